@@ -1,0 +1,1 @@
+"""The core: what decides. It has no sockets, files, clocks or tasks (see tests/test_layering.py)."""

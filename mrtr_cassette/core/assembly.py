@@ -1,0 +1,297 @@
+"""From the exchanges of a recording to its cassette.
+
+Owns: building interactions from linked exchanges, their order, and the surrogates.
+Rule: the result depends on what was exchanged, not on when; times and raw hashes stand in the
+recording block only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from mrtr_cassette.core.calls import Call, CallKey, read_call
+from mrtr_cassette.core.cassette import (
+    Answering,
+    Asking,
+    Branch,
+    Cassette,
+    ElicitationTurn,
+    ExchangeFacts,
+    HeaderMap,
+    Http,
+    Interaction,
+    PieceFacts,
+    Recording,
+    Responding,
+)
+from mrtr_cassette.core.codec import decode_body, encode_body
+from mrtr_cassette.core.dialect import Ask
+from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
+from mrtr_cassette.core.messages import ask_in
+from mrtr_cassette.core.seal import reveal, reveal_text, session_surrogate, state_surrogate
+from mrtr_cassette.core.wire import SESSION_HEADER, End, Exchange, Headers, Request, Response
+
+RequestState = Literal["sealed", "verbatim"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An exchange with what it means."""
+
+    exchange: Exchange
+    call: Call
+    key: CallKey
+    ask: Ask | None
+    asked_after: int
+
+
+def _read(exchange: Exchange) -> _Read:
+    call = read_call(exchange.request)
+    found = ask_in(call.message, exchange.response)
+    if found is None:
+        return _Read(exchange, call, call.key(), None, 0)
+    located, ask = found
+    after = exchange.response.pieces[located.piece].after
+    return _Read(exchange, call, call.key(), ask, after)
+
+
+def _facts(read: _Read) -> Facts:
+    answers, ask, exchange = read.call.answers, read.ask, read.exchange
+    return Facts(
+        number=exchange.number,
+        key=read.key,
+        caller=read.call.caller,
+        retried=None if answers is None else Retried(answers.input_responses, exchange.echoed_sha256),
+        asked=None if ask is None else Asked(ask.input_requests, exchange.issued_sha256, read.asked_after),
+    )
+
+
+def assemble(
+    exchanges: Sequence[Exchange],
+    *,
+    upstream: str,
+    request_state: RequestState,
+    recorded_at: str,
+    tool: str,
+    earlier: Cassette | None = None,
+) -> Cassette:
+    """Return the cassette of a recording.
+
+    Args:
+        exchanges: in any order, each number once.
+        upstream: the server's URL, without credentials.
+        request_state: whether the exchanges are sealed.
+        recorded_at: ISO 8601, UTC.
+        tool: name and version of this program.
+        earlier: a cassette to which the recording is added.
+    """
+    reads = {
+        exchange.number: _read(exchange)
+        for exchange in sorted(exchanges, key=lambda exchange: exchange.number)
+    }
+    chains = link(_facts(read) for read in reads.values())
+    _Surrogates(earlier).put_into(reads, chains)
+    interactions = list(earlier.interactions) if earlier is not None else []
+    facts = list(earlier.recording.exchanges) if earlier is not None else []
+    first_number = max((fact.number for fact in facts), default=0)
+    position = {
+        chain: index for index, chain in enumerate(chains, start=len(interactions) + 1)
+    }
+    new_facts = []
+    for chain in chains:
+        own = [reads[number].exchange for number in chain.numbers]
+        branch = None
+        if chain.branch is not None:
+            branch = Branch(of=position[chain.branch], turn=chain.shared)
+        interactions.append(_interaction(own, chain, branch, reads[chain.numbers[-1]].ask))
+        new_facts += [
+            _exchange_facts(exchange, position[chain], turn, first_number)
+            for turn, exchange in enumerate(own)
+            if turn >= chain.shared
+        ]
+    return Cassette(
+        upstream=upstream,
+        request_state=request_state,
+        interactions=interactions,
+        recording=Recording(
+            recorded_at=recorded_at,
+            tool=tool,
+            exchanges=[*facts, *sorted(new_facts, key=lambda fact: fact.number)],
+        ),
+    )
+
+
+class _Surrogates:
+    """Puts surrogates in the place of placeholders, the same ones on every re-recording."""
+
+    def __init__(self, earlier: Cassette | None) -> None:
+        """Begin after what an earlier cassette has."""
+        before = earlier.interactions if earlier is not None else []
+        self._occurrences = Counter(
+            read_call(request_of(interaction)).key() for interaction in before
+        )
+        self._sessions_before = sum(
+            name.lower() == SESSION_HEADER
+            for interaction in before
+            if interaction.response is not None
+            for name in interaction.response.headers
+        )
+        self._sessions: dict[str, str] = {}
+        self._issued: dict[str, str] = {}
+        self._of_exchange: dict[int, str] = {}
+
+    def put_into(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> None:
+        """Replace the placeholders of all exchanges."""
+        for number, read in reads.items():
+            reads[number] = replace(read, exchange=self._with_sessions(read.exchange))
+        for chain in chains:
+            key = reads[chain.numbers[0]].key
+            self._occurrences[key] += 1
+            for turn, number in enumerate(chain.numbers):
+                read = reads[number]
+                if turn < chain.shared or not (
+                    read.exchange.issued_sha256 or read.exchange.echoed_sha256
+                ):
+                    continue
+                name = partial(state_surrogate, "\n".join(key), self._occurrences[key])
+                answered = self._of_exchange.get(chain.numbers[turn - 1]) if turn else None
+                exchange = self._with_states(read.exchange, answered or name(0), name(turn + 1))
+                reads[number] = replace(read, exchange=exchange)
+
+    def _with_states(self, exchange: Exchange, echoed: str, issued: str) -> Exchange:
+        """Replace states: `echoed` where no recorded ask is known to have issued it."""
+        known = dict(self._issued)
+        if exchange.echoed_sha256:
+            known[exchange.echoed_sha256] = echoed
+        request = replace(exchange.request, body=reveal(exchange.request.body, known.get))
+        if exchange.issued_sha256:
+            known[exchange.issued_sha256] = issued
+            self._issued[exchange.issued_sha256] = issued
+            self._of_exchange[exchange.number] = issued
+        pieces = tuple(
+            replace(piece, raw=reveal(piece.raw, known.get)) for piece in exchange.response.pieces
+        )
+        return replace(
+            exchange, request=request, response=replace(exchange.response, pieces=pieces)
+        )
+
+    def _with_sessions(self, exchange: Exchange) -> Exchange:
+        request, response = exchange.request, exchange.response
+        return replace(
+            exchange,
+            request=replace(request, headers=self._session_headers(request.headers)),
+            response=replace(response, headers=self._session_headers(response.headers)),
+        )
+
+    def _session_headers(self, headers: Headers) -> Headers:
+        if not any(name.lower() == SESSION_HEADER for name, _ in headers):
+            return headers
+        return tuple(
+            (name, reveal_text(value, self._session) if name.lower() == SESSION_HEADER else value)
+            for name, value in headers
+        )
+
+    def _session(self, sha256: str) -> str:
+        number = self._sessions_before + len(self._sessions) + 1
+        return self._sessions.setdefault(sha256, session_surrogate(number))
+
+
+def request_of(interaction: Interaction) -> Request:
+    """Return an interaction's first request; its body must have been checked already."""
+    asking = interaction.request
+    body = b"".join(decode_body(asking, "", ""))
+    return Request(asking.http.method, asking.http.path, headers_of(asking.http.headers), body)
+
+
+def headers_of(headers: HeaderMap) -> Headers:
+    """Return the headers of a cassette as pairs."""
+    return tuple(
+        (name, value)
+        for name, values in headers.items()
+        for value in ([values] if isinstance(values, str) else values)
+    )
+
+
+def _header_map(headers: Headers) -> HeaderMap:
+    found: HeaderMap = {}
+    for name, value in headers:
+        before = found.get(name)
+        if before is None:
+            found[name] = value
+        else:
+            found[name] = [*([before] if isinstance(before, str) else before), value]
+    return found
+
+
+def _interaction(
+    exchanges: Sequence[Exchange], chain: Chain, branch: Branch | None, last_ask: Ask | None
+) -> Interaction:
+    """Build an interaction; where the last response is an ask, nobody answered it."""
+    first = exchanges[0].request
+    turns = [
+        ElicitationTurn(ask=_responding(before.response), answer=_answering(after.request))
+        for before, after in zip(exchanges, exchanges[1:], strict=False)
+    ]
+    last = exchanges[-1].response
+    response = _responding(last) if last.status else None
+    if last_ask is not None and response is not None:
+        turns.append(ElicitationTurn(ask=response))
+        response = None
+    return Interaction(
+        orphan=True if chain.is_orphan else None,
+        branch=branch,
+        request=Asking(
+            http=Http(
+                method=first.method, path=first.target, headers=_header_map(first.headers)
+            ),
+            **encode_body((first.body,), events=False),
+        ),
+        elicitation_turns=turns,
+        response=response,
+    )
+
+
+def _answering(request: Request) -> Answering:
+    return Answering(
+        headers=_header_map(request.headers), **encode_body((request.body,), events=False)
+    )
+
+
+def _responding(response: Response) -> Responding:
+    return Responding(
+        status=response.status,
+        headers=_header_map(response.headers),
+        end=None if response.end is End.COMPLETE else response.end.value,
+        **encode_body(
+            tuple(piece.raw for piece in response.pieces), events=response.is_event_stream
+        ),
+    )
+
+
+def _exchange_facts(
+    exchange: Exchange, interaction: int, turn: int, first_number: int
+) -> ExchangeFacts:
+    response = exchange.response
+    is_streamed = response.is_event_stream or len(response.pieces) > 1
+    pieces = [
+        PieceFacts(
+            at_ms=round(piece.at_ms - exchange.started_ms),
+            after=first_number + piece.after,
+            size=None if response.is_event_stream else len(piece.raw),
+        )
+        for piece in response.pieces
+    ]
+    return ExchangeFacts(
+        number=first_number + exchange.number,
+        interaction=interaction,
+        turn=turn,
+        started_ms=round(exchange.started_ms),
+        duration_ms=round(exchange.ended_ms - exchange.started_ms),
+        request_state_sha256=exchange.issued_sha256,
+        echoed_state_sha256=exchange.echoed_sha256,
+        pieces=pieces if is_streamed else None,
+    )

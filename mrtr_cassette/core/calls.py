@@ -1,0 +1,179 @@
+"""What a request asks for: its call key, and what makes two askings of it different.
+
+Owns: the key by which requests are the same call, the answers by which retries are the same
+answer, and the traits that break ties among equal calls.
+Rule: ids and `_meta` never count towards a key. Everything else in the params does.
+Source: docs/matching.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.dialect import Answers, answers_in
+from mrtr_cassette.core.jsonbytes import Path, canonical, parse, without_paths
+from mrtr_cassette.core.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.wire import SESSION_HEADER, Request
+from mrtr_cassette.errors import NotJsonError
+
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+_NOT_OF_CALLER = frozenset(
+    {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
+)
+
+
+class CallKey(NamedTuple):
+    """What two requests share if and only if they are the same call.
+
+    Attributes:
+        endpoint: HTTP method and path with query.
+        method: JSON-RPC method; for other HTTP traffic an empty string.
+        name: the tool's or prompt's name, the resource's URI, or an empty string.
+        arguments: canonical text of everything else that is asked.
+    """
+
+    endpoint: str
+    method: str
+    name: str
+    arguments: str
+
+    def __str__(self) -> str:
+        """Name the call as a person would."""
+        if not self.method:
+            return self.endpoint
+        return f'{self.method} "{self.name}"' if self.name else self.method
+
+
+class Traits(NamedTuple):
+    """What a server may answer the same call differently by, the weightiest first.
+
+    These break ties among recorded requests with the same key.
+    """
+
+    session: str
+    has_progress_token: bool
+    capabilities: str
+    protocol_version: str
+    mcp_headers: tuple[tuple[str, str], ...]
+    accept: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, read.
+
+    Attributes:
+        request: the request.
+        message: its JSON-RPC message, or None where the body is none.
+    """
+
+    request: Request
+    message: Message | None
+
+    @cached_property
+    def is_rpc(self) -> bool:
+        """Whether it is a JSON-RPC request or notification."""
+        return self.message is not None and self.message.kind is not Kind.RESPONSE
+
+    @cached_property
+    def answers(self) -> Answers | None:
+        """The answers of a retry; None for everything else."""
+        if self.message is None or self.message.kind is not Kind.REQUEST:
+            return None
+        return answers_in(self.message.params)
+
+    @cached_property
+    def asked(self) -> Any:
+        """What the key's arguments are the canonical text of."""
+        if self.message is None or not self.is_rpc:
+            try:
+                return parse(self.request.body) if self.request.body else ""
+            except NotJsonError:
+                return self.request.body.decode("latin-1")
+        params = self.message.params
+        kept = {key: value for key, value in params.items() if key not in _NEVER_IN_KEY}
+        if self.message.method == "notifications/cancelled":
+            kept.pop("requestId", None)
+        named_by = _NAMED_BY.get(self.message.method)
+        if named_by:
+            if isinstance(kept.get(named_by), str):
+                del kept[named_by]
+            if kept.get("arguments") in (None, {}):
+                kept.pop("arguments", None)
+        return kept
+
+    @cached_property
+    def name(self) -> str:
+        """The tool's or prompt's name, or the resource's URI."""
+        if self.message is None:
+            return ""
+        name = self.message.params.get(_NAMED_BY.get(self.message.method, ""))
+        return name if isinstance(name, str) else ""
+
+    def key(self, ignored: Collection[Path] = ()) -> CallKey:
+        """Return the call key, leaving the members at the `ignored` paths out of it."""
+        asked = self.asked
+        if ignored:
+            asked = without_paths(asked, ignored)
+            if isinstance(asked, dict) and self.name and asked.get("arguments") == {}:
+                del asked["arguments"]
+        try:
+            arguments = canonical(asked)
+        except NotJsonError:
+            arguments = canonical(self.request.body.decode("latin-1"))
+        endpoint = f"{self.request.method} {self.request.target}"
+        method = self.message.method if self.message is not None and self.is_rpc else ""
+        return CallKey(endpoint, method, self.name, arguments)
+
+    @cached_property
+    def traits(self) -> Traits:
+        """What breaks ties with other recorded requests of the same key."""
+        meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
+        version = meta.get(_PROTOCOL_VERSION)
+        header_version = self.request.header("mcp-protocol-version")
+        return Traits(
+            session=self.request.header(SESSION_HEADER),
+            has_progress_token=self.message is not None
+            and self.message.progress_token is not None,
+            capabilities=canonical(meta.get(_CAPABILITIES)),
+            protocol_version=f"{canonical(version)} {header_version}",
+            mcp_headers=tuple(
+                sorted(
+                    (name.lower(), value)
+                    for name, value in self.request.headers
+                    if name.lower().startswith(("mcp-method", "mcp-name", "mcp-param-"))
+                )
+            ),
+            accept=self.request.header("accept"),
+        )
+
+    @cached_property
+    def caller(self) -> str:
+        """Who asks, as far as the request tells: its session and the rest of its `_meta`."""
+        meta = self.message.meta if self.message is not None else {}
+        rest = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
+        return f"{self.request.header(SESSION_HEADER)} {canonical(rest)}"
+
+
+def read_call(request: Request) -> Call:
+    """Read a request."""
+    is_message = request.method == "POST"
+    return Call(request, classify(request.body) if is_message else None)
+
+
+def comparable_answers(answers: Answers | None, ignored: Collection[Path] = ()) -> str | None:
+    """Return the canonical text of a retry's answers; None where there are none.
+
+    A member that is null equals an absent one.
+    """
+    responses = answers.input_responses if answers is not None else None
+    if responses is None:
+        return None
+    kept = without_paths({"inputResponses": responses}, ignored)
+    return canonical(kept, without_null=True)

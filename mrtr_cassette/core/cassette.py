@@ -1,0 +1,152 @@
+"""The cassette format, version 1: what stands in the file, and what doesn't.
+
+Owns: the models, from which the published JSON Schema is generated.
+Does not own: bytes (`codec`), or what the models mean on replay (`player`).
+Rule: whatever differs between two recordings of an unchanged server stands in `Recording` only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION: Final[Literal[1]] = 1
+SCHEMA_ID: Final[Literal["urn:mrtr-cassette:cassette:1"]] = "urn:mrtr-cassette:cassette:1"
+
+HeaderMap = dict[str, str | list[str]]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+    )
+
+
+class Event(_Model):
+    """One event of an event stream: `before`, the JSON `data`, `after`; else `text` or `base64`."""
+
+    before: str | None = Field(None, description="the bytes of the event up to its data")
+    data: Any = Field(None, description="the data as JSON, where it gives back the same bytes")
+    after: str | None = Field(None, description="the bytes of the event after its data")
+    text: str | None = Field(None, description="the whole event, where its data is no such JSON")
+    base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
+
+
+class Body(_Model):
+    """Bytes in the most readable form that gives them back; no form at all is an empty body."""
+
+    body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
+    text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
+    base64: str | None = Field(None, description="base64, where it is not UTF-8")
+    events: list[Event] | None = Field(None, description="the events of an event stream")
+    sha256: Sha256 | None = Field(
+        None, description="hash of the bytes, checked at load; leave it out to edit by hand"
+    )
+
+
+class Http(_Model):
+    """The HTTP side of a request."""
+
+    method: str = Field(description="HTTP method")
+    path: str = Field(description="path with query")
+    headers: HeaderMap = Field(description="the headers that matter to MCP and to replay")
+
+
+class Asking(Body):
+    """The request that began an interaction."""
+
+    http: Http
+
+
+class Answering(Body):
+    """A retry that carries answers, the echoed request state, or both."""
+
+    headers: HeaderMap
+
+
+class Responding(Body):
+    """A response: an ask, or the one that ended the interaction."""
+
+    status: int = Field(ge=100, le=999, description="HTTP status")
+    headers: HeaderMap
+    end: Literal["open", "broken"] | None = Field(
+        None,
+        description="`open`: no end was seen, replay holds it open until the client leaves; "
+        "`broken`: the upstream was lost, replay breaks off; absent: it ended",
+    )
+
+
+class ElicitationTurn(_Model):
+    """One ask and its answer; an ask that the client abandoned has none."""
+
+    ask: Responding
+    answer: Answering | None = None
+
+
+class Branch(_Model):
+    """Where this interaction comes from: another one's ask, answered again in another way."""
+
+    of: int = Field(ge=1, description="number of the other interaction, from 1")
+    turn: int = Field(ge=1, description="number of the turn whose ask they share, from 1")
+
+
+class Interaction(_Model):
+    """One logical call: the request, its elicitation turns, the final response."""
+
+    orphan: Literal[True] | None = Field(
+        None, description="its first request continues a state that no recorded ask issued"
+    )
+    branch: Branch | None = None
+    request: Asking
+    elicitation_turns: list[ElicitationTurn]
+    response: Responding | None = Field(None, description="absent where none was received")
+
+
+class PieceFacts(_Model):
+    """When one event, or one piece of another streamed body, arrived."""
+
+    at_ms: int = Field(description="milliseconds since its request")
+    after: int = Field(description="how many requests had arrived in the whole recording by then")
+    size: int | None = Field(None, description="its bytes, where the body has no events")
+
+
+class ExchangeFacts(_Model):
+    """The volatile facts of one exchange."""
+
+    number: int = Field(ge=1, description="place in arrival order, from 1")
+    interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
+    turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
+    started_ms: int = Field(description="milliseconds since the recording began")
+    duration_ms: int
+    request_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its response issued"
+    )
+    echoed_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its request carried"
+    )
+    pieces: list[PieceFacts] | None = None
+
+
+class Recording(_Model):
+    """What differs from one recording to the next."""
+
+    recorded_at: str = Field(description="ISO 8601, UTC")
+    tool: str
+    exchanges: list[ExchangeFacts]
+
+
+class Cassette(_Model):
+    """A recorded conversation between an MCP client and an MCP server."""
+
+    schema_id: Literal["urn:mrtr-cassette:cassette:1"] = Field(
+        SCHEMA_ID, validation_alias="$schema", serialization_alias="$schema"
+    )
+    version: Literal[1] = VERSION
+    upstream: str = Field(description="the server's URL, without credentials")
+    request_state: Literal["sealed", "verbatim"] = Field(
+        description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
+    )
+    interactions: list[Interaction]
+    recording: Recording

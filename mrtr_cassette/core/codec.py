@@ -1,0 +1,294 @@
+"""Cassettes and journal lines as bytes, and bytes as cassettes and journal lines.
+
+Owns: the readable form of a body that gives back the same bytes, the version gate, and the errors
+that name the place in a damaged file.
+Law: `decode(encode(cassette)) == cassette`, and a body comes back byte for byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Body, Cassette, Event
+from mrtr_cassette.core.jsonbytes import escape_pointer
+from mrtr_cassette.core.sse import read_event
+from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
+from mrtr_cassette.errors import CassetteError, shorten
+
+_DEEPEST_JSON = 200
+"""Levels up to which a body is kept as JSON; orjson writes 254, and a cassette adds its own."""
+
+
+def encode_cassette(cassette: Cassette) -> bytes:
+    """Return the file: JSON, two-space indentation, fixed key order, a newline at the end."""
+    return orjson.dumps(
+        cassette.model_dump(by_alias=True, exclude_none=True),
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def decode_cassette(data: bytes, path: str) -> Cassette:
+    """Read a file.
+
+    Args:
+        path: how messages name the file.
+
+    Raises:
+        CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or with
+            a body that isn't the recorded one.
+    """
+    if not data.strip():
+        raise CassetteError(path, "the file is empty", hint="record it again")
+    try:
+        tree = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise CassetteError(
+            path,
+            f"not JSON: {error}",
+            hint="the file is damaged or no cassette; restore it or record it again",
+        ) from None
+    _check_version(tree, path)
+    try:
+        cassette = Cassette.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
+        found = f", found {shorten(repr(first['input']))}" if first["type"] != "missing" else ""
+        raise CassetteError(path, f"at {pointer}: {first['msg'].lower()}{found}") from None
+    _check_branches(cassette, path)
+    return cassette
+
+
+def _check_version(tree: Any, path: str) -> None:
+    version = tree.get("version") if isinstance(tree, dict) else None
+    if type(version) is not int or "interactions" not in tree:
+        raise CassetteError(
+            path,
+            "JSON, but no mrtr-cassette file (no `version` and `interactions` at its top level)",
+        )
+    if version != VERSION:
+        raise CassetteError(
+            path,
+            f"cassette version {version}, and this program reads version {VERSION}",
+            hint="update mrtr-cassette" if version > VERSION else "record it again",
+        )
+
+
+def _check_branches(cassette: Cassette, path: str) -> None:
+    for index, interaction in enumerate(cassette.interactions):
+        branch = interaction.branch
+        if branch is None:
+            continue
+        pointer = f"/interactions/{index}/branch"
+        if branch.of > index:
+            raise CassetteError(path, f"at {pointer}/of: {branch.of} is no earlier interaction")
+        for number in (index, branch.of - 1):
+            if branch.turn > len(cassette.interactions[number].elicitation_turns):
+                raise CassetteError(
+                    path, f"at {pointer}/turn: interaction {number + 1} has no such turn"
+                )
+
+
+def schema() -> bytes:
+    """Return the JSON Schema of the cassette format."""
+    generated = Cassette.model_json_schema(by_alias=True)
+    tree = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **generated,
+    }
+    return orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def encode_body(pieces: tuple[bytes, ...], *, events: bool) -> dict[str, Any]:
+    """Return the fields of a `Body` for these bytes.
+
+    Args:
+        events: each piece is an event of an event stream.
+    """
+    raw = b"".join(pieces)
+    if not raw:
+        return {}
+    digest = hashlib.sha256(raw).hexdigest()
+    if events:
+        shown = [
+            _encode_event(piece, first=index == 0) for index, piece in enumerate(pieces) if piece
+        ]
+        return {"events": shown, "sha256": digest}
+    value = _json_that_round_trips(raw)
+    if value is not None:
+        return {"body": value, "sha256": digest}
+    return {**_encode_opaque(raw), "sha256": digest}
+
+
+def _encode_event(raw: bytes, *, first: bool) -> Event:
+    event = read_event(raw, first=first)
+    if event.data is not None and len(event.lines) == 1:
+        span = event.lines[0][1]
+        value = _json_that_round_trips(event.data)
+        try:
+            before, after = raw[: span.start].decode(), raw[span.end :].decode()
+        except UnicodeDecodeError:
+            value = None
+        if value is not None:
+            return Event(before=before, data=value, after=after)
+    return Event.model_validate(_encode_opaque(raw))
+
+
+def _encode_opaque(raw: bytes) -> dict[str, str]:
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def _json_that_round_trips(raw: bytes) -> Any:
+    """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
+    try:
+        value = orjson.loads(raw)
+        return value if orjson.dumps(value) == raw and _is_shallow(raw) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _is_shallow(raw: bytes) -> bool:
+    if raw.count(b"[") + raw.count(b"{") <= _DEEPEST_JSON:
+        return True
+    depth = deepest = 0
+    in_string = escaped = False
+    for byte in raw:
+        if in_string:
+            in_string = escaped or byte != 0x22
+            escaped = byte == 0x5C and not escaped
+        elif byte == 0x22:
+            in_string = True
+        elif byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest <= _DEEPEST_JSON
+
+
+def decode_body(body: Body, path: str, pointer: str) -> tuple[bytes, ...]:
+    """Return the bytes of a body; of an event stream, event by event.
+
+    Args:
+        path: how messages name the file.
+        pointer: where in the file the body stands, as a JSON Pointer.
+
+    Raises:
+        CassetteError: two forms at once, no base64, or bytes that aren't the recorded ones.
+    """
+    forms = [
+        name for name in ("body", "text", "base64", "events") if getattr(body, name) is not None
+    ]
+    if len(forms) > 1:
+        raise CassetteError(path, f"at {pointer}: both `{forms[0]}` and `{forms[1]}`")
+    if body.events is not None:
+        pieces = tuple(
+            _decode_event(event, path, f"{pointer}/events/{index}")
+            for index, event in enumerate(body.events)
+        )
+    elif body.body is not None:
+        pieces = (orjson.dumps(body.body),)
+    else:
+        raw = _decode_opaque(body, path, pointer)
+        pieces = (raw,) if raw else ()
+    if body.sha256 is not None:
+        digest = hashlib.sha256(b"".join(pieces)).hexdigest()
+        if digest != body.sha256:
+            raise CassetteError(
+                path,
+                f"at {pointer}: the body's sha256 is {digest}, not {body.sha256}",
+                hint="if you edited the body on purpose, put the first one in, "
+                "or remove the line `sha256`",
+            )
+    return pieces
+
+
+def _decode_event(event: Event, path: str, pointer: str) -> bytes:
+    if event.data is not None:
+        data = orjson.dumps(event.data)
+        return (event.before or "").encode() + data + (event.after or "").encode()
+    return _decode_opaque(event, path, pointer)
+
+
+def _decode_opaque(body: Body | Event, path: str, pointer: str) -> bytes:
+    if body.base64 is not None:
+        try:
+            return base64.b64decode(body.base64, validate=True)
+        except binascii.Error as error:
+            raise CassetteError(path, f"at {pointer}/base64: {error}".lower()) from None
+    return (body.text or "").encode()
+
+
+def encode_journal_line(exchange: Exchange) -> bytes:
+    """Return one exchange as one line of JSON."""
+    request, response = exchange.request, exchange.response
+    return orjson.dumps(
+        {
+            "number": exchange.number,
+            "started_ms": exchange.started_ms,
+            "ended_ms": exchange.ended_ms,
+            "issued_sha256": exchange.issued_sha256,
+            "echoed_sha256": exchange.echoed_sha256,
+            "request": [
+                request.method,
+                request.target,
+                request.headers,
+                _encode_opaque(request.body),
+            ],
+            "response": [
+                response.status,
+                response.headers,
+                response.end.value,
+                [[_encode_opaque(p.raw), p.at_ms, p.after] for p in response.pieces],
+            ],
+        },
+        option=orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def decode_journal_line(line: bytes) -> Exchange:
+    """Read what `encode_journal_line` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        tree = orjson.loads(line)
+        method, target, headers, body = tree["request"]
+        status, response_headers, end, pieces = tree["response"]
+        return Exchange(
+            number=tree["number"],
+            request=Request(method, target, _pairs(headers), _opaque(body)),
+            response=Response(
+                status,
+                _pairs(response_headers),
+                tuple(Piece(_opaque(raw), at_ms, after) for raw, at_ms, after in pieces),
+                End(end),
+            ),
+            started_ms=tree["started_ms"],
+            ended_ms=tree["ended_ms"],
+            issued_sha256=tree["issued_sha256"],
+            echoed_sha256=tree["echoed_sha256"],
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(repr(error)) from None
+
+
+def _pairs(headers: list[list[str]]) -> Headers:
+    return tuple((name, value) for name, value in headers)
+
+
+def _opaque(fields: dict[str, str]) -> bytes:
+    if "base64" in fields:
+        return base64.b64decode(fields["base64"])
+    return fields["text"].encode()

@@ -1,0 +1,280 @@
+"""JSON as bytes: read exactly, compared exactly, changed by span.
+
+Owns: the only JSON parser for what passes on the wire, the canonical form by which two values
+are the same, and the byte spans of members.
+Law: whatever is replaced by `splice` leaves every byte outside the spans as it was; number
+spelling, key order, duplicate keys and escapes survive.
+Source: RFC 8259; numbers compare by exact decimal value (docs/matching.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from typing import Any, NamedTuple
+
+from mrtr_cassette.errors import NotJsonError
+
+Path = tuple[str, ...]
+
+_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_PLAIN_INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
+_SPACE = re.compile(r"[ \t\n\r]*")
+_LONGEST_PLAIN = 20
+"""Integers up to this many digits are written out in the canonical form; others get an exponent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A JSON number as it was spelled; no `str`, so that nothing takes `5` for `"5"`."""
+
+    text: str
+
+
+class Span(NamedTuple):
+    """Byte offsets of a value: the first byte and the one after the last."""
+
+    start: int
+    end: int
+
+
+def _refuse_constant(name: str) -> Any:
+    msg = f"{name} is no JSON value"
+    raise NotJsonError(msg)
+
+
+_decoder = json.JSONDecoder(
+    parse_int=Number, parse_float=Number, parse_constant=_refuse_constant, strict=True
+)
+_scan_value: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
+
+
+def parse(raw: bytes) -> Any:
+    """Read one JSON text; numbers come as `Number`, the last of duplicate keys counts.
+
+    Raises:
+        NotJsonError: not UTF-8, a byte order mark, no JSON, or nested too deeply to read.
+    """
+    try:
+        return _decoder.decode(raw.decode())
+    except (ValueError, RecursionError) as error:
+        raise NotJsonError(str(error)) from None
+
+
+def canonical(value: Any, *, without_null: bool = False) -> str:
+    """Return the text that two values share if and only if they are the same value.
+
+    Keys are ordered by code point, numbers written by their exact decimal value.
+
+    Args:
+        value: as `parse` returns it.
+        without_null: leave out members that are null, at any depth.
+
+    Raises:
+        NotJsonError: nested too deeply, or a number whose exponent has thousands of digits.
+    """
+    parts: list[str] = []
+    try:
+        _write_canonical(value, parts.append, without_null)
+    except (RecursionError, ValueError) as error:
+        raise NotJsonError(str(error)) from None
+    return "".join(parts)
+
+
+def _write_canonical(value: Any, write: Callable[[str], None], without_null: bool) -> None:
+    if isinstance(value, Number):
+        write(canonical_number(value.text))
+    elif isinstance(value, str):
+        write(encode_basestring_ascii(value))
+    elif isinstance(value, dict):
+        separator = "{"
+        for key in sorted(value):
+            if without_null and value[key] is None:
+                continue
+            write(separator)
+            write(encode_basestring_ascii(key))
+            write(":")
+            _write_canonical(value[key], write, without_null)
+            separator = ","
+        write("{}" if separator == "{" else "}")
+    elif isinstance(value, list):
+        separator = "["
+        for item in value:
+            write(separator)
+            _write_canonical(item, write, without_null)
+            separator = ","
+        write("[]" if separator == "[" else "]")
+    else:
+        write("null" if value is None else "true" if value else "false")
+
+
+def canonical_number(text: str) -> str:
+    """Return the canonical spelling of a JSON number: `1`, `1.0` and `1e0` give `1`.
+
+    Raises:
+        ValueError: the exponent has more digits than Python converts.
+    """
+    if _PLAIN_INTEGER.fullmatch(text):
+        return text
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    sign, whole, fraction, exponent_text = match.groups()
+    fraction = fraction or ""
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(exponent_text or 0) - len(fraction) + len(digits)
+    digits = digits.rstrip("0")
+    if not digits:
+        return "0"
+    exponent -= len(digits)
+    if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
+        return f"{sign}{digits}{'0' * exponent}"
+    return f"{sign}{digits}e{exponent}"
+
+
+def find_spans(raw: bytes, paths: Collection[Path]) -> dict[Path, list[Span]]:
+    """Return the spans of the values at `paths`, every one of a duplicate key.
+
+    Args:
+        raw: one JSON text that `parse` reads.
+        paths: keys from the outermost object inwards; arrays are not entered.
+
+    Raises:
+        NotJsonError: `raw` is no JSON.
+    """
+    # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
+    # that delimits JSON is ASCII.
+    text = raw.decode("latin-1")
+    found: dict[Path, list[Span]] = {}
+    try:
+        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), found)
+    except (StopIteration, ValueError, RecursionError, IndexError) as error:
+        raise NotJsonError(str(error)) from None
+    return found
+
+
+def _skip_space(text: str, index: int) -> int:
+    match = _SPACE.match(text, index)
+    return match.end() if match else index
+
+
+def _collect_spans(
+    text: str, index: int, paths: frozenset[Path], at: Path, found: dict[Path, list[Span]]
+) -> int:
+    """Collect what `paths` names below the value at `index`; return the value's end."""
+    depth = len(at)
+    deeper = {path[depth] for path in paths if len(path) > depth}
+    if at in paths or not deeper or text[index] != "{":
+        end = _scan_value(text, index)[1]
+        if at in paths:
+            found.setdefault(at, []).append(Span(index, end))
+        return end
+    index = _skip_space(text, index + 1)
+    while text[index] != "}":
+        key, index = _scan_value(text, index)
+        index = _skip_space(text, _skip_space(text, index) + 1)
+        if key in deeper:
+            here = (*at, key)
+            below = frozenset(path for path in paths if path[: depth + 1] == here)
+            index = _collect_spans(text, index, below, here, found)
+        else:
+            index = _scan_value(text, index)[1]
+        index = _skip_space(text, index)
+        if text[index] == ",":
+            index = _skip_space(text, index + 1)
+    return index + 1
+
+
+def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
+    """Replace the bytes of each span, leaving all others.
+
+    Args:
+        raw: any bytes.
+        replacements: spans that don't overlap, in any order, and what to put there.
+    """
+    parts: list[bytes] = []
+    at = 0
+    for span, new in sorted(replacements):
+        parts += (raw[at : span.start], new)
+        at = span.end
+    parts.append(raw[at:])
+    return b"".join(parts)
+
+
+class Difference(NamedTuple):
+    """One place where two values differ; None stands for an absent member."""
+
+    pointer: str
+    recorded: str | None
+    received: str | None
+
+
+def differences(
+    recorded: Any, received: Any, pointer: str = "", *, without_null: bool = False
+) -> list[Difference]:
+    """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ."""
+    if isinstance(recorded, dict) and isinstance(received, dict):
+        found: list[Difference] = []
+        for key in sorted(recorded.keys() | received.keys()):
+            step = f"{pointer}/{escape_pointer(key)}"
+            if key not in received:
+                if not (without_null and recorded[key] is None):
+                    found.append(Difference(step, canonical(recorded[key]), None))
+            elif key not in recorded:
+                if not (without_null and received[key] is None):
+                    found.append(Difference(step, None, canonical(received[key])))
+            else:
+                found += differences(
+                    recorded[key], received[key], step, without_null=without_null
+                )
+        return found
+    if isinstance(recorded, list) and isinstance(received, list) and len(recorded) == len(received):
+        return [
+            difference
+            for index, pair in enumerate(zip(recorded, received, strict=True))
+            for difference in differences(*pair, f"{pointer}/{index}", without_null=without_null)
+        ]
+    one = canonical(recorded, without_null=without_null)
+    other = canonical(received, without_null=without_null)
+    return [] if one == other else [Difference(pointer, one, other)]
+
+
+def escape_pointer(key: str) -> str:
+    """Spell a key as one step of a JSON Pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def pointer_path(pointer: str) -> Path:
+    """Return the keys of a JSON Pointer.
+
+    Raises:
+        ValueError: it doesn't begin with a slash.
+    """
+    if not pointer.startswith("/"):
+        raise ValueError(pointer)
+    return tuple(
+        step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/")
+    )
+
+
+def without_paths(value: Any, paths: Collection[Path]) -> Any:
+    """Return `value` less the members at `paths`; array items are named by their index."""
+    if not paths or not isinstance(value, dict | list):
+        return value
+    below: dict[str, list[Path]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    if isinstance(value, list):
+        return [
+            without_paths(item, below[str(index)]) if str(index) in below else item
+            for index, item in enumerate(value)
+            if () not in below.get(str(index), ())
+        ]
+    return {
+        key: without_paths(item, below[key]) if key in below else item
+        for key, item in value.items()
+        if () not in below.get(key, ())
+    }

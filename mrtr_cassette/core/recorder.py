@@ -1,0 +1,221 @@
+"""The recording side of one run: bytes that pass in, exchanges ready for the disk out.
+
+Owns: numbering requests, framing what arrives, knowing when a client has its whole response, and
+sealing what must not reach the disk.
+Does not own: joining exchanges to interactions (`assembly`), sockets and files (`shell`).
+Rule: it is a spectator. It sees copies, and nothing it does can change what passes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from mrtr_cassette.core.calls import Call, read_call
+from mrtr_cassette.core.dialect import RESULT_STATE, Ask
+from mrtr_cassette.core.jsonbytes import find_spans, splice
+from mrtr_cassette.core.jsonrpc import REQUEST_STATE, Kind, classify
+from mrtr_cassette.core.messages import Located, ask_in, splice_pieces
+from mrtr_cassette.core.seal import placeholder, seal_everywhere, sha256_of
+from mrtr_cassette.core.sse import SseFramer
+from mrtr_cassette.core.wire import (
+    SESSION_HEADER,
+    ContentDecoder,
+    End,
+    Exchange,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    header_value,
+    is_event_stream,
+    kept_request_headers,
+    kept_response_headers,
+)
+
+_REMEMBERED_STATES = 1000
+"""Issued states among which a tampered one is looked for; the last ones, to bound memory."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """One recording: numbers what arrives and remembers the states that were issued.
+
+    Attributes:
+        seals: raw states are replaced by their hash on the way to disk.
+        arrived: how many requests have arrived.
+        issued: the last states that were issued.
+    """
+
+    seals: bool
+    arrived: int = 0
+    issued: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
+
+    def request_received(self, request: Request, at_ms: float) -> Observation:
+        """Begin an exchange; its request has arrived whole."""
+        self.arrived += 1
+        return Observation(self, self.arrived, request, at_ms)
+
+
+class Observation:
+    """What is seen of one exchange while it passes.
+
+    Attributes:
+        number: place of the request in arrival order, from 1.
+        call: the request, read.
+        is_answered: the client has its whole response, or will have with the bytes seen last.
+    """
+
+    def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
+        """Begin with the request."""
+        self.number = number
+        self.call: Call = read_call(request)
+        self.is_answered = False
+        self._recorder = recorder
+        self._started_ms = at_ms
+        self._status = 0
+        self._headers: Headers = ()
+        self._decoder = ContentDecoder("")
+        self._framer: SseFramer | None = None
+        self._arrived: list[Piece] = []
+        self._pieces: list[Piece] = []
+        self._missing: int | None = None
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Take the response's head."""
+        self._status = status
+        self._headers = headers
+        self._decoder = ContentDecoder(header_value(headers, "content-encoding"))
+        if is_event_stream(headers):
+            self._framer = SseFramer()
+        length = header_value(headers, "content-length")
+        self._missing = int(length) if length.isascii() and length.isdigit() else None
+
+    def response_bytes(self, chunk: bytes, at_ms: float) -> None:
+        """Take the next bytes of the response's body, before they are passed on."""
+        if self._missing is not None:
+            self._missing -= len(chunk)
+            self.is_answered = self.is_answered or self._missing <= 0
+        piece = Piece(chunk, at_ms, self._recorder.arrived)
+        if self._decoder.coding:
+            self._arrived.append(piece)
+            piece = replace(piece, raw=self._decoder.decode(chunk))
+        if self._framer is not None:
+            for event in self._framer.feed(piece.raw):
+                self._pieces.append(replace(piece, raw=event.raw))
+                self.is_answered = self.is_answered or self._is_response(event.data)
+        elif piece.raw:
+            self._pieces.append(piece)
+
+    def response_ended(self, at_ms: float) -> None:
+        """Take the end of the bytes, whatever caused it."""
+        if self._framer is not None:
+            last, rest = self._framer.finish()
+            tail = last.raw if last is not None else rest
+            if tail:
+                self._pieces.append(Piece(tail, at_ms, self._recorder.arrived))
+
+    def _is_response(self, data: bytes | None) -> bool:
+        """Tell whether an event is the response to the request."""
+        request = self.call.message
+        if data is None or request is None or request.kind is not Kind.REQUEST:
+            return False
+        if b"result" not in data and b"error" not in data:
+            return False
+        message = classify(data)
+        return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
+
+    def exchange(self, end: End, at_ms: float) -> Exchange:
+        """Return the exchange as it is now, ready for the disk.
+
+        Args:
+            end: how the response ended; one that the client has whole counts as complete.
+        """
+        response = self._response(End.COMPLETE if self.is_answered else end)
+        answers = self.call.answers
+        echoed = answers.request_state if answers is not None else None
+        found = ask_in(self.call.message, response)
+        issued = found[1].request_state if found is not None else None
+        request = replace(
+            self.call.request,
+            headers=_sealed_session(kept_request_headers(self.call.request.headers)),
+        )
+        if self._recorder.seals:
+            if echoed is not None:
+                request = replace(request, body=self._sealed_retry(request.body, echoed))
+            if found is not None and issued is not None:
+                self._recorder.issued.append(issued)
+                response = _sealed_ask(response, *found)
+            states = [state for state in (echoed, issued) if state is not None]
+            response = _sealed_everywhere(response, states)
+        return Exchange(
+            number=self.number,
+            request=request,
+            response=response,
+            started_ms=self._started_ms,
+            ended_ms=at_ms,
+            issued_sha256=None if issued is None else sha256_of(issued),
+            echoed_sha256=None if echoed is None else sha256_of(echoed),
+        )
+
+    def _response(self, end: End) -> Response:
+        pieces = self._pieces
+        headers = kept_response_headers(self._headers)
+        if self._decoder.coding:
+            if self._decoder.is_known and not self._decoder.failed:
+                headers = tuple(
+                    (name, value) for name, value in headers if name.lower() != "content-encoding"
+                )
+            else:
+                pieces = self._arrived
+        if self._missing is not None and self._framer is None:
+            # Its size was known from the start, so its rhythm is the network's, not the server's.
+            pieces = _joined(pieces)
+        return Response(self._status, _sealed_session(headers), tuple(pieces), end)
+
+    def _sealed_retry(self, body: bytes, echoed: str) -> bytes:
+        # A state that the client tampered with may contain the one that it was given. With that
+        # one replaced in its place the tampering stays as it was, and a replay can match it.
+        known = [state for state in self._recorder.issued if state != echoed and state in echoed]
+        sealed = seal_everywhere(body, known)
+        if sealed == body:
+            new = b'"%s"' % placeholder(echoed).encode()
+            spans = find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, [])
+            sealed = splice(body, [(span, new) for span in spans])
+        return seal_everywhere(sealed, [echoed])
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    if len(pieces) < 2:
+        return pieces
+    return [replace(pieces[-1], raw=b"".join(piece.raw for piece in pieces))]
+
+
+def _sealed_ask(response: Response, located: Located, ask: Ask) -> Response:
+    """Replace the state that an ask issued, in its place."""
+    new = b'"%s"' % placeholder(ask.request_state or "").encode()
+    spans = find_spans(located.message.raw, [RESULT_STATE]).get(RESULT_STATE, [])
+    placed = [place for span in spans if (place := located.in_body(span)) is not None]
+    return replace(
+        response, pieces=splice_pieces(response.pieces, [(place, new) for place in placed])
+    )
+
+
+def _sealed_everywhere(response: Response, states: list[str]) -> Response:
+    """Replace states wherever else they stand, even across what arrived in two chunks."""
+    if not states:
+        return response
+    pieces = list(response.pieces)
+    if not response.is_event_stream:
+        pieces = _joined(pieces)
+    return replace(
+        response,
+        pieces=tuple(replace(p, raw=seal_everywhere(p.raw, states)) for p in pieces),
+    )
+
+
+def _sealed_session(headers: Headers) -> Headers:
+    return tuple(
+        (name, placeholder(value) if name.lower() == SESSION_HEADER else value)
+        for name, value in headers
+    )

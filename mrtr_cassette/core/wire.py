@@ -1,0 +1,193 @@
+"""Values for one HTTP exchange, and which of its headers a cassette keeps.
+
+Owns: requests and responses as values, the headers that matter to MCP and to replay, and taking
+the content coding off a body.
+Does not own: sockets, and what a body means (`jsonrpc`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+Headers = tuple[tuple[str, str], ...]
+
+EVENT_STREAM: Final = "text/event-stream"
+SESSION_HEADER: Final = "mcp-session-id"
+
+_KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
+_KEPT_OF_RESPONSES = frozenset(
+    {
+        "allow",
+        "cache-control",
+        "content-encoding",
+        "content-type",
+        "location",
+        "retry-after",
+        "www-authenticate",
+    }
+)
+_KEPT_PREFIX = "mcp-"
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of one connection, which a proxy doesn't pass on (RFC 9110, section 7.6.1)."""
+
+
+class End(Enum):
+    """How a response ended."""
+
+    COMPLETE = "complete"
+    OPEN = "open"
+    """No end was seen: the client left, or the recording was stopped."""
+    BROKEN = "broken"
+    """The upstream was lost in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a body that arrived together; for an event stream, one event.
+
+    Attributes:
+        raw: the bytes.
+        at_ms: milliseconds since the recording began.
+        after: how many requests the proxy had received by then.
+    """
+
+    raw: bytes
+    at_ms: float
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request.
+
+    Attributes:
+        method: the HTTP method.
+        target: path with query, as it came.
+        headers: names and values, as they came.
+        body: all bytes.
+    """
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+
+    def header(self, name: str) -> str:
+        """Return the values of a header joined by commas; empty where it is absent."""
+        return header_value(self.headers, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One HTTP response; a status of 0 stands for one that never began."""
+
+    status: int
+    headers: Headers
+    pieces: tuple[Piece, ...]
+    end: End
+
+    @property
+    def body(self) -> bytes:
+        """All bytes of the body."""
+        return b"".join(piece.raw for piece in self.pieces)
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the body is framed as Server-Sent Events."""
+        return is_event_stream(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One HTTP request and its response, ready to be written to disk.
+
+    Attributes:
+        number: place in the order in which requests arrived, from 1.
+        started_ms: when the request had arrived, in milliseconds since the recording began.
+        ended_ms: when the response ended.
+        issued_sha256: hash of the request state that the response issued.
+        echoed_sha256: hash of the request state that the request carried.
+    """
+
+    number: int
+    request: Request
+    response: Response
+    started_ms: float
+    ended_ms: float
+    issued_sha256: str | None
+    echoed_sha256: str | None
+
+
+def header_value(headers: Headers, name: str) -> str:
+    """Return the values of a header joined by commas; empty where it is absent."""
+    return ", ".join(value for key, value in headers if key.lower() == name)
+
+
+def is_event_stream(headers: Headers) -> bool:
+    """Tell whether a response with these headers is a stream of Server-Sent Events."""
+    return header_value(headers, "content-type").partition(";")[0].strip().lower() == EVENT_STREAM
+
+
+def kept_request_headers(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a request that a cassette keeps."""
+    return _kept(headers, _KEPT_OF_REQUESTS)
+
+
+def kept_response_headers(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of a response that a cassette keeps."""
+    return _kept(headers, _KEPT_OF_RESPONSES)
+
+
+def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Headers:
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if name.lower() in names or name.lower().startswith(_KEPT_PREFIX)
+    )
+
+
+class ContentDecoder:
+    """Takes `gzip` or `deflate` off a body as it comes; anything else passes as it is.
+
+    Raises nothing: after bytes that can't be decoded `failed` is true and the output useless.
+    """
+
+    def __init__(self, coding: str) -> None:
+        """Begin a body with this `Content-Encoding`."""
+        self.coding = coding.strip().lower()
+        self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
+        self.failed = False
+        self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Return what the next bytes decode to so far."""
+        if not self.is_known or self.failed:
+            return chunk
+        try:
+            decoded = self._inflate.decompress(chunk)
+            # A gzip body may have several members (RFC 1952, section 2.2).
+            while self._inflate.unused_data:
+                rest = self._inflate.unused_data
+                self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+                decoded += self._inflate.decompress(rest)
+        except zlib.error:
+            self.failed = True
+            return chunk
+        return decoded

@@ -1,0 +1,73 @@
+"""The errors that this package raises, each with what the user can do about it.
+
+```
+MrtrCassetteError
+├── UsageError                wrong option or combination                     exit 2
+├── CassetteError             the file: missing, existing, damaged, too new   exit 3
+├── UpstreamError             the real server can't be used                   exit 4
+└── NotJsonError              a peer's bytes; raised and caught inside the core
+```
+
+A subclass exists only where a caller acts differently.
+A miss is no error but a value: see `mrtr_cassette.core.player`.
+"""
+
+from __future__ import annotations
+
+SHOWN_CHARS = 200
+
+
+def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
+    """Cut `text` to `limit` characters, saying how many were left out."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}… ({len(text) - limit} more characters)"
+
+
+class MrtrCassetteError(Exception):
+    """Base of all errors of this package.
+
+    Attributes:
+        hint: what the user can do, or None.
+        exit_code: what the command line ends with.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        """Hold the message, a lower-case sentence without a full stop, and the hint."""
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Return the message and the hint as one text."""
+        message = super().__str__()
+        return f"{message}; {self.hint}" if self.hint else message
+
+
+class UsageError(MrtrCassetteError):
+    """An option is wrong, or two of them don't go together."""
+
+    exit_code = 2
+
+
+class CassetteError(MrtrCassetteError):
+    """A cassette or a journal can't be read or written."""
+
+    exit_code = 3
+
+    def __init__(self, path: object, reason: str, *, hint: str | None = None) -> None:
+        """Hold the file, the reason and the hint."""
+        super().__init__(f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+
+class UpstreamError(MrtrCassetteError):
+    """The real server can't be reached or can't be used."""
+
+    exit_code = 4
+
+
+class NotJsonError(ValueError):
+    """Bytes are no JSON text that this package can read; they are relayed as they are."""

@@ -1,0 +1,1 @@
+"""The shell: what waits. Sockets, files, clocks and processes; it decides nothing."""
