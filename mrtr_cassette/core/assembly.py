@@ -65,8 +65,12 @@ def _facts(read: _Read) -> Facts:
         number=exchange.number,
         key=read.key,
         caller=read.call.caller,
-        retried=None if answers is None else Retried(answers.input_responses, exchange.echoed_sha256),
-        asked=None if ask is None else Asked(ask.input_requests, exchange.issued_sha256, read.asked_after),
+        retried=None
+        if answers is None
+        else Retried(answers.input_responses, exchange.echoed_sha256),
+        asked=None
+        if ask is None
+        else Asked(ask.input_requests, exchange.issued_sha256, read.asked_after),
     )
 
 
@@ -98,9 +102,7 @@ def assemble(
     interactions = list(earlier.interactions) if earlier is not None else []
     facts = list(earlier.recording.exchanges) if earlier is not None else []
     first_number = max((fact.number for fact in facts), default=0)
-    position = {
-        chain: index for index, chain in enumerate(chains, start=len(interactions) + 1)
-    }
+    position = {chain: index for index, chain in enumerate(chains, start=len(interactions) + 1)}
     new_facts = []
     for chain in chains:
         own = [reads[number].exchange for number in chain.numbers]
@@ -245,9 +247,7 @@ def _interaction(
         orphan=True if chain.is_orphan else None,
         branch=branch,
         request=Asking(
-            http=Http(
-                method=first.method, path=first.target, headers=_header_map(first.headers)
-            ),
+            http=Http(method=first.method, path=first.target, headers=_header_map(first.headers)),
             **encode_body((first.body,), events=False),
         ),
         elicitation_turns=turns,

@@ -139,8 +139,7 @@ class Call:
         header_version = self.request.header("mcp-protocol-version")
         return Traits(
             session=self.request.header(SESSION_HEADER),
-            has_progress_token=self.message is not None
-            and self.message.progress_token is not None,
+            has_progress_token=self.message is not None and self.message.progress_token is not None,
             capabilities=canonical(meta.get(_CAPABILITIES)),
             protocol_version=f"{canonical(version)} {header_version}",
             mcp_headers=tuple(

@@ -54,21 +54,18 @@ class Http(_Model):
     headers: HeaderMap = Field(description="the headers that matter to MCP and to replay")
 
 
-class Asking(Body):
-    """The request that began an interaction."""
+# Pydantic lists the fields of the last base first: the HTTP side stands before the body.
 
+
+class _AskingHead(_Model):
     http: Http
 
 
-class Answering(Body):
-    """A retry that carries answers, the echoed request state, or both."""
-
+class _AnsweringHead(_Model):
     headers: HeaderMap
 
 
-class Responding(Body):
-    """A response: an ask, or the one that ended the interaction."""
-
+class _RespondingHead(_Model):
     status: int = Field(ge=100, le=999, description="HTTP status")
     headers: HeaderMap
     end: Literal["open", "broken"] | None = Field(
@@ -76,6 +73,18 @@ class Responding(Body):
         description="`open`: no end was seen, replay holds it open until the client leaves; "
         "`broken`: the upstream was lost, replay breaks off; absent: it ended",
     )
+
+
+class Asking(Body, _AskingHead):
+    """The request that began an interaction."""
+
+
+class Answering(Body, _AnsweringHead):
+    """A retry that carries answers, the echoed request state, or both."""
+
+
+class Responding(Body, _RespondingHead):
+    """A response: an ask, or the one that ended the interaction."""
 
 
 class ElicitationTurn(_Model):

@@ -227,9 +227,7 @@ def differences(
                 if not (without_null and received[key] is None):
                     found.append(Difference(step, None, canonical(received[key])))
             else:
-                found += differences(
-                    recorded[key], received[key], step, without_null=without_null
-                )
+                found += differences(recorded[key], received[key], step, without_null=without_null)
         return found
     if isinstance(recorded, list) and isinstance(received, list) and len(recorded) == len(received):
         return [

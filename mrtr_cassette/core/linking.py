@@ -123,9 +123,7 @@ def link(exchanges: Iterable[Facts]) -> list[Chain]:
         elif retried is not None:
             answered = set(retried.keys or ())
             buckets = [
-                bucket
-                for keys, bucket in stateless.get(facts.key, {}).items()
-                if answered <= keys
+                bucket for keys, bucket in stateless.get(facts.key, {}).items() if answered <= keys
             ]
         chain = _extend(chains, buckets, facts)
         if asked is None:

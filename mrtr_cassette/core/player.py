@@ -427,8 +427,7 @@ def _nearest(
 ) -> tuple[Node, list[Difference]]:
     """Return the candidate with the fewest differences, the first of equals."""
     found = [
-        (node, differences(shown(node), received, without_null=without_null))
-        for node in candidates
+        (node, differences(shown(node), received, without_null=without_null)) for node in candidates
     ]
     return min(found, key=lambda pair: len(pair[1]))
 
@@ -542,8 +541,7 @@ def _set_gates(nodes: Sequence[Node], facts: Sequence[ExchangeFacts]) -> None:
             node.gates = (nothing,) * len(pieces)
         elif _listens(node):
             node.gates = tuple(
-                frozenset(n for n in causing if node.number < n <= piece.after)
-                for piece in pieces
+                frozenset(n for n in causing if node.number < n <= piece.after) for piece in pieces
             )
         else:
             node.gates = _gates_of_pushed(node.number, node.response, answering)
@@ -573,7 +571,9 @@ def _gates_of_pushed(
     if not response.is_event_stream or not answering:
         return (frozenset(),) * len(response.pieces)
     answers_to = {
-        located.piece: min((n for n in answering.get(located.message.id, ()) if n > number), default=0)
+        located.piece: min(
+            (n for n in answering.get(located.message.id, ()) if n > number), default=0
+        )
         for located in messages_in(response)
         if located.message.kind is Kind.REQUEST
     }

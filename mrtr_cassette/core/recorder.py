@@ -64,6 +64,9 @@ class Observation:
         number: place of the request in arrival order, from 1.
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
+        ask: what the response asks, once `exchange` has looked; None for a final response.
+        status: the response's HTTP status, or 0 before it began.
+        started_ms: when the request had arrived.
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
@@ -72,18 +75,19 @@ class Observation:
         self.call: Call = read_call(request)
         self.is_answered = False
         self._recorder = recorder
-        self._started_ms = at_ms
-        self._status = 0
+        self.started_ms = at_ms
+        self.status = 0
         self._headers: Headers = ()
         self._decoder = ContentDecoder("")
         self._framer: SseFramer | None = None
         self._arrived: list[Piece] = []
         self._pieces: list[Piece] = []
         self._missing: int | None = None
+        self.ask: Ask | None = None
 
     def response_started(self, status: int, headers: Headers) -> None:
         """Take the response's head."""
-        self._status = status
+        self.status = status
         self._headers = headers
         self._decoder = ContentDecoder(header_value(headers, "content-encoding"))
         if is_event_stream(headers):
@@ -135,7 +139,8 @@ class Observation:
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
         found = ask_in(self.call.message, response)
-        issued = found[1].request_state if found is not None else None
+        self.ask = found[1] if found is not None else None
+        issued = self.ask.request_state if self.ask is not None else None
         request = replace(
             self.call.request,
             headers=_sealed_session(kept_request_headers(self.call.request.headers)),
@@ -152,7 +157,7 @@ class Observation:
             number=self.number,
             request=request,
             response=response,
-            started_ms=self._started_ms,
+            started_ms=self.started_ms,
             ended_ms=at_ms,
             issued_sha256=None if issued is None else sha256_of(issued),
             echoed_sha256=None if echoed is None else sha256_of(echoed),
@@ -171,7 +176,7 @@ class Observation:
         if self._missing is not None and self._framer is None:
             # Its size was known from the start, so its rhythm is the network's, not the server's.
             pieces = _joined(pieces)
-        return Response(self._status, _sealed_session(headers), tuple(pieces), end)
+        return Response(self.status, _sealed_session(headers), tuple(pieces), end)
 
     def _sealed_retry(self, body: bytes, echoed: str) -> bytes:
         # A state that the client tampered with may contain the one that it was given. With that

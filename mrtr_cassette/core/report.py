@@ -12,13 +12,15 @@ from typing import Any
 
 import orjson
 
+from mrtr_cassette.core.calls import read_call
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.dialect import Answers, Ask
 from mrtr_cassette.core.jsonbytes import canonical
-from mrtr_cassette.core.jsonrpc import ID, Kind
+from mrtr_cassette.core.jsonrpc import ID, Kind, Message
 from mrtr_cassette.core.messages import messages_in
 from mrtr_cassette.core.player import Miss, Node, Player, Reason
-from mrtr_cassette.core.wire import End
+from mrtr_cassette.core.recorder import Observation
+from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.errors import shorten
 
 MISS_CODE = -32010
@@ -87,14 +89,17 @@ def miss_data(miss: Miss, path: str) -> dict[str, Any]:
 
 def miss_body(miss: Miss, path: str) -> bytes:
     """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
-    message = miss.call.message
+    return _error_body(
+        miss.call.message,
+        {"code": MISS_CODE, "message": miss_text(miss, path), "data": miss_data(miss, path)},
+    )
+
+
+def _error_body(message: Message | None, error: dict[str, Any]) -> bytes:
     identity = None
     if message is not None and message.kind is Kind.REQUEST:
         identity = message.spelled(ID)
-    error = orjson.dumps(
-        {"code": MISS_CODE, "message": miss_text(miss, path), "data": miss_data(miss, path)}
-    )
-    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", error)
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
 
 
 def _asked(miss: Miss) -> str:
@@ -154,8 +159,7 @@ def _count_misses(player: Player) -> str:
 def inspection(cassette: Cassette, player: Player) -> dict[str, Any]:
     """Return what a person wants to know of a cassette, as JSON-ready data."""
     timings: dict[tuple[int, int], int] = {
-        (facts.interaction, facts.turn): facts.duration_ms
-        for facts in cassette.recording.exchanges
+        (facts.interaction, facts.turn): facts.duration_ms for facts in cassette.recording.exchanges
     }
     return {
         "cassette": player.path,
@@ -302,8 +306,28 @@ def _turn_lines(number: int, turn: dict[str, Any]) -> list[str]:
     return lines
 
 
-def ask_text(ask: Ask) -> str:
-    """Return what an ask asks for, in a few words for a log."""
+def observation_line(observation: Observation, at_ms: float) -> str:
+    """Return one recorded exchange as a line for a log, without a value that anybody sent."""
+    call = observation.call
+    line = f"{observation.number:>4}  {call.key()}"
+    if call.answers is not None:
+        line += f", {_answering(call.answers)}"
+    line += f" -> HTTP {observation.status}" if observation.status else " -> no response"
+    if observation.ask is not None:
+        line += f", {_asking(observation.ask)}"
+    return f"{line} ({at_ms - observation.started_ms:.0f} ms)"
+
+
+def _asking(ask: Ask) -> str:
     asked = ", ".join(f"{key} ({request.kind})" for key, request in ask.input_requests.items())
     text = f"asks {asked}" if asked else "asks to be called again"
     return text if ask.request_state is None else f"{text}, with request state"
+
+
+UPSTREAM_CODE = -32011
+"""JSON-RPC error code for an upstream that gave no response."""
+
+
+def upstream_error_body(request: Request, problem: str) -> bytes:
+    """Return the JSON-RPC error that a client gets when the upstream gave no response."""
+    return _error_body(read_call(request).message, {"code": UPSTREAM_CODE, "message": problem})

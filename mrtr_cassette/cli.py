@@ -1,0 +1,303 @@
+"""The command line: options in, one call of the shell, an exit code out.
+
+Exit codes: 0 good; 1 misses or differences; 2 usage; 3 cassette or file; 4 upstream; with
+`-- COMMAND` the command's own code where it failed.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mrtr_cassette import __version__
+from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.jsonbytes import Path as MemberPath
+
+DEFAULT_PORT = 8722
+_COMMAND = "command"
+
+
+class _Group(click.Group):
+    """A command group that shows our errors as one line, with their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MrtrCassetteError as error:
+            _say(f"error: {error}")
+            ctx.exit(error.exit_code)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _address_options(command: Any) -> Any:
+    command = click.option(
+        "--port",
+        default=DEFAULT_PORT,
+        show_default=True,
+        type=click.IntRange(0, 65535),
+        help="Port to listen on; 0 takes a free one.",
+    )(command)
+    return click.option(
+        "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+    )(command)
+
+
+def _command_argument(command: Any) -> Any:
+    return click.argument(_COMMAND, nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")(
+        command
+    )
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mrtr-cassette")
+def main() -> None:
+    """Record a conversation between an MCP client and server, and play the server back.
+
+    It works where ordinary recorders fail: on calls that ask for input half-way
+    (multi round-trip requests, MCP 2026-07-28), whose state token is another one on every run.
+
+    \b
+      mrtr-cassette record --upstream http://localhost:8000/mcp
+      mrtr-cassette inspect cassette.json
+      mrtr-cassette replay cassette.json
+
+    `mrtr-cassette demo` shows all of it with a server of its own.
+    """
+
+
+@main.command()
+@click.option(
+    "--upstream", required=True, metavar="URL", help="The real server, as the client would name it."
+)
+@click.option(
+    "--output",
+    default="cassette.json",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The cassette to write.",
+)
+@_address_options
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="'NAME: VALUE'",
+    help="Add a header to every request to the upstream; may be repeated.",
+)
+@click.option(
+    "--request-state",
+    type=click.Choice(["sealed", "verbatim"]),
+    default="sealed",
+    show_default=True,
+    help="sealed: raw state tokens never reach the disk; verbatim: they are kept as they are.",
+)
+@click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
+@click.option("--append", is_flag=True, help="Add to the cassette if it exists.")
+@_command_argument
+def record(**options: Any) -> None:
+    """Record what passes between a client and the server at --upstream.
+
+    Point the client at the address that is printed, do what is to be recorded, and stop with
+    Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
+    command finds the address in the environment variable MRTR_CASSETTE_URL.
+    """
+    from mrtr_cassette.shell.running import run
+
+    if options["force"] and options["append"]:
+        raise UsageError("--force and --append don't go together")
+    sys.exit(run(_record(**options)))
+
+
+async def _record(**options: Any) -> int:
+    from mrtr_cassette.shell.recording import recording
+    from mrtr_cassette.shell.running import stop_signals
+
+    existing = "replace" if options["force"] else "append" if options["append"] else "keep"
+    code = 0
+    async with stop_signals() as stop:
+        async with recording(
+            options["upstream"],
+            options["output"],
+            host=options["host"],
+            port=options["port"],
+            headers=tuple(_header(text) for text in options["headers"]),
+            request_state=options["request_state"],
+            existing=existing,  # type: ignore[arg-type]
+            log=_say,
+        ) as session:
+            code = await _until_stopped(session.url, options[_COMMAND], stop)
+        if session.published is None:
+            _say("nothing was recorded, no cassette was written")
+        else:
+            count = len(session.published.interactions)
+            _say(
+                f"wrote {session.path}: {count} interaction{'' if count == 1 else 's'}, "
+                f"{session.exchanges} exchange{'' if session.exchanges == 1 else 's'} recorded"
+            )
+    if code:
+        return code
+    if session.problem is not None:
+        _say(f"error: the recording is not whole: {session.problem}")
+        return 3
+    if session.unreachable and not session.exchanges:
+        return UpstreamError.exit_code
+    return 0
+
+
+@main.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+@_address_options
+@click.option(
+    "--ignore",
+    "ignored",
+    multiple=True,
+    metavar="POINTER",
+    help="Leave a value out of matching: a JSON Pointer into the params, such as "
+    "/inputResponses/summary or /arguments/requestedAt; may be repeated.",
+)
+@click.option(
+    "--repeat",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Whether a call may be played more often than recorded; auto: where it only reads.",
+)
+@click.option(
+    "--pace",
+    type=click.Choice(["none", "recorded"]),
+    default="none",
+    show_default=True,
+    help="Send event streams at once, or in the recorded rhythm.",
+)
+@_command_argument
+def replay(**options: Any) -> None:
+    """Serve CASSETTE as if it were the server; nothing else is needed, no network either.
+
+    Point the client at the address that is printed and stop with Ctrl-C, or give -- COMMAND: it
+    finds the address in the environment variable MRTR_CASSETTE_URL. A request that was not
+    recorded gets an error that says why, and the exit code is 1.
+    """
+    from mrtr_cassette.shell.running import run
+
+    ignored = [_pointer(text) for text in options.pop("ignored")]
+    sys.exit(run(_replay(ignored, **options)))
+
+
+async def _replay(ignored: list[MemberPath], **options: Any) -> int:
+    from mrtr_cassette.core.player import Repeat
+    from mrtr_cassette.core.report import summary
+    from mrtr_cassette.shell.replaying import replaying
+    from mrtr_cassette.shell.running import stop_signals
+
+    async with stop_signals() as stop:
+        async with replaying(
+            options["cassette"],
+            host=options["host"],
+            port=options["port"],
+            ignored=ignored,
+            repeat=Repeat(options["repeat"]),
+            paced=options["pace"] == "recorded",
+            log=_say,
+        ) as session:
+            code = await _until_stopped(session.url, options[_COMMAND], stop)
+        _say(summary(session.player))
+    return code or (1 if session.player.misses else 0)
+
+
+async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
+    """Announce the address; wait for the command's end or a signal; return the command's code."""
+    from mrtr_cassette.shell.running import run_command
+
+    click.echo(f"listening on {url}")
+    if command:
+        return await run_command(command, url, stop, _say)
+    await stop.wait()
+    return 0
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    if not colon or not is_token or "\n" in value or "\r" in value:
+        raise UsageError("a --header is not of the form 'Name: value'")
+    return name, value
+
+
+def _pointer(text: str) -> MemberPath:
+    from mrtr_cassette.core.jsonbytes import pointer_path
+
+    try:
+        return pointer_path(text)
+    except ValueError:
+        raise UsageError(
+            f"--ignore {text!r} is no JSON Pointer",
+            hint="it begins with a slash, such as /arguments/requestedAt",
+        ) from None
+
+
+@main.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def inspect(cassette: Path, *, as_json: bool) -> None:
+    """Show what is on CASSETTE: who asked what, what was answered, how it ended."""
+    import orjson
+
+    from mrtr_cassette.core.player import Player
+    from mrtr_cassette.core.report import inspection, inspection_text
+    from mrtr_cassette.shell.files import read_cassette
+
+    recorded = read_cassette(cassette)
+    data = inspection(recorded, Player(recorded, str(cassette)))
+    if as_json:
+        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(inspection_text(data))
+
+
+@main.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+def recover(cassette: Path) -> None:
+    """Publish CASSETTE from the journal that a killed recording left beside it."""
+    from mrtr_cassette.errors import CassetteError
+    from mrtr_cassette.shell.files import is_being_written, journal_path
+    from mrtr_cassette.shell.recording import publish_journal
+
+    journal = journal_path(cassette)
+    if not journal.exists():
+        raise CassetteError(journal, "there is no journal to recover from")
+    if is_being_written(journal):
+        raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
+    published, lost = publish_journal(cassette)
+    if lost is not None:
+        _say(f"{journal}: {lost}")
+    if published is None:
+        _say(f"{journal} held no whole exchange, no cassette was written")
+    else:
+        count = len(published.interactions)
+        _say(f"wrote {cassette}: {count} interaction{'' if count == 1 else 's'}")
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of the cassette format."""
+    from mrtr_cassette.core.codec import schema as generated
+
+    click.echo(generated(), nl=False)
+
+
+@main.command()
+def demo() -> None:
+    """Record a server of our own, stop it, replay it, and compare byte for byte."""
+    from mrtr_cassette.demo import run_demo
+    from mrtr_cassette.shell.running import run
+
+    sys.exit(run(run_demo(click.echo)))

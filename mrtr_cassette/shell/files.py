@@ -1,0 +1,249 @@
+"""Cassettes and journals on disk.
+
+Owns: appending to a journal, publishing a cassette atomically, and reading both.
+Rule: what exists is never overwritten unasked, and a reader sees the old file or the new one,
+never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import orjson
+
+from mrtr_cassette.core.assembly import RequestState
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.codec import decode_cassette, decode_journal_line, encode_cassette
+from mrtr_cassette.core.wire import Exchange
+from mrtr_cassette.errors import CassetteError
+
+_JOURNAL_SUFFIX = ".journal"
+
+
+def journal_path(cassette: Path) -> Path:
+    """Return where the journal of a recording to `cassette` stands."""
+    return cassette.with_name(cassette.name + _JOURNAL_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHeader:
+    """What a recording has to say of itself, in the journal's first line.
+
+    Attributes:
+        upstream: the server's URL, without credentials.
+        request_state: `sealed` or `verbatim`.
+        recorded_at: when it began, ISO 8601, UTC.
+        existing: what becomes of a cassette that exists: `keep`, `replace` or `append`.
+    """
+
+    upstream: str
+    request_state: RequestState
+    recorded_at: str
+    existing: str
+    journal: int = 1
+
+
+class Journal:
+    """The append-only file of a running recording, which only one process can have."""
+
+    def __init__(self, path: Path, header: JournalHeader) -> None:
+        """Create the journal.
+
+        Raises:
+            CassetteError: another recorder is at work, or a killed one left its journal.
+        """
+        self.path = path
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._file = os.open(path, flags, 0o600)
+        except FileExistsError:
+            raise _journal_in_the_way(path) from None
+        except OSError as error:
+            raise CassetteError(path, _reason(error)) from None
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            self.append(orjson.dumps(asdict(header), option=orjson.OPT_APPEND_NEWLINE))
+        except OSError as error:
+            os.close(self._file)
+            raise CassetteError(path, _reason(error)) from None
+
+    def append(self, line: bytes) -> None:
+        """Hand one line to the operating system; it survives the death of this process.
+
+        Raises:
+            OSError: it could not be written whole.
+        """
+        rest = memoryview(line)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        os.close(self._file)
+
+
+def _journal_in_the_way(path: Path) -> CassetteError:
+    cassette = path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
+    if is_being_written(path):
+        return CassetteError(
+            path, "another recorder is writing this recording", hint="choose another --output"
+        )
+    return CassetteError(
+        path,
+        "an earlier recording ended before it was published",
+        hint=f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)",
+    )
+
+
+def is_being_written(path: Path) -> bool:
+    """Tell whether a living process has this journal."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class JournalContent:
+    """What a journal holds.
+
+    Attributes:
+        exchanges: by number; the last line about an exchange counts.
+        lost: what could not be read, in words, or None.
+    """
+
+    header: JournalHeader
+    exchanges: dict[int, Exchange]
+    lost: str | None
+
+
+def read_journal(path: Path) -> JournalContent:
+    """Read a journal up to the first line that is not whole.
+
+    Raises:
+        CassetteError: there is none, or its first line is none of ours.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CassetteError(path, _reason(error)) from None
+    first, *lines = data.split(b"\n")
+    try:
+        header = JournalHeader(**orjson.loads(first))
+    except (ValueError, TypeError):
+        raise CassetteError(path, "its first line is not that of a journal") from None
+    exchanges: dict[int, Exchange] = {}
+    lost = None
+    for number, line in enumerate(lines, start=2):
+        if not line:
+            continue
+        try:
+            exchange = decode_journal_line(line)
+        except ValueError:
+            lost = f"line {number} is not whole ({len(line):,} bytes); it is left out"
+            continue
+        exchanges[exchange.number] = exchange
+    return JournalContent(header, exchanges, lost)
+
+
+def read_cassette(path: Path) -> Cassette:
+    """Read a cassette.
+
+    Raises:
+        CassetteError: it is missing or damaged; where only a journal stands, it says so.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        journal = journal_path(path)
+        if journal.exists():
+            raise _journal_in_the_way(journal) from None
+        raise CassetteError(
+            path,
+            "there is no such cassette",
+            hint="record one with: mrtr-cassette record --upstream URL --output FILE",
+        ) from None
+    except OSError as error:
+        raise CassetteError(path, _reason(error)) from None
+    return decode_cassette(data, str(path))
+
+
+def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
+    """Write a cassette so that a reader sees the old file or the new one.
+
+    Args:
+        path: the file.
+        cassette: what to write.
+        replace: an existing file is replaced; else it is left alone.
+
+    Raises:
+        CassetteError: it exists, or could not be written.
+    """
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(encode_cassette(cassette))
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)
+        _sync_directory(path.parent)
+    except FileExistsError:
+        raise CassetteError(
+            path, "the cassette exists", hint="use --force to replace it or --append to add to it"
+        ) from None
+    except OSError as error:
+        raise CassetteError(path, _reason(error)) from None
+    finally:
+        if temporary:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a cassette can be written to this place.
+
+    Raises:
+        CassetteError: its directory is missing or no directory, or it is itself one.
+    """
+    if path.is_dir():
+        raise CassetteError(path, "is a directory", hint="name a file")
+    if not path.parent.is_dir():
+        raise CassetteError(path, f"there is no directory {path.parent}", hint="create it first")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ENOSPC:
+        return "no space left on the device"
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,408 @@
+"""Recording: relays between a client and the upstream, and writes down what passes.
+
+Owns: one upstream request for each client request, passing bytes on as they arrive, and the
+journal and the cassette of a run.
+Does not own: what the bytes mean (`core.recorder`).
+Rule: relay first. A failure of the recording never breaks the client's call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import aiohttp
+from aiohttp import hdrs, web
+from yarl import URL
+
+from mrtr_cassette import __version__
+from mrtr_cassette.core.assembly import RequestState, assemble
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.codec import encode_journal_line
+from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.report import observation_line, upstream_error_body
+from mrtr_cassette.core.wire import End, Exchange, Headers, Request
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell import files
+from mrtr_cassette.shell.http import end_to_end, header_text, multidict, respond, serving
+
+TOOL = f"mrtr-cassette {__version__}"
+
+Existing = Literal["keep", "replace", "append"]
+Log = Callable[[str], None]
+
+_LONGEST_HEADER = 256 * 1024
+_IDLE_S = 3.0
+"""Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
+
+_OWN_BY_US = frozenset({"host", "expect"})
+"""Request headers of one connection for which `end_to_end` has no rule."""
+
+
+class _NotAnsweredError(aiohttp.ClientError):
+    """The upstream took a request and gave no response.
+
+    aiohttp sends a GET again when its connection breaks; under this name it does not.
+    """
+
+
+@dataclass(slots=True)
+class RecordSession:
+    """A recording under way, and what it came to.
+
+    Attributes:
+        url: what the client connects to.
+        path: the cassette that will be published.
+        exchanges: how many exchanges are in the journal.
+        unreachable: how many requests the upstream did not answer.
+        problem: why the recording is not whole, or None.
+        published: the cassette, once it is; None where there was nothing to publish.
+    """
+
+    url: str
+    path: Path
+    exchanges: int = 0
+    unreachable: int = 0
+    problem: str | None = None
+    published: Cassette | None = None
+
+
+def upstream_url(text: str) -> URL:
+    """Return the URL of an upstream.
+
+    Raises:
+        UsageError: it is none, or no HTTP URL.
+    """
+    try:
+        url = URL(text)
+        port = url.port
+    except ValueError as error:
+        raise UsageError(f"the upstream {text!r} is no URL: {error}") from None
+    if url.scheme not in {"http", "https"} or not url.host or port is None:
+        raise UsageError(
+            f"the upstream {text!r} is no HTTP URL", hint="give one like http://localhost:8000/mcp"
+        )
+    return url
+
+
+@asynccontextmanager
+async def recording(
+    upstream: str,
+    output: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    headers: Headers = (),
+    request_state: RequestState = "sealed",
+    existing: Existing = "keep",
+    log: Log = lambda _: None,
+) -> AsyncIterator[RecordSession]:
+    """Record what passes until the block ends, then publish the cassette.
+
+    Args:
+        upstream: URL of the real server.
+        output: the cassette.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        headers: added to every upstream request, in the place of the client's of that name.
+        request_state: whether raw states are replaced by surrogates.
+        existing: what becomes of a cassette that exists.
+        log: takes one line for each exchange and each problem.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: the upstream is no URL, or the address can't be bound.
+    """
+    url = upstream_url(upstream)
+    files.check_writable(output)
+    earlier = files.read_cassette(output) if existing == "append" and output.exists() else None
+    if existing == "keep" and output.exists():
+        raise CassetteError(
+            output,
+            "the cassette exists",
+            hint="use --force to replace it or --append to add to it",
+        )
+    if earlier is not None and earlier.request_state != request_state:
+        raise UsageError(
+            f"{output} has its request states {earlier.request_state}, "
+            f"and this recording would have them {request_state}",
+            hint="choose another --output, or the same --request-state",
+        )
+    header = files.JournalHeader(
+        upstream=shown_url(url),
+        request_state=request_state,
+        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        existing=existing,
+    )
+    if url.user is not None:
+        basic = aiohttp.BasicAuth(url.user, url.password or "").encode()
+        headers = ((hdrs.AUTHORIZATION, basic), *headers)
+    session = RecordSession("", output)
+    relay = _Relay(url.origin(), headers, Recorder(seals=request_state == "sealed"), session, log)
+    try:
+        async with relay.client(), serving(relay.handle, host, port) as address:
+            session.url = address.url(url.raw_path_qs)
+            relay.journal = files.Journal(files.journal_path(output), header)
+            yield session
+    finally:
+        if relay.journal is not None:
+            relay.journal.close()
+            session.published, lost = publish_journal(output)
+            if lost is not None:
+                session.problem = lost
+
+
+def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
+    """Turn the journal of a recording into its cassette, and remove the journal.
+
+    Returns:
+        the cassette, or None where nothing was recorded; and what was lost, or None.
+
+    Raises:
+        CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
+    """
+    path = files.journal_path(output)
+    content = files.read_journal(path)
+    header = content.header
+    cassette = None
+    if content.exchanges:
+        earlier = None
+        if header.existing == "append" and output.exists():
+            earlier = files.read_cassette(output)
+        cassette = assemble(
+            list(content.exchanges.values()),
+            upstream=header.upstream,
+            request_state=header.request_state,
+            recorded_at=header.recorded_at,
+            tool=TOOL,
+            earlier=earlier,
+        )
+        files.publish(output, cassette, replace=header.existing != "keep")
+    path.unlink()
+    return cassette, content.lost
+
+
+def shown_url(url: URL) -> str:
+    """Return a URL without what may be a credential."""
+    return str(url.with_user(None).with_query(None).with_fragment(None))
+
+
+@dataclass(slots=True)
+class _Relay:
+    """Passes requests on to one origin, and what passes to the recorder."""
+
+    origin: URL
+    headers: Headers
+    recorder: Recorder
+    session: RecordSession
+    log: Log
+    started: float = field(default_factory=time.monotonic)
+    journal: files.Journal | None = None
+    http: aiohttp.ClientSession = field(init=False)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[None]:
+        """Open the client side, with every habit of aiohttp's own switched off."""
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S)
+        async with aiohttp.ClientSession(
+            connector=connector,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            max_field_size=_LONGEST_HEADER,
+            max_headers=1000,
+            max_line_size=_LONGEST_HEADER,
+            middlewares=(_send_once,),
+            skip_auto_headers=(
+                hdrs.ACCEPT,
+                hdrs.ACCEPT_ENCODING,
+                hdrs.CONTENT_TYPE,
+                hdrs.USER_AGENT,
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        ) as self.http:
+            yield
+
+    def now_ms(self) -> float:
+        """Milliseconds since the recording began."""
+        return (time.monotonic() - self.started) * 1000
+
+    async def handle(self, request: web.Request, asked: Request) -> web.StreamResponse:
+        """Relay one exchange."""
+        spectator = _Spectator(self, asked)
+        try:
+            upstream = await self._send(asked)
+        except (aiohttp.ClientError, OSError) as error:
+            return self._unreachable(asked, error)
+        try:
+            return await self._relay(request, upstream, spectator)
+        finally:
+            upstream.close()
+
+    async def _send(self, asked: Request) -> aiohttp.ClientResponse:
+        kept = [
+            (name, value)
+            for name, value in end_to_end(asked.headers)
+            if name.lower() not in _OWN_BY_US
+        ]
+        replaced = {name.lower() for name, _ in self.headers}
+        headers = [pair for pair in kept if pair[0].lower() not in replaced]
+        path, _, query = asked.target.partition("?")
+        has_length = any(name.lower() == "content-length" for name, _ in headers)
+        return await self.http.request(
+            asked.method,
+            URL.build(
+                scheme=self.origin.scheme,
+                authority=self.origin.authority,
+                path=path,
+                query_string=query,
+                encoded=True,
+            ),
+            headers=multidict((*headers, *self.headers)),
+            data=asked.body or None,
+            allow_redirects=False,
+            middlewares=(_send_once,) if has_length or asked.body else (_send_once, _no_length),
+        )
+
+    async def _relay(
+        self, request: web.Request, upstream: aiohttp.ClientResponse, spectator: _Spectator
+    ) -> web.StreamResponse:
+        head = end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
+        response = respond(upstream.status, head, reason=upstream.reason)
+        spectator.response_started(upstream.status, head)
+        end = End.OPEN
+        try:
+            await response.prepare(request)
+            while True:
+                try:
+                    chunk = await upstream.content.readany()
+                except (aiohttp.ClientError, OSError):
+                    end = End.BROKEN
+                    break
+                if not chunk:
+                    end = End.COMPLETE
+                    break
+                spectator.response_bytes(chunk)
+                await response.write(chunk)
+        finally:
+            # Before the client can know that its response is complete.
+            spectator.response_ended(end)
+        if end is End.BROKEN:
+            # Without the last chunk, or the rest of the length, the client sees what we saw.
+            if request.transport is not None:
+                request.transport.close()
+        else:
+            await response.write_eof()
+        return response
+
+    def _unreachable(self, asked: Request, error: Exception) -> web.StreamResponse:
+        """Answer for an upstream that gave no response; that is no exchange to record."""
+        self.session.unreachable += 1
+        problem = f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
+        self.log(f"{asked.method} {asked.target}: {problem}; not recorded")
+        return web.Response(
+            status=502,
+            body=upstream_error_body(asked, problem),
+            content_type="application/json",
+        )
+
+    def write_down(self, exchange: Exchange) -> None:
+        """Append an exchange to the journal.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self.journal is not None:
+            self.journal.append(encode_journal_line(exchange))
+
+    def fail(self, problem: str) -> None:
+        """Say, once, that the recording is not whole; what passes goes on."""
+        if self.session.problem is None:
+            self.session.problem = problem
+            self.log(f"RECORDING FAILED: {problem}; the traffic goes on, unrecorded")
+
+
+class _Spectator:
+    """Shows one exchange to the recorder, and keeps the recorder's failures from the relay."""
+
+    def __init__(self, relay: _Relay, asked: Request) -> None:
+        """Begin with the request."""
+        self._relay = relay
+        self._observation: Observation | None = None
+        self._is_written = False
+        self._is_stale = False
+        with self._guard():
+            self._observation = relay.recorder.request_received(asked, relay.now_ms())
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._observation = None
+            self._relay.fail(f"{self._relay.session.path}: {error.strerror or error}".lower())
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator, whatever its fault
+            self._observation = None
+            self._relay.fail(f"INTERNAL ERROR, please report it: {error!r}")
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Show the response's head."""
+        if self._observation is not None:
+            with self._guard():
+                self._observation.response_started(status, headers)
+
+    def response_bytes(self, chunk: bytes) -> None:
+        """Show bytes that will be passed on, and write the exchange down if they complete it."""
+        observation = self._observation
+        if observation is not None:
+            with self._guard():
+                observation.response_bytes(chunk, self._relay.now_ms())
+                self._is_stale = True
+                if observation.is_answered and not self._is_written:
+                    self._write(observation, End.COMPLETE)
+
+    def response_ended(self, end: End) -> None:
+        """Show the end, and write the exchange down as it is now."""
+        observation = self._observation
+        if observation is None:
+            return
+        with self._guard():
+            observation.response_ended(self._relay.now_ms())
+            if self._is_stale or not self._is_written:
+                self._write(observation, end)
+            self._relay.session.exchanges += 1
+            self._relay.log(observation_line(observation, self._relay.now_ms()))
+
+    def _write(self, observation: Observation, end: End) -> None:
+        self._relay.write_down(observation.exchange(end, self._relay.now_ms()))
+        self._is_written = True
+        self._is_stale = False
+
+
+async def _send_once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a request again whose kept connection breaks."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _NotAnsweredError(_words(error)) from error
+
+
+async def _no_length(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Keep aiohttp from announcing an empty body that the client didn't announce."""
+    request.headers.popall(hdrs.CONTENT_LENGTH, None)
+    return await handler(request)
+
+
+def _words(error: Exception) -> str:
+    """Return what went wrong, without the addresses that aiohttp repeats."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return (error.strerror or str(error)).lower()
+    return str(error) or type(error).__name__

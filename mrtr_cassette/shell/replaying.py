@@ -1,0 +1,143 @@
+"""Replaying: the recording is the server.
+
+Owns: sending recorded replies, waiting where a part has to wait, and holding open what had no end.
+Does not own: which reply a request gets (`core.player`).
+Rule: nothing here can reach the network; no HTTP client is imported (see tests/test_layering.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from mrtr_cassette.core.jsonbytes import Path as MemberPath
+from mrtr_cassette.core.jsonrpc import Message
+from mrtr_cassette.core.player import Miss, Player, Repeat
+from mrtr_cassette.core.reply import Part, Reply
+from mrtr_cassette.core.report import miss_body, miss_text
+from mrtr_cassette.core.wire import End, Headers, Request
+from mrtr_cassette.shell import files
+from mrtr_cassette.shell.http import respond, serving
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySession:
+    """A replay under way: `url` is what the client connects to, `player` knows what it came to."""
+
+    url: str
+    player: Player
+
+
+@asynccontextmanager
+async def replaying(
+    cassette: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    ignored: Collection[MemberPath] = (),
+    repeat: Repeat = Repeat.AUTO,
+    paced: bool = False,
+    log: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[ReplaySession]:
+    """Serve a cassette until the block ends.
+
+    Args:
+        cassette: the file.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        ignored: members of the params that don't count in matching.
+        repeat: whether what has been played may be played again.
+        paced: event streams keep the recorded rhythm.
+        log: takes the text of each miss.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+        UsageError: the address can't be bound.
+    """
+    recorded = files.read_cassette(cassette)
+    player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
+    server = _ReplayServer(player, paced, log)
+    upstream = urlsplit(recorded.upstream)
+    async with serving(server.handle, host, port) as address:
+        yield ReplaySession(address.url(upstream.path or "/"), player)
+
+
+@dataclass(slots=True)
+class _ReplayServer:
+    """Answers requests from a player."""
+
+    player: Player
+    paced: bool
+    log: Callable[[str], None]
+    arrival: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request, asked: Request) -> web.StreamResponse:
+        """Answer one request."""
+        decision = self.player.request_received(asked)
+        if isinstance(decision, Miss):
+            return self._missed(decision)
+        self.arrival.set()
+        self.arrival = asyncio.Event()
+        reply = decision.reply
+        if reply is None:
+            return await _hold_open()
+        return await self._play(request, reply, decision.call.message)
+
+    def _missed(self, miss: Miss) -> web.StreamResponse:
+        self.log(miss_text(miss, self.player.path))
+        if miss.call.message is None:
+            text = miss_text(miss, self.player.path) + "\n"
+            return web.Response(status=404, text=text)
+        return web.Response(body=miss_body(miss, self.player.path), content_type="application/json")
+
+    async def _play(
+        self, request: web.Request, reply: Reply, caller: Message | None
+    ) -> web.StreamResponse:
+        started = time.monotonic()
+        is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
+        if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
+            body = b"".join(part.fill(caller) for part in reply.parts)
+            response = _whole(reply.status, reply.headers, body)
+            await response.prepare(request)
+            await response.write_eof(body)
+            return response
+        response = respond(reply.status, reply.headers)
+        await response.prepare(request)
+        for part in reply.parts:
+            await self._wait_for(part, started)
+            await response.write(part.fill(caller))
+        if reply.end is End.OPEN:
+            return await _hold_open()
+        if reply.end is End.BROKEN and request.transport is not None:
+            request.transport.close()
+        else:
+            await response.write_eof()
+        return response
+
+    async def _wait_for(self, part: Part, started: float) -> None:
+        """Wait until the requests that caused a part have come, and for its time."""
+        while not self.player.is_due(part.gate):
+            await self.arrival.wait()
+        if self.paced:
+            elapsed = time.monotonic() - started
+            await asyncio.sleep(max(0.0, part.at_ms / 1000 - elapsed))
+
+
+def _whole(status: int, headers: Headers, body: bytes) -> web.StreamResponse:
+    """Return a response whose length is announced; an empty 204 or 304 has none."""
+    if body or status not in {204, 304}:
+        headers = (*headers, ("Content-Length", str(len(body))))
+    return respond(status, headers)
+
+
+async def _hold_open() -> web.StreamResponse:
+    """Wait until the client leaves or the replay ends; both cancel the request's task."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable because nobody sets this event")

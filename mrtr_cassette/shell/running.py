@@ -1,0 +1,78 @@
+"""Running one command of the command line until it is told to stop.
+
+Owns: the event loop, SIGINT and SIGTERM, and the command that `-- COMMAND` starts.
+Does not own: what runs meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+URL_VARIABLE = "MRTR_CASSETTE_URL"
+_GRACE_S = 10.0
+"""Seconds that a command has to end after a signal before it is killed."""
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, on uvloop where that is installed."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main)
+
+
+@asynccontextmanager
+async def stop_signals() -> AsyncIterator[asyncio.Event]:
+    """Give an event that SIGINT and SIGTERM set, in the place of what they do otherwise."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def run_command(
+    command: Sequence[str], url: str, stop: asyncio.Event, say: Callable[[str], None]
+) -> int:
+    """Run a command with the proxy's URL in its environment, until it ends or we are stopped.
+
+    Returns:
+        its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where it
+        could not be started, as a shell would.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, env={**os.environ, URL_VARIABLE: url}
+        )
+    except OSError as error:
+        say(f"error: can't run {command[0]!r}: {(error.strerror or str(error)).lower()}")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+    ended = asyncio.ensure_future(process.wait())
+    stopped = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not ended.done():
+        # A terminal sends Ctrl-C to the command as well; SIGTERM reaches only us.
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(asyncio.shield(ended), _GRACE_S)
+        except TimeoutError:
+            process.kill()
+    code = await ended
+    return 128 - code if code < 0 else code

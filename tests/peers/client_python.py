@@ -1,0 +1,202 @@
+"""An MCP client on the official Python SDK, for tests: runs fixed flows and prints a transcript.
+
+The transcript holds what the client saw and nothing that varies between runs or servers;
+`client_typescript.mjs` prints the same text. Answers depend on the question alone.
+"""
+# ruff: noqa: ARG001 - the SDK fixes the names of a callback's parameters
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    Implementation,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+from pydantic import FileUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from mcp.client import ClientRequestContext
+    from mcp_types import Result
+
+    Flow = Callable[[Client], Awaitable[None]]
+
+PROTOCOL_VERSION = "2026-07-28"
+DECLINED = {"Deploy to staging?", "Tag v2.1.0?"}
+ANSWERS: dict[str, str | bool] = {
+    "approve": True,
+    "audience": "operators",
+    "confirm": True,
+    "name": "analytics",
+    "notes": "none",
+    "region": "eu-west-1",
+    "scope": "sessions",
+    "window": "tonight",
+}
+SHOWN = {"content", "is_error", "structured_content", "messages", "contents"}
+
+
+def quoted(value: object) -> str:
+    """Render a value as canonical JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def show_result(result: Result) -> None:
+    """Print the part of a result that MCP gives a meaning; a false `isError` is an absent one."""
+    shown = result.model_dump(mode="json", by_alias=True, exclude_none=True, include=SHOWN)
+    if not shown.get("isError"):
+        shown.pop("isError", None)
+    print("result", quoted(shown))
+
+
+async def show_progress(progress: float, total: float | None, message: str | None) -> None:
+    """Print one progress notification."""
+    of_total = "" if total is None else f"/{total:g}"
+    print(f"progress {progress:g}{of_total} {quoted(message)}")
+
+
+async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    """Accept or decline a form or a URL, by its message."""
+    if not isinstance(params, ElicitRequestFormParams):
+        print("ask url", quoted(params.message), params.url)
+        return ElicitResult(action="accept")
+    fields: dict[str, Any] = params.requested_schema["properties"]
+    listed = [f"{name}:{fields[name]['type']}" for name in sorted(fields)]
+    print("ask form", quoted(params.message), *listed)
+    if params.message in DECLINED:
+        return ElicitResult(action="decline")
+    return ElicitResult(action="accept", content={name: ANSWERS[name] for name in fields})
+
+
+async def sample(
+    context: ClientRequestContext, params: CreateMessageRequestParams
+) -> CreateMessageResult:
+    """Answer in place of a model."""
+    blocks = [block for message in params.messages for block in message.content_as_list]
+    texts = [block.text for block in blocks if isinstance(block, TextContent)]
+    print("ask sampling", *map(quoted, texts), f"maxTokens:{params.max_tokens}")
+    return CreateMessageResult(
+        role="assistant", content=TextContent(text="Two commits"), model="stub"
+    )
+
+
+async def list_roots(context: ClientRequestContext) -> ListRootsResult:
+    """Offer one root."""
+    print("ask roots")
+    return ListRootsResult(roots=[Root(uri=FileUrl("file:///workspace"), name="workspace")])
+
+
+async def list_all(client: Client) -> None:
+    """Print the names of everything that the server offers."""
+
+    def show(kind: str, items: Iterable[Any]) -> None:
+        print(kind, *sorted(item.name for item in items))
+
+    show("tools", (await client.list_tools()).tools)
+    show("prompts", (await client.list_prompts()).prompts)
+    show("resources", (await client.list_resources()).resources)
+    show("templates", (await client.list_resource_templates()).resource_templates)
+
+
+def tool(name: str, *, progress: bool = False, **arguments: object) -> Flow:
+    """Make the flow that calls one tool, with a progress token if `progress`."""
+    callback = show_progress if progress else None
+
+    async def run(client: Client) -> None:
+        show_result(await client.call_tool(name, arguments, progress_callback=callback))
+
+    return run
+
+
+def prompt(name: str, **arguments: str) -> Flow:
+    """Make the flow that gets one prompt."""
+
+    async def run(client: Client) -> None:
+        show_result(await client.get_prompt(name, arguments))
+
+    return run
+
+
+def resource(uri: str) -> Flow:
+    """Make the flow that reads one resource."""
+
+    async def run(client: Client) -> None:
+        show_result(await client.read_resource(uri))
+
+    return run
+
+
+FLOWS: dict[str, Flow] = {
+    "list": list_all,
+    "add": tool("add", a=1, b=2),
+    "deploy": tool("deploy", env="production"),
+    "deploy-declined": tool("deploy", env="staging"),
+    "tag-release": tool("tag-release", tag="v2.1.0"),
+    "provision": tool("provision"),
+    "wipe-cache": tool("wipe-cache"),
+    "release-train": tool("release-train", version="2.1"),
+    "everything": tool("everything"),
+    "build": tool("build", target="wheel"),
+    "count": tool("count", progress=True, to=3),
+    "ask-late": tool("ask-late", progress=True, steps=2),
+    "release-notes": prompt("release-notes", version="2.1"),
+    "deployment": resource("config://deployment"),
+    "plain": resource("config://plain"),
+}
+
+
+async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> int:
+    """Run the named flows on one connection and return how many ended in an error."""
+    errors = 0
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(
+            streamable_http_client(url, http_client=http),
+            client_info=Implementation(name="client-python", version="1.0.0"),
+            elicitation_callback=elicit,
+            sampling_callback=sample,
+            list_roots_callback=list_roots,
+        ) as client,
+    ):
+        if client.protocol_version != PROTOCOL_VERSION:
+            sys.exit(f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}")
+        for name in names:
+            print("==", name)
+            try:
+                await FLOWS[name](client)
+            except MCPError as error:
+                errors += 1
+                print("error", error.code, quoted(error.message))
+                print(f"{name}: {error.code} {error.message}", file=sys.stderr)
+    return errors
+
+
+def main() -> int:
+    """Run the flows of the command line; exit status 1 tells that one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("--flow", nargs="+", action="extend", choices=FLOWS, metavar="NAME")
+    parser.add_argument("--headers", nargs="+", action="extend", default=[], metavar="'N: v'")
+    options = parser.parse_args()
+    headers = dict(header.split(": ", 1) for header in options.headers)
+    return 1 if asyncio.run(run_flows(options.url, options.flow or FLOWS, headers)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
