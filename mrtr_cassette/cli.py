@@ -59,7 +59,7 @@ def _command_argument(command: Any) -> Any:
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mrtr-cassette")
 def main() -> None:
-    """Record a conversation between an MCP client and server, and play the server back.
+    r"""Record a conversation between an MCP client and server, and play the server back.
 
     It works where ordinary recorders fail: on calls that ask for input half-way
     (multi round-trip requests, MCP 2026-07-28), whose state token is another one on every run.

@@ -1,1 +1,1 @@
-"""The core: what decides. It has no sockets, files, clocks or tasks (see tests/test_layering.py)."""
+"""The core: what decides. It has no sockets, files, clocks or tasks (tests/test_layering.py)."""

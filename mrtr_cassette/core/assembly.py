@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 from mrtr_cassette.core.calls import Call, CallKey, read_call
@@ -21,14 +22,13 @@ from mrtr_cassette.core.cassette import (
     Cassette,
     ElicitationTurn,
     ExchangeFacts,
-    HeaderMap,
     Http,
     Interaction,
     PieceFacts,
     Recording,
     Responding,
 )
-from mrtr_cassette.core.codec import decode_body, encode_body
+from mrtr_cassette.core.codec import decode_body, encode_body, header_map, headers_of
 from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
 from mrtr_cassette.core.messages import ask_in
@@ -209,26 +209,6 @@ def request_of(interaction: Interaction) -> Request:
     return Request(asking.http.method, asking.http.path, headers_of(asking.http.headers), body)
 
 
-def headers_of(headers: HeaderMap) -> Headers:
-    """Return the headers of a cassette as pairs."""
-    return tuple(
-        (name, value)
-        for name, values in headers.items()
-        for value in ([values] if isinstance(values, str) else values)
-    )
-
-
-def _header_map(headers: Headers) -> HeaderMap:
-    found: HeaderMap = {}
-    for name, value in headers:
-        before = found.get(name)
-        if before is None:
-            found[name] = value
-        else:
-            found[name] = [*([before] if isinstance(before, str) else before), value]
-    return found
-
-
 def _interaction(
     exchanges: Sequence[Exchange], chain: Chain, branch: Branch | None, last_ask: Ask | None
 ) -> Interaction:
@@ -236,7 +216,7 @@ def _interaction(
     first = exchanges[0].request
     turns = [
         ElicitationTurn(ask=_responding(before.response), answer=_answering(after.request))
-        for before, after in zip(exchanges, exchanges[1:], strict=False)
+        for before, after in pairwise(exchanges)
     ]
     last = exchanges[-1].response
     response = _responding(last) if last.status else None
@@ -247,7 +227,7 @@ def _interaction(
         orphan=True if chain.is_orphan else None,
         branch=branch,
         request=Asking(
-            http=Http(method=first.method, path=first.target, headers=_header_map(first.headers)),
+            http=Http(method=first.method, path=first.target, headers=header_map(first.headers)),
             **encode_body((first.body,), events=False),
         ),
         elicitation_turns=turns,
@@ -257,14 +237,14 @@ def _interaction(
 
 def _answering(request: Request) -> Answering:
     return Answering(
-        headers=_header_map(request.headers), **encode_body((request.body,), events=False)
+        headers=header_map(request.headers), **encode_body((request.body,), events=False)
     )
 
 
 def _responding(response: Response) -> Responding:
     return Responding(
         status=response.status,
-        headers=_header_map(response.headers),
+        headers=header_map(response.headers),
         end=None if response.end is End.COMPLETE else response.end.value,
         **encode_body(
             tuple(piece.raw for piece in response.pieces), events=response.is_event_stream

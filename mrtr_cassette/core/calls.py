@@ -16,16 +16,34 @@ from typing import Any, NamedTuple
 from mrtr_cassette.core.dialect import Answers, answers_in
 from mrtr_cassette.core.jsonbytes import Path, canonical, parse, without_paths
 from mrtr_cassette.core.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import SESSION_HEADER, Request
 from mrtr_cassette.errors import NotJsonError
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_READING = frozenset(
+    {
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "resources/read",
+        "server/discover",
+        "subscriptions/listen",
+    }
+)
 _NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
 )
+
+
+def is_reading(method: str) -> bool:
+    """Tell whether a JSON-RPC method changes nothing, so that an answer may be given again."""
+    return method in _READING or method.endswith("/list")
 
 
 class CallKey(NamedTuple):
@@ -166,12 +184,30 @@ def read_call(request: Request) -> Call:
     return Call(request, classify(request.body) if is_message else None)
 
 
-def comparable_answers(answers: Answers | None, ignored: Collection[Path] = ()) -> str | None:
+Slot = tuple[CallKey, str | None, str | None]
+"""Call key, hash of the echoed state, canonical answers: what a recorded exchange is found by."""
+
+
+def slot_of(call: Call, ignored: Collection[Path] = ()) -> Slot:
+    """Return what a request's recorded exchange is found by."""
+    answers = call.answers
+    key = call.key(ignored)
+    if answers is None:
+        return key, None, None
+    state = None if answers.request_state is None else sha256_of(answers.request_state)
+    responses = _comparable(answers, ignored)
+    # Some clients answer a state-only ask with an empty map, others with none.
+    if state is not None and responses == '{"inputResponses":{}}':
+        responses = None
+    return key, state, responses
+
+
+def _comparable(answers: Answers, ignored: Collection[Path]) -> str | None:
     """Return the canonical text of a retry's answers; None where there are none.
 
     A member that is null equals an absent one.
     """
-    responses = answers.input_responses if answers is not None else None
+    responses = answers.input_responses
     if responses is None:
         return None
     kept = without_paths({"inputResponses": responses}, ignored)

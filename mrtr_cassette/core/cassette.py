@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-VERSION: Final[Literal[1]] = 1
-SCHEMA_ID: Final[Literal["urn:mrtr-cassette:cassette:1"]] = "urn:mrtr-cassette:cassette:1"
+VERSION: Final = 1
+SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
 HeaderMap = dict[str, str | list[str]]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Body, Cassette, Event
+from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Body, Cassette, Event, HeaderMap
 from mrtr_cassette.core.jsonbytes import escape_pointer
 from mrtr_cassette.core.sse import read_event
 from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
@@ -227,6 +227,27 @@ def _decode_opaque(body: Body | Event, path: str, pointer: str) -> bytes:
         except binascii.Error as error:
             raise CassetteError(path, f"at {pointer}/base64: {error}".lower()) from None
     return (body.text or "").encode()
+
+
+def headers_of(headers: HeaderMap) -> Headers:
+    """Return the headers of a cassette as pairs."""
+    return tuple(
+        (name, value)
+        for name, values in headers.items()
+        for value in ([values] if isinstance(values, str) else values)
+    )
+
+
+def header_map(headers: Headers) -> HeaderMap:
+    """Return headers as a cassette has them: a name that came more than once has a list."""
+    found: HeaderMap = {}
+    for name, value in headers:
+        before = found.get(name)
+        if before is None:
+            found[name] = value
+        else:
+            found[name] = [*([before] if isinstance(before, str) else before), value]
+    return found
 
 
 def encode_journal_line(exchange: Exchange) -> bytes:

@@ -78,13 +78,13 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
     """
     parts: list[str] = []
     try:
-        _write_canonical(value, parts.append, without_null)
+        _write_canonical(value, parts.append, without_null=without_null)
     except (RecursionError, ValueError) as error:
         raise NotJsonError(str(error)) from None
     return "".join(parts)
 
 
-def _write_canonical(value: Any, write: Callable[[str], None], without_null: bool) -> None:
+def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: bool) -> None:
     if isinstance(value, Number):
         write(canonical_number(value.text))
     elif isinstance(value, str):
@@ -97,14 +97,14 @@ def _write_canonical(value: Any, write: Callable[[str], None], without_null: boo
             write(separator)
             write(encode_basestring_ascii(key))
             write(":")
-            _write_canonical(value[key], write, without_null)
+            _write_canonical(value[key], write, without_null=without_null)
             separator = ","
         write("{}" if separator == "{" else "}")
     elif isinstance(value, list):
         separator = "["
         for item in value:
             write(separator)
-            _write_canonical(item, write, without_null)
+            _write_canonical(item, write, without_null=without_null)
             separator = ","
         write("[]" if separator == "[" else "]")
     else:

@@ -128,5 +128,8 @@ def _segments(raw: bytes, slots: Iterable[tuple[Span, Slot]]) -> Iterator[Segmen
 def _merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     merged: list[Segment] = []
     for is_bytes, run in groupby(segments, key=lambda segment: isinstance(segment, bytes)):
-        merged += [b"".join(cast("Iterable[bytes]", run))] if is_bytes else run
+        if is_bytes:
+            merged.append(b"".join(cast("Iterable[bytes]", run)))
+        else:
+            merged.extend(run)
     return tuple(merged)

@@ -14,11 +14,13 @@ import orjson
 
 from mrtr_cassette.core.calls import read_call
 from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.diagnosis import Miss, Reason
 from mrtr_cassette.core.dialect import Answers, Ask
 from mrtr_cassette.core.jsonbytes import canonical
 from mrtr_cassette.core.jsonrpc import ID, Kind, Message
 from mrtr_cassette.core.messages import messages_in
-from mrtr_cassette.core.player import Miss, Node, Player, Reason
+from mrtr_cassette.core.nodes import Node
+from mrtr_cassette.core.player import Player
 from mrtr_cassette.core.recorder import Observation
 from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.errors import shorten
@@ -55,11 +57,11 @@ def miss_text(miss: Miss, path: str) -> str:
         lines.append(f"  nearest:  {_place(miss.nearest)} in {path}")
     else:
         lines.append(f"  cassette: {path}")
-    for difference in miss.differences:
-        lines.append(
-            f"  {difference.pointer or '/'}: recorded {_shown(difference.recorded)}, "
-            f"received {_shown(difference.received)}"
-        )
+    lines += [
+        f"  {difference.pointer or '/'}: recorded {_shown(difference.recorded)}, "
+        f"received {_shown(difference.received)}"
+        for difference in miss.differences
+    ]
     lines.append(f"  fix:      {_FIXES[miss.reason]}")
     return "\n".join(lines)
 
@@ -268,8 +270,10 @@ def inspection_text(data: dict[str, Any]) -> str:
     """Return an inspection as text for a terminal."""
     count = len(data["interactions"])
     lines = [
-        f"{data['cassette']}: {count} interaction{'' if count == 1 else 's'}, "
-        f"recorded from {data['upstream']} at {data['recorded_at']}",
+        (
+            f"{data['cassette']}: {count} interaction{'' if count == 1 else 's'}, "
+            f"recorded from {data['upstream']} at {data['recorded_at']}"
+        ),
         f"format version {data['version']}, request states {data['request_state']}, {data['tool']}",
     ]
     for one in data["interactions"]:
@@ -299,8 +303,10 @@ def _turn_lines(number: int, turn: dict[str, Any]) -> list[str]:
         if answered is not None and asked["key"] in answered:
             lines.append(f"      answered {asked['key']} = {shorten(answered[asked['key']])}")
     keys = {asked["key"] for asked in turn["asked"]}
-    for key in sorted((answered or {}).keys() - keys):
-        lines.append(f"      answered {key} = {shorten(answered[key])}, which was not asked")
+    lines += [
+        f"      answered {key} = {shorten(answered[key])}, which was not asked"
+        for key in sorted((answered or {}).keys() - keys)
+    ]
     if answered is None:
         lines.append("      not answered")
     return lines

@@ -56,7 +56,7 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     parts: list[bytes] = []
     lines: list[tuple[int, Span]] = []
     offset = 0
-    at = _line_start(raw, first)
+    at = _line_start(raw, first=first)
     while at < len(raw):
         match = _LINE.match(raw, at)
         if match is None:
@@ -71,7 +71,7 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
 
 
-def _line_start(raw: bytes | bytearray, first: bool) -> int:
+def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
     return len(_BOM) if first and raw.startswith(_BOM) else 0
 
 
@@ -91,7 +91,7 @@ class SseFramer:
         events = []
         while match := _LINE_END.search(self._pending, self._searched):
             is_blank = match.start() == self._line or (
-                self._line == 0 and match.start() == _line_start(self._pending, self._first)
+                self._line == 0 and match.start() == _line_start(self._pending, first=self._first)
             )
             self._line = self._searched = match.end()
             if is_blank:
@@ -102,7 +102,7 @@ class SseFramer:
 
     def finish(self) -> tuple[Event | None, bytes]:
         """End the stream: return an event that only waited for a possible LF, and the rest."""
-        start = self._line or _line_start(self._pending, self._first)
+        start = self._line or _line_start(self._pending, first=self._first)
         if self._pending.endswith(b"\r") and len(self._pending) == start + 1:
             return self._cut(len(self._pending)), b""
         return None, bytes(self._pending)

@@ -7,7 +7,6 @@ never a part.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
@@ -201,20 +200,24 @@ def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.fsync(file.fileno())
         if replace:
-            os.replace(temporary, path)
+            Path(temporary).replace(path)
         else:
             os.link(temporary, path)
         _sync_directory(path.parent)
     except FileExistsError:
-        raise CassetteError(
-            path, "the cassette exists", hint="use --force to replace it or --append to add to it"
-        ) from None
+        raise cassette_exists(path) from None
     except OSError as error:
         raise CassetteError(path, _reason(error)) from None
     finally:
         if temporary:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
+            Path(temporary).unlink(missing_ok=True)
+
+
+def cassette_exists(path: Path) -> CassetteError:
+    """Return the error for a cassette that would be overwritten unasked."""
+    return CassetteError(
+        path, "the cassette exists", hint="use --force to replace it or --append to add to it"
+    )
 
 
 def check_writable(path: Path) -> None:

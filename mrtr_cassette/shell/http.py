@@ -88,7 +88,7 @@ def _is_ours(value: str, host: str) -> bool:
     return name is not None and (name in _LOOPBACK_NAMES or name == host.lower())
 
 
-async def _leave_out_own_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
+async def _leave_out_own_headers(_: web.BaseRequest, response: web.StreamResponse) -> None:
     """Take back what aiohttp adds and nobody sent: the client sees the server's headers only."""
     given = response.get(GIVEN_HEADERS)
     if given is None:

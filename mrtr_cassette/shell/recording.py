@@ -27,7 +27,7 @@ from mrtr_cassette.core.codec import encode_journal_line
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.report import observation_line, upstream_error_body
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
-from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import end_to_end, header_text, multidict, respond, serving
 
@@ -119,20 +119,7 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     url = upstream_url(upstream)
-    files.check_writable(output)
-    earlier = files.read_cassette(output) if existing == "append" and output.exists() else None
-    if existing == "keep" and output.exists():
-        raise CassetteError(
-            output,
-            "the cassette exists",
-            hint="use --force to replace it or --append to add to it",
-        )
-    if earlier is not None and earlier.request_state != request_state:
-        raise UsageError(
-            f"{output} has its request states {earlier.request_state}, "
-            f"and this recording would have them {request_state}",
-            hint="choose another --output, or the same --request-state",
-        )
+    _check_output(output, existing, request_state)
     header = files.JournalHeader(
         upstream=shown_url(url),
         request_state=request_state,
@@ -155,6 +142,22 @@ async def recording(
             session.published, lost = publish_journal(output)
             if lost is not None:
                 session.problem = lost
+
+
+def _check_output(output: Path, existing: Existing, request_state: RequestState) -> None:
+    """Make sure, before anything is recorded, that the cassette can be written."""
+    files.check_writable(output)
+    if not output.exists() or existing == "replace":
+        return
+    if existing == "keep":
+        raise files.cassette_exists(output)
+    earlier = files.read_cassette(output)
+    if earlier.request_state != request_state:
+        raise UsageError(
+            f"{output} has its request states {earlier.request_state}, "
+            f"and this recording would have them {request_state}",
+            hint="choose another --output, or the same --request-state",
+        )
 
 
 def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:

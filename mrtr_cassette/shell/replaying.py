@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.jsonrpc import Message
-from mrtr_cassette.core.player import Miss, Player, Repeat
+from mrtr_cassette.core.player import Player, Repeat
 from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text
 from mrtr_cassette.core.wire import End, Headers, Request
