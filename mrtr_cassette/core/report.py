@@ -16,7 +16,7 @@ from mrtr_cassette.core.calls import read_call
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss, Reason
 from mrtr_cassette.core.dialect import Answers, Ask
-from mrtr_cassette.core.jsonbytes import canonical
+from mrtr_cassette.core.jsonbytes import canonical, pointer_path
 from mrtr_cassette.core.jsonrpc import ID, Kind, Message
 from mrtr_cassette.core.messages import messages_in
 from mrtr_cassette.core.nodes import Node
@@ -46,6 +46,9 @@ _FIXES = {
 }
 
 
+_ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
+
+
 def miss_text(miss: Miss, path: str) -> str:
     """Return a miss as lines of text.
 
@@ -53,6 +56,7 @@ def miss_text(miss: Miss, path: str) -> str:
         path: the cassette's file.
     """
     lines = [f"miss: {miss.reason.value}: {miss.detail}", f"  asked:    {_asked(miss)}"]
+    lines += [f"  question: {question}" for question in _questions(miss)]
     if miss.nearest is not None:
         lines.append(f"  nearest:  {_place(miss.nearest)} in {path}")
     else:
@@ -73,6 +77,7 @@ def miss_data(miss: Miss, path: str) -> dict[str, Any]:
         "reason": miss.reason.value,
         "detail": miss.detail,
         "asked": _asked(miss),
+        "questions": _questions(miss),
         "cassette": path,
         "nearest": None
         if nearest is None
@@ -119,6 +124,19 @@ def _answering(answers: Answers) -> str:
     keys = ", ".join(sorted(answers.input_responses or {}))
     text = f"answering {keys}" if keys else "answering nothing"
     return text if answers.request_state is None else f"{text}, echoing a request state"
+
+
+def _questions(miss: Miss) -> list[str]:
+    """Return what the ask said to which the answers don't fit."""
+    asked = miss.nearest.parent if miss.nearest is not None else None
+    if asked is None or asked.ask is None or miss.reason not in _ABOUT_ANSWERS:
+        return []
+    keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
+    return [
+        f"{key} ({request.kind}) {shorten(canonical(request.message))}"
+        for key, request in asked.ask.input_requests.items()
+        if key in keys
+    ]
 
 
 def _place(node: Node) -> str:
