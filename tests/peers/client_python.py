@@ -1,7 +1,9 @@
 """An MCP client on the official Python SDK, for tests: runs fixed flows and prints a transcript.
 
 The transcript holds what the client saw and nothing that varies between runs or servers;
-`client_typescript.mjs` prints the same text. Answers depend on the question alone.
+`client_typescript.mjs` prints the same text. Answers depend on the question alone, and
+`--decline MESSAGE` declines one more of them. Several sessions at once begin each line with the
+number of theirs.
 """
 # ruff: noqa: ARG001 - the SDK fixes the names of a callback's parameters
 
@@ -10,7 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -49,7 +53,13 @@ ANSWERS: dict[str, str | bool] = {
     "scope": "sessions",
     "window": "tonight",
 }
+PREFIX: ContextVar[tuple[str, ...]] = ContextVar("prefix", default=())
 SHOWN = {"content", "is_error", "structured_content", "messages", "contents"}
+
+
+def say(*words: object) -> None:
+    """Print one line of the transcript."""
+    print(*PREFIX.get(), *words, flush=True)
 
 
 def quoted(value: object) -> str:
@@ -62,23 +72,23 @@ def show_result(result: Result) -> None:
     shown = result.model_dump(mode="json", by_alias=True, exclude_none=True, include=SHOWN)
     if not shown.get("isError"):
         shown.pop("isError", None)
-    print("result", quoted(shown))
+    say("result", quoted(shown))
 
 
 async def show_progress(progress: float, total: float | None, message: str | None) -> None:
     """Print one progress notification."""
     of_total = "" if total is None else f"/{total:g}"
-    print(f"progress {progress:g}{of_total} {quoted(message)}")
+    say(f"progress {progress:g}{of_total} {quoted(message)}")
 
 
 async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
     """Accept or decline a form or a URL, by its message."""
     if not isinstance(params, ElicitRequestFormParams):
-        print("ask url", quoted(params.message), params.url)
+        say("ask url", quoted(params.message), params.url)
         return ElicitResult(action="accept")
     fields: dict[str, Any] = params.requested_schema["properties"]
     listed = [f"{name}:{fields[name]['type']}" for name in sorted(fields)]
-    print("ask form", quoted(params.message), *listed)
+    say("ask form", quoted(params.message), *listed)
     if params.message in DECLINED:
         return ElicitResult(action="decline")
     return ElicitResult(action="accept", content={name: ANSWERS[name] for name in fields})
@@ -90,7 +100,7 @@ async def sample(
     """Answer in place of a model."""
     blocks = [block for message in params.messages for block in message.content_as_list]
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
-    print("ask sampling", *map(quoted, texts), f"maxTokens:{params.max_tokens}")
+    say("ask sampling", *map(quoted, texts), f"maxTokens:{params.max_tokens}")
     return CreateMessageResult(
         role="assistant", content=TextContent(text="Two commits"), model="stub"
     )
@@ -98,7 +108,7 @@ async def sample(
 
 async def list_roots(context: ClientRequestContext) -> ListRootsResult:
     """Offer one root."""
-    print("ask roots")
+    say("ask roots")
     return ListRootsResult(roots=[Root(uri=FileUrl("file:///workspace"), name="workspace")])
 
 
@@ -106,7 +116,7 @@ async def list_all(client: Client) -> None:
     """Print the names of everything that the server offers."""
 
     def show(kind: str, items: Iterable[Any]) -> None:
-        print(kind, *sorted(item.name for item in items))
+        say(kind, *sorted(item.name for item in items))
 
     show("tools", (await client.list_tools()).tools)
     show("prompts", (await client.list_prompts()).prompts)
@@ -177,25 +187,44 @@ async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> 
         if client.protocol_version != PROTOCOL_VERSION:
             sys.exit(f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}")
         for name in names:
-            print("==", name)
+            say("==", name)
             try:
                 await FLOWS[name](client)
             except MCPError as error:
                 errors += 1
-                print("error", error.code, quoted(error.message))
+                say("error", error.code, quoted(error.message))
                 print(f"{name}: {error.code} {error.message}", file=sys.stderr)
     return errors
+
+
+async def run_sessions(
+    count: int, url: str, names: Iterable[str], headers: dict[str, str]
+) -> int:
+    """Run the named flows on that many connections at once."""
+
+    async def run(number: int) -> int:
+        if count > 1:
+            PREFIX.set((str(number),))
+        return await run_flows(url, names, headers)
+
+    return sum(await asyncio.gather(*(run(number) for number in range(1, count + 1))))
 
 
 def main() -> int:
     """Run the flows of the command line; exit status 1 tells that one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url")
+    parser.add_argument("url", nargs="?", default=os.environ.get("MRTR_CASSETTE_URL"))
     parser.add_argument("--flow", nargs="+", action="extend", choices=FLOWS, metavar="NAME")
+    parser.add_argument("--decline", action="append", default=[], metavar="MESSAGE")
     parser.add_argument("--headers", nargs="+", action="extend", default=[], metavar="'N: v'")
+    parser.add_argument("--sessions", type=int, default=1)
     options = parser.parse_args()
+    if options.url is None:
+        parser.error("no URL, and MRTR_CASSETTE_URL is not set")
+    DECLINED.update(options.decline)
     headers = dict(header.split(": ", 1) for header in options.headers)
-    return 1 if asyncio.run(run_flows(options.url, options.flow or FLOWS, headers)) else 0
+    flows = options.flow or list(FLOWS)
+    return 1 if asyncio.run(run_sessions(options.sessions, options.url, flows, headers)) else 0
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
  * An MCP client on the official TypeScript SDK, for tests: runs fixed flows, prints a transcript.
  *
  * The transcript holds what the client saw and nothing that varies between runs or servers;
- * `client_python.py` prints the same text. Answers depend on the question alone.
+ * `client_python.py` prints the same text. Answers depend on the question alone, and
+ * `--decline MESSAGE` declines one more of them.
  *
- * Usage: node client_typescript.mjs URL [--flow NAME ...]
+ * Usage: node client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]...
  */
+
+import { parseArgs } from 'node:util';
 
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
@@ -111,13 +114,21 @@ const FLOWS = {
   plain: resource('config://plain'),
 };
 
-const [url, ...rest] = process.argv.slice(2);
-const named = rest.filter((argument) => argument !== '--flow');
-const unknown = named.filter((name) => !(name in FLOWS));
-if (url === undefined || unknown.length > 0) {
-  console.error('usage: client_typescript.mjs URL [--flow NAME ...]', ...unknown);
+const several = { type: 'string', multiple: true, default: [] };
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { flow: several, decline: several },
+});
+const [url = process.env.MRTR_CASSETTE_URL] = positionals;
+const unknown = options.flow.filter((name) => !(name in FLOWS));
+if (url === undefined || positionals.length > 1 || unknown.length > 0) {
+  console.error(
+    'usage: client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]...',
+    ...unknown,
+  );
   process.exit(2);
 }
+for (const message of options.decline) DECLINED.add(message);
 
 const client = new Client(
   { name: 'client-typescript', version: '1.0.0' },
@@ -131,7 +142,7 @@ client.setRequestHandler('sampling/createMessage', sample);
 client.setRequestHandler('roots/list', listRoots);
 
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
-for (const name of named.length > 0 ? named : Object.keys(FLOWS)) {
+for (const name of options.flow.length > 0 ? options.flow : Object.keys(FLOWS)) {
   console.log('==', name);
   try {
     await FLOWS[name](client);

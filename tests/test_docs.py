@@ -1,0 +1,164 @@
+"""What README and docs show is what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.codec import schema
+from mrtr_cassette.core.diagnosis import Reason
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+DOCS = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _normal(text: str) -> list[str]:
+    """Return the lines, sorted and without what differs from run to run.
+
+    Two processes write them, so their order is not fixed.
+    """
+    text = re.sub(r"\b[\d,]+ (ms|bytes)\b", r"N \1", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME", text)
+    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
+    return sorted(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+class Session:
+    """A shell session in a folder of its own, with ports of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = {"8000": str(_free_port()), "8722": str(_free_port())}
+        self.server: subprocess.Popen[str] | None = None
+        bin_dir = Path(sys.executable).parent
+        self.env = {**os.environ, "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}"}
+        (folder / "docs").mkdir()
+        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Run one command and return its exit code and all that it printed."""
+        command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
+        command = re.sub(
+            r"^mrtr-cassette (record|replay)",
+            f"mrtr-cassette \\1 --port {self.ports['8722']}",
+            command,
+        )
+        if command == "kill %1":
+            return self.stop(), ""
+        if command.endswith("&"):
+            self.server = subprocess.Popen(
+                command.removesuffix("&").split(),
+                cwd=self.folder,
+                env=self.env,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert self.server.stdout is not None
+            return 0, self.server.stdout.readline()
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def stop(self) -> int:
+        """Stop the server, if one runs."""
+        if self.server is None:
+            return 0
+        self.server.send_signal(signal.SIGTERM)
+        self.server.communicate()
+        self.server = None
+        return 0
+
+
+@pytest.fixture
+def session(tmp_path):
+    session = Session(tmp_path)
+    yield session
+    session.stop()
+
+
+def test_the_readme_session_runs_as_shown(session):
+    """Every command of the README's session prints what the README shows, and the miss too."""
+    for block in _blocks(README, "console"):
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = step.partition("\n")
+            code, printed = session.run(command)
+            assert (code, _normal(printed)) == (0, _normal(shown)), command
+    client = session.folder / "docs" / "examples" / "client.py"
+    text = client.read_text()
+    client.write_text(text.replace('"accept", content={"confirm": True}', '"decline"'))
+    code, printed = session.run(
+        "mrtr-cassette replay cassette.json -- python docs/examples/client.py"
+    )
+    (shown,) = _blocks(README, "text")
+    assert code == 1
+    assert set(_normal(shown)) <= set(_normal(printed))
+
+
+def test_the_published_schema_is_current():
+    """docs/cassette.schema.json is what `mrtr-cassette schema` prints."""
+    assert (ROOT / "docs" / "cassette.schema.json").read_bytes() == schema()
+
+
+def test_the_example_of_the_format_is_a_cassette():
+    """The example in docs/cassette-format.md is valid by the models."""
+    (example,) = _blocks(DOCS["cassette-format.md"], "json")
+    cassette = Cassette.model_validate(json.loads(example))
+    assert len(cassette.interactions[0].elicitation_turns) == 1
+
+
+def test_every_reason_of_a_miss_is_explained():
+    """docs/matching.md lists the reasons that the program knows, and no other."""
+    section = DOCS["matching.md"].partition("## Misses")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)`", section, re.MULTILINE) == [r.value for r in Reason]
+
+
+def test_the_design_names_every_module():
+    """The table in docs/design.md names the modules of the package, and no other."""
+    named = set()
+    for row in re.findall(r"^\| (`.*?) \|", DOCS["design.md"], re.MULTILINE):
+        named |= set(re.findall(r"`([\w.]+)`", row))
+    package = ROOT / "mrtr_cassette"
+    modules = {
+        ".".join(path.relative_to(package).with_suffix("").parts)
+        for path in package.rglob("*.py")
+        if not path.name.startswith("__")
+    }
+    assert named == modules
+
+
+def test_links_between_pages_lead_somewhere():
+    """A relative link in README or docs names a file that exists."""
+    pages = {ROOT / "README.md": README}
+    pages |= {ROOT / "docs" / name: text for name, text in DOCS.items()}
+    for page, text in pages.items():
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (page.parent / target).exists(), (page.name, target)
