@@ -16,13 +16,10 @@ import orjson
 from pydantic import ValidationError
 
 from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Body, Cassette, Event, HeaderMap
-from mrtr_cassette.core.jsonbytes import escape_pointer
+from mrtr_cassette.core.jsonbytes import escape_pointer, is_deep
 from mrtr_cassette.core.sse import read_event
 from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
 from mrtr_cassette.errors import CassetteError, shorten
-
-_DEEPEST_JSON = 200
-"""Levels up to which a body is kept as JSON; orjson writes 254, and a cassette adds its own."""
 
 
 def encode_cassette(cassette: Cassette) -> bytes:
@@ -152,28 +149,9 @@ def _json_that_round_trips(raw: bytes) -> Any:
     """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
     try:
         value = orjson.loads(raw)
-        return value if orjson.dumps(value) == raw and _is_shallow(raw) else None
+        return value if orjson.dumps(value) == raw and not is_deep(raw) else None
     except (ValueError, TypeError):
         return None
-
-
-def _is_shallow(raw: bytes) -> bool:
-    if raw.count(b"[") + raw.count(b"{") <= _DEEPEST_JSON:
-        return True
-    depth = deepest = 0
-    in_string = escaped = False
-    for byte in raw:
-        if in_string:
-            in_string = escaped or byte != 0x22
-            escaped = byte == 0x5C and not escaped
-        elif byte == 0x22:
-            in_string = True
-        elif byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest <= _DEEPEST_JSON
 
 
 def decode_body(body: Body, path: str, pointer: str) -> tuple[bytes, ...]:

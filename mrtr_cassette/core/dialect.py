@@ -159,7 +159,8 @@ def _by_key(responses: Any) -> Mapping[str, Any]:
         for response in responses:
             if not isinstance(response, dict) or not isinstance(response.get("id"), str):
                 return {"": responses}
-            found[response["id"]] = response.get("value")
+            is_plain = response.keys() == {"id", "value"}
+            found[response["id"]] = response["value"] if is_plain else response
         if len(found) == len(responses):
             return found
     return {"": responses}

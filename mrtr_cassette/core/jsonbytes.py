@@ -23,6 +23,9 @@ Path = tuple[str, ...]
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 _SPACE = re.compile(r"[ \t\n\r]*")
+_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
+DEEPEST = 200
+"""Levels of nesting up to which JSON is read; far from what Python's stack and orjson hold."""
 _LONGEST_PLAIN = 20
 """Integers up to this many digits are written out in the canonical form; others get an exponent."""
 
@@ -58,10 +61,26 @@ def parse(raw: bytes) -> Any:
     Raises:
         NotJsonError: not UTF-8, a byte order mark, no JSON, or nested too deeply to read.
     """
+    if is_deep(raw):
+        raise NotJsonError(f"nested deeper than {DEEPEST} levels")
     try:
         return _decoder.decode(raw.decode())
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise NotJsonError(str(error)) from None
+
+
+def is_deep(raw: bytes) -> bool:
+    """Tell whether a JSON text has more levels than are read."""
+    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
+        return False
+    depth = deepest = 0
+    for token in _BRACKETS.finditer(raw):
+        if token[0] in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in b"]}":
+            depth -= 1
+    return deepest > DEEPEST
 
 
 def canonical(value: Any, *, without_null: bool = False) -> str:
@@ -74,12 +93,12 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         without_null: leave out members that are null, at any depth.
 
     Raises:
-        NotJsonError: nested too deeply, or a number whose exponent has thousands of digits.
+        NotJsonError: a number whose exponent has thousands of digits.
     """
     parts: list[str] = []
     try:
         _write_canonical(value, parts.append, without_null=without_null)
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise NotJsonError(str(error)) from None
     return "".join(parts)
 
@@ -151,7 +170,7 @@ def find_spans(raw: bytes, paths: Collection[Path]) -> dict[Path, list[Span]]:
     found: dict[Path, list[Span]] = {}
     try:
         _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), found)
-    except (StopIteration, ValueError, RecursionError, IndexError) as error:
+    except (StopIteration, ValueError, IndexError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
     return found
 

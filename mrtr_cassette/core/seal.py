@@ -38,9 +38,15 @@ def seal_everywhere(raw: bytes, states: Iterable[str]) -> bytes:
     for state in states:
         if len(state) >= SHORTEST_SEARCHED:
             new = placeholder(state).encode()
-            for spelling in {json.dumps(state), json.dumps(state, ensure_ascii=False)}:
-                raw = raw.replace(spelling[1:-1].encode("utf-8", "surrogatepass"), new)
+            for spelling in _spellings(state):
+                raw = raw.replace(spelling.encode("utf-8", "surrogatepass"), new)
     return raw
+
+
+def _spellings(text: str) -> set[str]:
+    """Return the ways in which common JSON writers spell a text inside a string."""
+    plain = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    return plain | {spelling.replace("/", "\\/") for spelling in plain}
 
 
 def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
@@ -66,7 +72,7 @@ def state_surrogate(call: str, occurrence: int, turn: int) -> str:
         occurrence: which interaction with this call key, from 1.
         turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
     """
-    return f"mrtr-state:{hashlib.sha256(call.encode()).hexdigest()[:16]}:{occurrence}:{turn}"
+    return f"mrtr-state:{sha256_of(call)[:16]}:{occurrence}:{turn}"
 
 
 def session_surrogate(number: int) -> str:
