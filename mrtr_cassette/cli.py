@@ -17,6 +17,7 @@ from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.jsonbytes import Path as MemberPath
+    from mrtr_cassette.shell.http import Access
 
 DEFAULT_PORT = 8722
 _COMMAND = "command"
@@ -37,7 +38,30 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _address_options(command: Any) -> Any:
+def _access_options(command: Any) -> Any:
+    command = click.option(
+        "--max-body",
+        default=256,
+        show_default=True,
+        metavar="MIB",
+        type=click.IntRange(1),
+        help="Largest body that is taken and kept, in MiB.",
+    )(command)
+    command = click.option(
+        "--allow-origin",
+        "allowed_origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Let pages of this origin call the proxy, such as https://app.example; "
+        "may be repeated.",
+    )(command)
+    command = click.option(
+        "--allow-host",
+        "allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Let clients call the proxy by this name too; may be repeated.",
+    )(command)
     command = click.option(
         "--port",
         default=DEFAULT_PORT,
@@ -46,8 +70,29 @@ def _address_options(command: Any) -> Any:
         help="Port to listen on; 0 takes a free one.",
     )(command)
     return click.option(
-        "--host", default="127.0.0.1", show_default=True, help="Address to listen on."
+        "--host",
+        default="127.0.0.1",
+        show_default=True,
+        help="Address to listen on; any but loopback opens the proxy to others.",
     )(command)
+
+
+def _access(options: dict[str, Any]) -> Access:
+    from mrtr_cassette.shell.http import Access
+
+    access = Access(
+        host=options["host"],
+        port=options["port"],
+        allowed_hosts=options["allowed_hosts"],
+        allowed_origins=options["allowed_origins"],
+        max_body=options["max_body"] * 1024 * 1024,
+    )
+    if not access.is_loopback:
+        _say(
+            f"warning: listening on {access.host}: whoever reaches this machine can read what is "
+            "played, or call the upstream through this proxy"
+        )
+    return access
 
 
 def _command_argument(command: Any) -> Any:
@@ -84,7 +129,7 @@ def main() -> None:
     type=click.Path(path_type=Path),
     help="The cassette to write.",
 )
-@_address_options
+@_access_options
 @click.option(
     "--header",
     "headers",
@@ -126,8 +171,7 @@ async def _record(**options: Any) -> int:
         async with recording(
             options["upstream"],
             options["output"],
-            host=options["host"],
-            port=options["port"],
+            access=_access(options),
             headers=tuple(_header(text) for text in options["headers"]),
             request_state=options["request_state"],
             existing=existing,  # type: ignore[arg-type]
@@ -154,7 +198,7 @@ async def _record(**options: Any) -> int:
 
 @main.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
-@_address_options
+@_access_options
 @click.option(
     "--ignore",
     "ignored",
@@ -200,8 +244,7 @@ async def _replay(ignored: list[MemberPath], **options: Any) -> int:
     async with stop_signals() as stop:
         async with replaying(
             options["cassette"],
-            host=options["host"],
-            port=options["port"],
+            access=_access(options),
             ignored=ignored,
             repeat=Repeat(options["repeat"]),
             paced=options["pace"] == "recorded",

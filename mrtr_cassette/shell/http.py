@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
@@ -20,11 +22,79 @@ from multidict import CIMultiDict
 from mrtr_cassette.core.wire import HOP_BY_HOP, Headers, Request
 from mrtr_cassette.errors import UsageError
 
-_NO_LIMIT = 2**62
-_LONGEST_HEADER = 256 * 1024
+LONGEST_HEADER: Final = 256 * 1024
 """Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
+LARGEST_BODY: Final = 256 * 1024 * 1024
+"""Bytes of a body unless another limit is set; it is held in memory until it is written down."""
+SLOWEST_BODY_S: Final = 60.0
+"""Seconds in which a request's body has to come; one that is only half sent holds memory."""
 
 Handler = Callable[[web.Request, Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where the proxy listens, who may talk to it, and how much at once.
+
+    Attributes:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        allowed_hosts: further names under which clients may call it.
+        allowed_origins: further origins whose pages may call it, such as `https://app.example`.
+        max_body: bytes of the largest body that is taken.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_body: int = LARGEST_BODY
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def refusal(self, host: str, origin: str | None) -> str | None:
+        """Return why a request is refused; DNS rebinding shows in `Host` or `Origin`.
+
+        Args:
+            host: the request's `Host`.
+            origin: the request's `Origin`, or None.
+        """
+        if not self._is_ours(host):
+            return f"refused: the Host {host!r} is not this proxy's; see --allow-host"
+        if origin is not None and origin not in self.allowed_origins and not self._is_ours(origin):
+            return f"refused: the Origin {origin!r} is not this machine's; see --allow-origin"
+        return None
+
+    def _is_ours(self, value: str) -> bool:
+        try:
+            name = urlsplit(value if "//" in value else f"//{value}").hostname
+        except ValueError:
+            return False
+        if name is None:
+            return False
+        names = {*_LOOPBACK_NAMES, self.host.lower(), *(n.lower() for n in self.allowed_hosts)}
+        if name in names:
+            return True
+        if self.is_loopback:
+            return False
+        # No name leads to an address literal, so rebinding can't be behind it.
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+LOOPBACK: Final = Access()
+"""A free port that only this machine can reach."""
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -43,12 +113,24 @@ class Address:
 
 
 async def read_request(request: web.Request) -> Request:
-    """Return a request as a value, with its body."""
+    """Return a request as a value, with its body.
+
+    Raises:
+        web.HTTPRequestEntityTooLarge: the body is larger than the server takes.
+        web.HTTPRequestTimeout: the body does not come.
+    """
     target = request.raw_path
     if not target.startswith("/"):
         target = request.rel_url.raw_path_qs or "/"
     headers = tuple((header_text(name), header_text(value)) for name, value in request.raw_headers)
-    return Request(request.method, target, headers, await request.read())
+    try:
+        async with asyncio.timeout(SLOWEST_BODY_S):
+            body = await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(
+            text=f"the request's body did not come within {SLOWEST_BODY_S:.0f} s\n"
+        ) from None
+    return Request(request.method, target, headers, body)
 
 
 def header_text(raw: bytes) -> str:
@@ -80,14 +162,6 @@ def multidict(headers: Headers) -> CIMultiDict[str]:
     return CIMultiDict(headers)
 
 
-def _is_ours(value: str, host: str) -> bool:
-    try:
-        name = urlsplit(value if "//" in value else f"//{value}").hostname
-    except ValueError:
-        return False
-    return name is not None and (name in _LOOPBACK_NAMES or name == host.lower())
-
-
 async def _leave_out_own_headers(_: web.BaseRequest, response: web.StreamResponse) -> None:
     """Take back what aiohttp adds and nobody sent: the client sees the server's headers only."""
     given = response.get(GIVEN_HEADERS)
@@ -111,7 +185,7 @@ def respond(status: int, headers: Headers, *, reason: str | None = None) -> web.
 
 
 @asynccontextmanager
-async def serving(handler: Handler, host: str, port: int) -> AsyncIterator[Address]:
+async def serving(handler: Handler, access: Access) -> AsyncIterator[Address]:
     """Serve `handler` for every method and path until the block ends.
 
     Requests under way when it ends are cancelled, and awaited.
@@ -127,14 +201,19 @@ async def serving(handler: Handler, host: str, port: int) -> AsyncIterator[Addre
             raise AssertionError("unreachable because aiohttp runs handlers in tasks")
         running.add(task)
         try:
-            refusal = _refusal(request, host)
+            refusal = access.refusal(
+                request.headers.get(hdrs.HOST, ""), request.headers.get(hdrs.ORIGIN)
+            )
             if refusal is not None:
-                return web.Response(status=403, text=refusal)
+                return web.Response(status=403, text=f"{refusal}\n")
             return await handler(request, await read_request(request))
+        except web.HTTPRequestEntityTooLarge:
+            text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
+            return web.Response(status=413, text=text)
         finally:
             running.discard(task)
 
-    app = web.Application(client_max_size=_NO_LIMIT)
+    app = web.Application(client_max_size=access.max_body)
     app.router.add_route("*", "/{path:.*}", handle)
     app.on_response_prepare.append(_leave_out_own_headers)
     runner = web.AppRunner(
@@ -143,21 +222,19 @@ async def serving(handler: Handler, host: str, port: int) -> AsyncIterator[Addre
         auto_decompress=False,
         handle_signals=False,
         handler_cancellation=True,
-        max_field_size=_LONGEST_HEADER,
-        max_line_size=_LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
+        max_line_size=LONGEST_HEADER,
         shutdown_timeout=1.0,
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port, backlog=1024)
+        site = web.TCPSite(runner, access.host, access.port, backlog=1024)
         try:
             await site.start()
         except OSError as error:
-            raise UsageError(
-                _bind_problem(host, port, error), hint="choose another --port"
-            ) from None
+            raise UsageError(_bind_problem(access, error), hint="choose another --port") from None
         bound = runner.addresses[0]
-        yield Address(host, bound[1])
+        yield Address(access.host, bound[1])
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -165,18 +242,8 @@ async def serving(handler: Handler, host: str, port: int) -> AsyncIterator[Addre
         await runner.cleanup()
 
 
-def _refusal(request: web.Request, host: str) -> str | None:
-    """Return why a request is refused: DNS rebinding shows in `Host` or `Origin`."""
-    name = request.headers.get(hdrs.HOST, "")
-    if not _is_ours(name, host):
-        return f"refused: the Host {name!r} is not this proxy's\n"
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is not None and not _is_ours(origin, host):
-        return f"refused: the Origin {origin!r} is not this machine's\n"
-    return None
-
-
-def _bind_problem(host: str, port: int, error: OSError) -> str:
+def _bind_problem(access: Access, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is in use"
-    return f"can't listen on {host} port {port}: {error.strerror or error}".lower()
+        return f"port {access.port} on {access.host} is in use"
+    reason = (error.strerror or str(error)).lower()
+    return f"can't listen on {access.host} port {access.port}: {reason}"

@@ -29,14 +29,22 @@ from mrtr_cassette.core.report import observation_line, upstream_error_body
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import end_to_end, header_text, multidict, respond, serving
+from mrtr_cassette.shell.http import (
+    LONGEST_HEADER,
+    LOOPBACK,
+    Access,
+    end_to_end,
+    header_text,
+    multidict,
+    respond,
+    serving,
+)
 
 TOOL = f"mrtr-cassette {__version__}"
 
 Existing = Literal["keep", "replace", "append"]
 Log = Callable[[str], None]
 
-_LONGEST_HEADER = 256 * 1024
 _IDLE_S = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
 
@@ -95,8 +103,7 @@ async def recording(
     upstream: str,
     output: Path,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    access: Access = LOOPBACK,
     headers: Headers = (),
     request_state: RequestState = "sealed",
     existing: Existing = "keep",
@@ -107,8 +114,7 @@ async def recording(
     Args:
         upstream: URL of the real server.
         output: the cassette.
-        host: address to listen on.
-        port: port to listen on; 0 takes a free one.
+        access: where to listen, and for whom.
         headers: added to every upstream request, in the place of the client's of that name.
         request_state: whether raw states are replaced by surrogates.
         existing: what becomes of a cassette that exists.
@@ -132,7 +138,7 @@ async def recording(
     session = RecordSession("", output)
     relay = _Relay(url.origin(), headers, Recorder(seals=request_state == "sealed"), session, log)
     try:
-        async with relay.client(), serving(relay.handle, host, port) as address:
+        async with relay.client(), serving(relay.handle, access) as address:
             session.url = address.url(url.raw_path_qs)
             relay.journal = files.Journal(files.journal_path(output), header)
             yield session
@@ -216,9 +222,9 @@ class _Relay:
             connector=connector,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
-            max_field_size=_LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
             max_headers=1000,
-            max_line_size=_LONGEST_HEADER,
+            max_line_size=LONGEST_HEADER,
             middlewares=(_send_once,),
             skip_auto_headers=(
                 hdrs.ACCEPT,

@@ -25,7 +25,7 @@ from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text
 from mrtr_cassette.core.wire import End, Headers, Request
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import respond, serving
+from mrtr_cassette.shell.http import LOOPBACK, Access, respond, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,7 @@ class ReplaySession:
 async def replaying(
     cassette: Path,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    access: Access = LOOPBACK,
     ignored: Collection[MemberPath] = (),
     repeat: Repeat = Repeat.AUTO,
     paced: bool = False,
@@ -51,8 +50,7 @@ async def replaying(
 
     Args:
         cassette: the file.
-        host: address to listen on.
-        port: port to listen on; 0 takes a free one.
+        access: where to listen, and for whom.
         ignored: members of the params that don't count in matching.
         repeat: whether what has been played may be played again.
         paced: event streams keep the recorded rhythm.
@@ -66,7 +64,7 @@ async def replaying(
     player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
     server = _ReplayServer(player, paced, log)
     upstream = urlsplit(recorded.upstream)
-    async with serving(server.handle, host, port) as address:
+    async with serving(server.handle, access) as address:
         yield ReplaySession(address.url(upstream.path or "/"), player)
 
 
