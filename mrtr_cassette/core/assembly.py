@@ -148,34 +148,46 @@ class _Surrogates:
 
     def put_into(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> None:
         """Replace the placeholders of all exchanges."""
+        echoed = self._name_states(reads, chains)
         for number, read in reads.items():
-            reads[number] = replace(read, exchange=self._with_sessions(read.exchange))
+            exchange = self._with_sessions(read.exchange)
+            exchange = self._with_states(exchange, echoed.get(number))
+            reads[number] = replace(read, exchange=exchange)
+
+    def _name_states(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> dict[int, str]:
+        """Name every state, and return the names of those that each exchange's request echoes."""
+        echoed: dict[int, str] = {}
         for chain in chains:
             key = reads[chain.numbers[0]].key
             self._occurrences[key] += 1
+            name = partial(state_surrogate, "\n".join(key), self._occurrences[key])
             for turn, number in enumerate(chain.numbers):
-                read = reads[number]
-                if turn < chain.shared or not (
-                    read.exchange.issued_sha256 or read.exchange.echoed_sha256
-                ):
+                exchange = reads[number].exchange
+                if turn < chain.shared:
                     continue
-                name = partial(state_surrogate, "\n".join(key), self._occurrences[key])
-                answered = self._of_exchange.get(chain.numbers[turn - 1]) if turn else None
-                exchange = self._with_states(read.exchange, answered or name(0), name(turn + 1))
-                reads[number] = replace(read, exchange=exchange)
+                if exchange.issued_sha256 is not None:
+                    self._of_exchange[number] = name(turn + 1)
+                    self._issued.setdefault(exchange.issued_sha256, name(turn + 1))
+                if exchange.echoed_sha256 is not None:
+                    asked = self._of_exchange.get(chain.numbers[turn - 1]) if turn else None
+                    issued = self._issued.get(exchange.echoed_sha256)
+                    echoed[number] = asked or issued or name(0)
+        return echoed
 
-    def _with_states(self, exchange: Exchange, echoed: str, issued: str) -> Exchange:
-        """Replace states: `echoed` where no recorded ask is known to have issued it."""
-        known = dict(self._issued)
-        if exchange.echoed_sha256:
-            known[exchange.echoed_sha256] = echoed
-        request = replace(exchange.request, body=reveal(exchange.request.body, known.get))
-        if exchange.issued_sha256:
-            known[exchange.issued_sha256] = issued
-            self._issued[exchange.issued_sha256] = issued
-            self._of_exchange[exchange.number] = issued
+    def _with_states(self, exchange: Exchange, echoed: str | None) -> Exchange:
+        """Replace states, also those of other exchanges that this one repeats."""
+        own: dict[str, str] = {}
+
+        def surrogate(sha256: str) -> str | None:
+            return own.get(sha256) or self._issued.get(sha256)
+
+        if exchange.echoed_sha256 is not None and echoed is not None:
+            own[exchange.echoed_sha256] = echoed
+        request = replace(exchange.request, body=reveal(exchange.request.body, surrogate))
+        if exchange.issued_sha256 is not None:
+            own[exchange.issued_sha256] = self._of_exchange[exchange.number]
         pieces = tuple(
-            replace(piece, raw=reveal(piece.raw, known.get)) for piece in exchange.response.pieces
+            replace(piece, raw=reveal(piece.raw, surrogate)) for piece in exchange.response.pieces
         )
         return replace(
             exchange, request=request, response=replace(exchange.response, pieces=pieces)

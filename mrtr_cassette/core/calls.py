@@ -108,13 +108,17 @@ class Call:
 
     @cached_property
     def asked(self) -> Any:
-        """What the key's arguments are the canonical text of."""
+        """What the key's arguments are the canonical text of; bytes where the body is no JSON."""
         if self.message is None or not self.is_rpc:
             try:
-                return parse(self.request.body) if self.request.body else ""
+                value = parse(self.request.body)
+                canonical(value)
             except NotJsonError:
-                return self.request.body.decode("latin-1")
-        params = self.message.params
+                return self.request.body
+            return value
+        params = self.message.tree.get("params", {})
+        if not isinstance(params, dict):
+            return params
         kept = {key: value for key, value in params.items() if key not in _NEVER_IN_KEY}
         if self.message.method == "notifications/cancelled":
             kept.pop("requestId", None)
@@ -141,10 +145,8 @@ class Call:
             asked = without_paths(asked, ignored)
             if isinstance(asked, dict) and self.name and asked.get("arguments") == {}:
                 del asked["arguments"]
-        try:
-            arguments = canonical(asked)
-        except NotJsonError:
-            arguments = canonical(self.request.body.decode("latin-1"))
+        is_json = not isinstance(asked, bytes)
+        arguments = canonical(asked) if is_json else f"bytes {asked.decode('latin-1')}"
         endpoint = f"{self.request.method} {self.request.target}"
         method = self.message.method if self.message is not None and self.is_rpc else ""
         return CallKey(endpoint, method, self.name, arguments)

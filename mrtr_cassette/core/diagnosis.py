@@ -157,7 +157,8 @@ class _Search:
 
     def _arguments_differ(self, candidates: Sequence[Node]) -> Miss:
         def shown(call: Call) -> Any:
-            return without_paths(call.asked, self._ignored)
+            asked = call.asked.decode("latin-1") if isinstance(call.asked, bytes) else call.asked
+            return without_paths(asked, self._ignored)
 
         nearest, found = self._nearest(candidates, shown)
         detail = f"{nearest.key} was recorded, with other arguments"

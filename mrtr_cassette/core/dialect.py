@@ -159,8 +159,7 @@ def _by_key(responses: Any) -> Mapping[str, Any]:
         for response in responses:
             if not isinstance(response, dict) or not isinstance(response.get("id"), str):
                 return {"": responses}
-            is_plain = response.keys() == {"id", "value"}
-            found[response["id"]] = response["value"] if is_plain else response
+            found[response["id"]] = {k: v for k, v in response.items() if k != "id"}
         if len(found) == len(responses):
             return found
     return {"": responses}

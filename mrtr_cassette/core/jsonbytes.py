@@ -23,7 +23,7 @@ Path = tuple[str, ...]
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?[1-9]\d{0,17}|0")
 _SPACE = re.compile(r"[ \t\n\r]*")
-_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[{\]}]')
+_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
 """Levels of nesting up to which JSON is read; far from what Python's stack and orjson hold."""
 _LONGEST_PLAIN = 20

@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from mrtr_cassette.core.calls import Call, read_call
-from mrtr_cassette.core.dialect import RESULT_STATE, Ask
-from mrtr_cassette.core.jsonbytes import find_spans, splice
+from mrtr_cassette.core.dialect import RESULT_STATE, Ask, recognise
+from mrtr_cassette.core.jsonbytes import find_spans, parse, splice
 from mrtr_cassette.core.jsonrpc import REQUEST_STATE, Kind, classify
-from mrtr_cassette.core.messages import Located, ask_in, splice_pieces
-from mrtr_cassette.core.seal import placeholder, seal_everywhere, sha256_of
+from mrtr_cassette.core.messages import Located, response_to, splice_pieces
+from mrtr_cassette.core.seal import KnownState, placeholder, seal_broken, sha256_of
 from mrtr_cassette.core.sse import SseFramer
 from mrtr_cassette.core.wire import (
     SESSION_HEADER,
@@ -33,8 +33,8 @@ from mrtr_cassette.core.wire import (
     kept_response_headers,
 )
 
-_REMEMBERED_STATES = 1000
-"""Issued states among which a tampered one is looked for; the last ones, to bound memory."""
+_REMEMBERED_STATES = 256
+"""States that are looked for in all that passes; the last ones, to bound time and memory."""
 
 
 @dataclass(slots=True)
@@ -44,12 +44,17 @@ class Recorder:
     Attributes:
         seals: raw states are replaced by their hash on the way to disk.
         arrived: how many requests have arrived.
-        issued: the last states that were issued.
+        known: the last states that were issued or echoed.
     """
 
     seals: bool
     arrived: int = 0
-    issued: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
+    known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
+
+    def remember(self, state: str | None) -> None:
+        """Look for this state in all that passes from now on."""
+        if state is not None and all(known.state != state for known in self.known):
+            self.known.append(KnownState(state))
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
@@ -111,13 +116,19 @@ class Observation:
         elif piece.raw:
             self._pieces.append(piece)
 
-    def response_ended(self, at_ms: float) -> None:
-        """Take the end of the bytes, whatever caused it."""
+    def response_ended(self, at_ms: float) -> bool:
+        """Take the end of the bytes, whatever caused it.
+
+        Returns:
+            whether bytes had been held back that were no whole event.
+        """
         if self._framer is not None:
             last, rest = self._framer.finish()
             tail = last.raw if last is not None else rest
             if tail:
                 self._pieces.append(Piece(tail, at_ms, self._recorder.arrived))
+                return True
+        return False
 
     def _is_response(self, data: bytes | None) -> bool:
         """Tell whether an event is the response to the request."""
@@ -138,21 +149,24 @@ class Observation:
         response = self._response(End.COMPLETE if self.is_answered else end)
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
-        found = ask_in(self.call.message, response)
-        self.ask = found[1] if found is not None else None
-        issued = self.ask.request_state if self.ask is not None else None
+        located = self._located_response(response)
+        result = located.message.tree.get("result") if located is not None else None
+        self.ask = recognise(result)
+        issued = result.get("requestState") if isinstance(result, dict) else None
+        if not isinstance(issued, str):
+            issued = None
         request = replace(
             self.call.request,
             headers=_sealed_session(kept_request_headers(self.call.request.headers)),
         )
         if self._recorder.seals:
-            if echoed is not None:
-                request = replace(request, body=self._sealed_retry(request.body, echoed))
-            if found is not None and issued is not None:
-                self._recorder.issued.append(issued)
-                response = _sealed_ask(response, *found)
-            states = [state for state in (echoed, issued) if state is not None]
-            response = _sealed_everywhere(response, states)
+            for state in (echoed, issued):
+                self._recorder.remember(state)
+            if located is not None and issued is not None:
+                response = _sealed_result(response, located, issued)
+            request = replace(request, body=self._sealed_request(request.body, echoed))
+            response, broken = self._sealed_everywhere(response)
+            issued = issued if issued is not None else broken
         return Exchange(
             number=self.number,
             request=request,
@@ -162,6 +176,52 @@ class Observation:
             issued_sha256=None if issued is None else sha256_of(issued),
             echoed_sha256=None if echoed is None else sha256_of(echoed),
         )
+
+    def _located_response(self, response: Response) -> Located | None:
+        request = self.call.message
+        if request is None or request.kind is not Kind.REQUEST:
+            return None
+        return response_to(request, response)
+
+    def _sealed_request(self, body: bytes, echoed: str | None) -> bytes:
+        # A state that the client tampered with may contain the one that it was given. With that
+        # one replaced in its place the tampering stays as it was, and a replay can match it.
+        for known in self._recorder.known:
+            if known.state != echoed:
+                body = known.seal(body)
+        if echoed is not None:
+            spans = find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, [])
+            new = b'"%s"' % placeholder(echoed).encode()
+            whole = [span for span in spans if parse(body[span.start : span.end]) == echoed]
+            body = KnownState(echoed).seal(splice(body, [(span, new) for span in whole]))
+        return body
+
+    def _sealed_everywhere(self, response: Response) -> tuple[Response, str | None]:
+        """Replace known states wherever else they stand, even across what arrived in two chunks.
+
+        Returns:
+            the response, and the state of an ask that broke off.
+        """
+        pieces = list(response.pieces)
+        broken = None
+        if pieces and not response.is_event_stream:
+            joined = response.body
+            sealed = joined
+            if response.end is not End.COMPLETE or classify(joined) is None:
+                sealed, broken = seal_broken(joined)
+            for known in self._recorder.known:
+                sealed = known.seal(sealed)
+            if sealed != joined:
+                pieces = [replace(pieces[-1], raw=sealed)]
+        else:
+            for index, piece in enumerate(pieces):
+                raw = piece.raw
+                if index == len(pieces) - 1 and response.end is not End.COMPLETE:
+                    raw, broken = seal_broken(raw)
+                for known in self._recorder.known:
+                    raw = known.seal(raw)
+                pieces[index] = replace(piece, raw=raw)
+        return replace(response, pieces=tuple(pieces)), broken
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -178,17 +238,6 @@ class Observation:
             pieces = _joined(pieces)
         return Response(self.status, _sealed_session(headers), tuple(pieces), end)
 
-    def _sealed_retry(self, body: bytes, echoed: str) -> bytes:
-        # A state that the client tampered with may contain the one that it was given. With that
-        # one replaced in its place the tampering stays as it was, and a replay can match it.
-        known = [state for state in self._recorder.issued if state != echoed and state in echoed]
-        sealed = seal_everywhere(body, known)
-        if sealed == body:
-            new = b'"%s"' % placeholder(echoed).encode()
-            spans = find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, [])
-            sealed = splice(body, [(span, new) for span in spans])
-        return seal_everywhere(sealed, [echoed])
-
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
     if len(pieces) < 2:
@@ -196,26 +245,13 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     return [replace(pieces[-1], raw=b"".join(piece.raw for piece in pieces))]
 
 
-def _sealed_ask(response: Response, located: Located, ask: Ask) -> Response:
-    """Replace the state that an ask issued, in its place."""
-    new = b'"%s"' % placeholder(ask.request_state or "").encode()
+def _sealed_result(response: Response, located: Located, issued: str) -> Response:
+    """Replace the state that a result issued, in its place."""
+    new = b'"%s"' % placeholder(issued).encode()
     spans = find_spans(located.message.raw, [RESULT_STATE]).get(RESULT_STATE, [])
     placed = [place for span in spans if (place := located.in_body(span)) is not None]
     return replace(
         response, pieces=splice_pieces(response.pieces, [(place, new) for place in placed])
-    )
-
-
-def _sealed_everywhere(response: Response, states: list[str]) -> Response:
-    """Replace states wherever else they stand, even across what arrived in two chunks."""
-    if not states:
-        return response
-    pieces = list(response.pieces)
-    if not response.is_event_stream:
-        pieces = _joined(pieces)
-    return replace(
-        response,
-        pieces=tuple(replace(p, raw=seal_everywhere(p.raw, states)) for p in pieces),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -19,6 +19,8 @@ SHORTEST_SEARCHED = 24
 A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
 """
 
+_PLAIN_RUN = re.compile(r"[0-9A-Za-z._=+-]+")
+_STATE_MEMBER = re.compile(rb'("requestState"\s*:\s*")((?:[^"\\]|\\.)+)', re.DOTALL)
 _PLACEHOLDER = re.compile(r"sha256:([0-9a-f]{64})")
 _PLACEHOLDER_BYTES = re.compile(rb"sha256:([0-9a-f]{64})")
 
@@ -33,20 +35,53 @@ def placeholder(secret: str) -> str:
     return f"sha256:{sha256_of(secret)}"
 
 
-def seal_everywhere(raw: bytes, states: Iterable[str]) -> bytes:
-    """Replace each state that is long enough to be no word, in every JSON spelling of it."""
-    for state in states:
-        if len(state) >= SHORTEST_SEARCHED:
-            new = placeholder(state).encode()
-            for spelling in _spellings(state):
-                raw = raw.replace(spelling.encode("utf-8", "surrogatepass"), new)
-    return raw
+class KnownState:
+    """A state that was issued or echoed, and the ways in which other text may repeat it."""
+
+    def __init__(self, state: str) -> None:
+        """Work out how it may be spelled."""
+        self.state = state
+        self.is_searched = len(state) >= SHORTEST_SEARCHED
+        # Whatever the escapes are, the longest run of plain characters is in all spellings.
+        self._probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
+        self._spellings: tuple[bytes, ...] | None = None
+
+    def seal(self, raw: bytes) -> bytes:
+        """Replace the state wherever it stands, unless it is so short that it may be a word."""
+        if not self.is_searched or self._probe not in raw:
+            return raw
+        if self._spellings is None:
+            self._spellings = tuple(
+                spelling.encode("utf-8", "surrogatepass")
+                for spelling in sorted(_spellings(self.state), key=len, reverse=True)
+            )
+        new = placeholder(self.state).encode()
+        for spelling in self._spellings:
+            raw = raw.replace(spelling, new)
+        return raw
 
 
 def _spellings(text: str) -> set[str]:
-    """Return the ways in which common JSON writers spell a text inside a string."""
-    plain = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    return plain | {spelling.replace("/", "\\/") for spelling in plain}
+    """Return how common JSON writers spell a text: in text, in a string, in JSON in a string."""
+    once = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    once |= {spelling.replace("/", "\\/") for spelling in once}
+    return {text} | once | {json.dumps(spelling)[1:-1] for spelling in once}
+
+
+def seal_broken(raw: bytes) -> tuple[bytes, str | None]:
+    """Replace the states in a body that is no JSON, such as an ask that broke off.
+
+    Returns:
+        the body, and the first state in it as it is spelled there, or None.
+    """
+    found = _STATE_MEMBER.search(raw)
+    if found is None:
+        return raw, None
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        return match[1] + placeholder(match[2].decode("latin-1")).encode()
+
+    return _STATE_MEMBER.sub(replaced, raw), found[2].decode("latin-1")
 
 
 def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:

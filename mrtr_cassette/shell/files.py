@@ -58,6 +58,7 @@ class Journal:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
+        self._is_torn = False
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(path, flags, 0o600)
@@ -78,9 +79,12 @@ class Journal:
         Raises:
             OSError: it could not be written whole.
         """
-        rest = memoryview(line)
+        # What was cut short by a full disk must not spoil the line that fits again.
+        rest = memoryview(b"\n" + line if self._is_torn else line)
+        self._is_torn = True
         while rest:
             rest = rest[os.write(self._file, rest) :]
+        self._is_torn = not line.endswith(b"\n")
 
     def close(self) -> None:
         """Let go of the file, which stays."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict
 
 from mrtr_cassette.core.wire import HOP_BY_HOP, Headers, Request
@@ -157,11 +159,6 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
     )
 
 
-def multidict(headers: Headers) -> CIMultiDict[str]:
-    """Return headers as aiohttp wants them, order and spelling kept."""
-    return CIMultiDict(headers)
-
-
 async def _leave_out_own_headers(_: web.BaseRequest, response: web.StreamResponse) -> None:
     """Take back what aiohttp adds and nobody sent: the client sees the server's headers only."""
     given = response.get(GIVEN_HEADERS)
@@ -178,7 +175,7 @@ GIVEN_HEADERS = web.ResponseKey("given_headers", frozenset)
 
 def respond(status: int, headers: Headers, *, reason: str | None = None) -> web.StreamResponse:
     """Return a response to stream, with these headers and no others."""
-    given = multidict(headers)
+    given = CIMultiDict(headers)
     response = web.StreamResponse(status=status, reason=reason, headers=given)
     response[GIVEN_HEADERS] = frozenset(name.title() for name in given)
     return response
@@ -240,6 +237,21 @@ async def serving(handler: Handler, access: Access) -> AsyncIterator[Address]:
         await asyncio.gather(*running, return_exceptions=True)
     finally:
         await runner.cleanup()
+
+
+def break_off(request: web.Request) -> None:
+    """End a response so that the client sees that it is not whole."""
+    if request.transport is None:
+        return
+    if request.version < HttpVersion11:
+        # Where the close is the end of the body, only a reset tells that it came too soon.
+        request.transport.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+        )
+        request.transport.abort()
+    else:
+        # What was sent still arrives; the last chunk, or the rest of the length, does not.
+        request.transport.close()
 
 
 def _bind_problem(access: Access, error: OSError) -> str:

@@ -8,11 +8,16 @@ Rule: relay first. A failure of the recording never breaks the client's call.
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import io
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -33,9 +38,9 @@ from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
     LOOPBACK,
     Access,
+    break_off,
     end_to_end,
     header_text,
-    multidict,
     respond,
     serving,
 )
@@ -47,6 +52,9 @@ Log = Callable[[str], None]
 
 _IDLE_S = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
+
+_LARGE_BODY = 1024 * 1024
+"""Bytes from which on a request is sent in parts."""
 
 _OWN_BY_US = frozenset({"host", "expect"})
 """Request headers of one connection for which `end_to_end` has no rule."""
@@ -91,7 +99,12 @@ def upstream_url(text: str) -> URL:
         port = url.port
     except ValueError as error:
         raise UsageError(f"the upstream {text!r} is no URL: {error}") from None
-    if url.scheme not in {"http", "https"} or not url.host or port is None:
+    if (
+        re.search(r"\s", text)
+        or url.scheme not in {"http", "https"}
+        or not url.host
+        or port is None
+    ):
         raise UsageError(
             f"the upstream {text!r} is no HTTP URL", hint="give one like http://localhost:8000/mcp"
         )
@@ -133,8 +146,7 @@ async def recording(
         existing=existing,
     )
     if url.user is not None:
-        basic = aiohttp.BasicAuth(url.user, url.password or "").encode()
-        headers = ((hdrs.AUTHORIZATION, basic), *headers)
+        headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output)
     relay = _Relay(url.origin(), headers, Recorder(seals=request_state == "sealed"), session, log)
     try:
@@ -148,6 +160,13 @@ async def recording(
             session.published, lost = publish_journal(output)
             if lost is not None:
                 session.problem = lost
+
+
+def _basic(user: str, password: str) -> str:
+    """Return the `Authorization` of a user (RFC 7617)."""
+    if ":" in user:
+        raise UsageError("the upstream's user has a colon, which Basic authentication can't carry")
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def _check_output(output: Path, existing: Existing, request_state: RequestState) -> None:
@@ -225,13 +244,7 @@ class _Relay:
             max_field_size=LONGEST_HEADER,
             max_headers=1000,
             max_line_size=LONGEST_HEADER,
-            middlewares=(_send_once,),
-            skip_auto_headers=(
-                hdrs.ACCEPT,
-                hdrs.ACCEPT_ENCODING,
-                hdrs.CONTENT_TYPE,
-                hdrs.USER_AGENT,
-            ),
+            skip_auto_headers=(hdrs.CONTENT_TYPE,),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         ) as self.http:
             yield
@@ -247,8 +260,11 @@ class _Relay:
             upstream = await self._send(asked)
         except (aiohttp.ClientError, OSError) as error:
             return self._unreachable(asked, error)
+        except asyncio.CancelledError:
+            spectator.response_ended(End.OPEN)
+            raise
         try:
-            return await self._relay(request, upstream, spectator)
+            return await self._relay(request, asked, upstream, spectator)
         finally:
             upstream.close()
 
@@ -261,7 +277,6 @@ class _Relay:
         replaced = {name.lower() for name, _ in self.headers}
         headers = [pair for pair in kept if pair[0].lower() not in replaced]
         path, _, query = asked.target.partition("?")
-        has_length = any(name.lower() == "content-length" for name, _ in headers)
         return await self.http.request(
             asked.method,
             URL.build(
@@ -271,21 +286,28 @@ class _Relay:
                 query_string=query,
                 encoded=True,
             ),
-            headers=multidict((*headers, *self.headers)),
-            data=asked.body or None,
+            data=_payload(asked.body),
             allow_redirects=False,
-            middlewares=(_send_once,) if has_length or asked.body else (_send_once, _no_length),
+            middlewares=(partial(_send_as_given, (*headers, *self.headers)),),
         )
 
     async def _relay(
-        self, request: web.Request, upstream: aiohttp.ClientResponse, spectator: _Spectator
+        self,
+        request: web.Request,
+        asked: Request,
+        upstream: aiohttp.ClientResponse,
+        spectator: _Spectator,
     ) -> web.StreamResponse:
         head = end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
         response = respond(upstream.status, head, reason=upstream.reason)
         spectator.response_started(upstream.status, head)
         end = End.OPEN
         try:
-            await response.prepare(request)
+            try:
+                await response.prepare(request)
+            except ValueError as error:
+                spectator.forget()
+                return self._unreachable(asked, error)
             while True:
                 try:
                     chunk = await upstream.content.readany()
@@ -301,9 +323,7 @@ class _Relay:
             # Before the client can know that its response is complete.
             spectator.response_ended(end)
         if end is End.BROKEN:
-            # Without the last chunk, or the rest of the length, the client sees what we saw.
-            if request.transport is not None:
-                request.transport.close()
+            break_off(request)
         else:
             await response.write_eof()
         return response
@@ -312,12 +332,17 @@ class _Relay:
         """Answer for an upstream that gave no response; that is no exchange to record."""
         self.session.unreachable += 1
         problem = f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
-        self.log(f"{asked.method} {asked.target}: {problem}; not recorded")
+        self.say(f"{asked.method} {asked.target}: {problem}; not recorded")
         return web.Response(
             status=502,
             body=upstream_error_body(asked, problem),
             content_type="application/json",
         )
+
+    def say(self, line: str) -> None:
+        """Log a line; a log that nobody reads any more must not break what passes."""
+        with suppress(OSError):
+            self.log(line)
 
     def write_down(self, exchange: Exchange) -> None:
         """Append an exchange to the journal.
@@ -332,7 +357,7 @@ class _Relay:
         """Say, once, that the recording is not whole; what passes goes on."""
         if self.session.problem is None:
             self.session.problem = problem
-            self.log(f"RECORDING FAILED: {problem}; the traffic goes on, unrecorded")
+            self.say(f"RECORDING FAILED: {problem}; the traffic goes on")
 
 
 class _Spectator:
@@ -358,6 +383,10 @@ class _Spectator:
             self._observation = None
             self._relay.fail(f"INTERNAL ERROR, please report it: {error!r}")
 
+    def forget(self) -> None:
+        """Keep nothing of this exchange, because none came about."""
+        self._observation = None
+
     def response_started(self, status: int, headers: Headers) -> None:
         """Show the response's head."""
         if self._observation is not None:
@@ -380,11 +409,11 @@ class _Spectator:
         if observation is None:
             return
         with self._guard():
-            observation.response_ended(self._relay.now_ms())
-            if self._is_stale or not self._is_written:
+            had_more = observation.response_ended(self._relay.now_ms())
+            if had_more or self._is_stale or not self._is_written:
                 self._write(observation, end)
             self._relay.session.exchanges += 1
-            self._relay.log(observation_line(observation, self._relay.now_ms()))
+            self._relay.say(observation_line(observation, self._relay.now_ms()))
 
     def _write(self, observation: Observation, end: End) -> None:
         self._relay.write_down(observation.exchange(end, self._relay.now_ms()))
@@ -392,22 +421,27 @@ class _Spectator:
         self._is_stale = False
 
 
-async def _send_once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+def _payload(body: bytes) -> bytes | io.BytesIO | None:
+    """Return a body as aiohttp sends it: a large one in parts, so that others get their turn."""
+    return io.BytesIO(body) if len(body) > _LARGE_BODY else body or None
+
+
+async def _send_as_given(
+    headers: Headers, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a request again whose kept connection breaks."""
+    """Send a request once, with the headers that it was given and none of aiohttp's own."""
+    host = request.headers[hdrs.HOST]
+    length = request.headers.get(hdrs.CONTENT_LENGTH)
+    request.headers.clear()
+    request.headers[hdrs.HOST] = host
+    request.headers.extend(headers)
+    # A body that came in chunks goes on with its length.
+    if request.body and length is not None and hdrs.CONTENT_LENGTH not in request.headers:
+        request.headers[hdrs.CONTENT_LENGTH] = length
     try:
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _NotAnsweredError(_words(error)) from error
-
-
-async def _no_length(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Keep aiohttp from announcing an empty body that the client didn't announce."""
-    request.headers.popall(hdrs.CONTENT_LENGTH, None)
-    return await handler(request)
 
 
 def _words(error: Exception) -> str:

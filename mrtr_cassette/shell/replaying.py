@@ -25,7 +25,7 @@ from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text
 from mrtr_cassette.core.wire import End, Headers, Request
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import LOOPBACK, Access, respond, serving
+from mrtr_cassette.shell.http import LOOPBACK, Access, break_off, respond, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class _ReplayServer:
             await response.write(part.fill(caller))
         if reply.end is End.OPEN:
             return await _hold_open()
-        if reply.end is End.BROKEN and request.transport is not None:
-            request.transport.close()
+        if reply.end is End.BROKEN:
+            break_off(request)
         else:
             await response.write_eof()
         return response
