@@ -38,7 +38,14 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _access_options(command: Any) -> Any:
+def _proxy_options(command: Any) -> Any:
+    command = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="What stderr gets: lines for people, or one JSON object for each event.",
+    )(command)
     command = click.option(
         "--max-body",
         default=256,
@@ -95,6 +102,16 @@ def _access(options: dict[str, Any]) -> Access:
     return access
 
 
+def _logs(options: dict[str, Any]) -> dict[str, Any]:
+    """Return where the shell's logs go."""
+    if options["log_format"] == "text":
+        return {"log": _say}
+
+    import orjson
+
+    return {"on_event": lambda event: _say(orjson.dumps(event).decode())}
+
+
 def _command_argument(command: Any) -> Any:
     return click.argument(_COMMAND, nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")(
         command
@@ -129,7 +146,7 @@ def main() -> None:
     type=click.Path(path_type=Path),
     help="The cassette to write.",
 )
-@_access_options
+@_proxy_options
 @click.option(
     "--header",
     "headers",
@@ -143,6 +160,19 @@ def main() -> None:
     default="sealed",
     show_default=True,
     help="sealed: raw state tokens never reach the disk; verbatim: they are kept as they are.",
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Certificates (PEM) by which a TLS upstream is verified, besides the system's.",
+)
+@click.option(
+    "--insecure", is_flag=True, help="Don't verify a TLS upstream: whoever answers is believed."
+)
+@click.option(
+    "--fsync",
+    is_flag=True,
+    help="Have each exchange on the medium before its client has it, against a power cut.",
 )
 @click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
 @click.option("--append", is_flag=True, help="Add to the cassette if it exists.")
@@ -158,6 +188,8 @@ def record(**options: Any) -> None:
 
     if options["force"] and options["append"]:
         raise UsageError("--force and --append don't go together")
+    if options["insecure"]:
+        _say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     sys.exit(run(_record(**options)))
 
 
@@ -175,7 +207,10 @@ async def _record(**options: Any) -> int:
             headers=tuple(_header(text) for text in options["headers"]),
             request_state=options["request_state"],
             existing=existing,  # type: ignore[arg-type]
-            log=_say,
+            ca_file=options["ca_file"],
+            verifies=not options["insecure"],
+            syncs=options["fsync"],
+            **_logs(options),
         ) as session:
             code = await _until_stopped(session.url, options[_COMMAND], stop)
         if session.published is None:
@@ -198,7 +233,7 @@ async def _record(**options: Any) -> int:
 
 @main.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
-@_access_options
+@_proxy_options
 @click.option(
     "--ignore",
     "ignored",
@@ -248,7 +283,7 @@ async def _replay(ignored: list[MemberPath], **options: Any) -> int:
             ignored=ignored,
             repeat=Repeat(options["repeat"]),
             paced=options["pace"] == "recorded",
-            log=_say,
+            **_logs(options),
         ) as session:
             code = await _until_stopped(session.url, options[_COMMAND], stop)
         _say(summary(session.player))

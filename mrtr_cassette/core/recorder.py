@@ -72,6 +72,7 @@ class Observation:
         ask: what the response asks, once `exchange` has looked; None for a final response.
         status: the response's HTTP status, or 0 before it began.
         started_ms: when the request had arrived.
+        size: bytes of the response's body so far, as they passed.
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
@@ -82,6 +83,7 @@ class Observation:
         self._recorder = recorder
         self.started_ms = at_ms
         self.status = 0
+        self.size = 0
         self._headers: Headers = ()
         self._decoder = ContentDecoder("")
         self._framer: SseFramer | None = None
@@ -102,6 +104,7 @@ class Observation:
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on."""
+        self.size += len(chunk)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0

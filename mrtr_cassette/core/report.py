@@ -20,8 +20,9 @@ from mrtr_cassette.core.jsonbytes import canonical, pointer_path
 from mrtr_cassette.core.jsonrpc import ID, Kind, Message
 from mrtr_cassette.core.messages import messages_in
 from mrtr_cassette.core.nodes import Node
-from mrtr_cassette.core.player import Player
+from mrtr_cassette.core.player import Play, Player
 from mrtr_cassette.core.recorder import Observation
+from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.errors import shorten
 
@@ -340,6 +341,71 @@ def observation_line(observation: Observation, at_ms: float) -> str:
     if observation.ask is not None:
         line += f", {_asking(observation.ask)}"
     return f"{line} ({at_ms - observation.started_ms:.0f} ms)"
+
+
+def request_event(observation: Observation) -> dict[str, Any]:
+    """Return, for a log that programs read, that a call was started or a retry came."""
+    answers = observation.call.answers
+    if answers is None:
+        return {"event": "started", **_call_facts(observation)}
+    return {
+        "event": "answered",
+        **_call_facts(observation),
+        "keys": sorted(answers.input_responses or {}),
+        "request_state_sha256": _hash(answers.request_state),
+    }
+
+
+def response_event(observation: Observation, end: End, at_ms: float) -> dict[str, Any]:
+    """Return, for a log that programs read, that a call was asked something or ended."""
+    ask = observation.ask
+    facts = {
+        **_call_facts(observation),
+        "status": observation.status,
+        "end": end.value,
+        "bytes": observation.size,
+        "duration_ms": round(at_ms - observation.started_ms, 1),
+    }
+    if ask is None:
+        return {"event": "ended", **facts}
+    return {
+        "event": "asked",
+        **facts,
+        "keys": {key: request.kind for key, request in ask.input_requests.items()},
+        "request_state_sha256": _hash(ask.request_state),
+    }
+
+
+def played_event(play: Play) -> dict[str, Any]:
+    """Return, for a log that programs read, that a request got its recorded reply."""
+    node = play.node
+    return {
+        "event": "played",
+        "call": str(node.key),
+        "interaction": node.interaction,
+        "turn": node.turn,
+        "times": node.played,
+    }
+
+
+def missed_event(miss: Miss) -> dict[str, Any]:
+    """Return, for a log that programs read, that a request was missed, without any value."""
+    nearest = miss.nearest
+    return {
+        "event": "missed",
+        "call": str(miss.call.key()),
+        "reason": miss.reason.value,
+        "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
+        "pointers": [difference.pointer for difference in miss.differences],
+    }
+
+
+def _call_facts(observation: Observation) -> dict[str, Any]:
+    return {"exchange": observation.number, "call": str(observation.call.key())}
+
+
+def _hash(state: str | None) -> str | None:
+    return None if state is None else sha256_of(state)
 
 
 def _asking(ask: Ask) -> str:

@@ -51,14 +51,20 @@ class JournalHeader:
 class Journal:
     """The append-only file of a running recording, which only one process can have."""
 
-    def __init__(self, path: Path, header: JournalHeader) -> None:
+    def __init__(self, path: Path, header: JournalHeader, *, syncs: bool = False) -> None:
         """Create the journal.
+
+        Args:
+            path: the file.
+            header: what the recording says of itself.
+            syncs: each line is on the medium before `append` returns.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
         self._is_torn = False
+        self._syncs = syncs
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             self._file = os.open(path, flags, 0o600)
@@ -84,6 +90,8 @@ class Journal:
         self._is_torn = True
         while rest:
             rest = rest[os.write(self._file, rest) :]
+        if self._syncs:
+            os.fsync(self._file)
         self._is_torn = not line.endswith(b"\n")
 
     def close(self) -> None:
@@ -149,17 +157,17 @@ def read_journal(path: Path) -> JournalContent:
     except (ValueError, TypeError):
         raise CassetteError(path, "its first line is not that of a journal") from None
     exchanges: dict[int, Exchange] = {}
-    lost = None
+    lost = []
     for number, line in enumerate(lines, start=2):
         if not line:
             continue
         try:
             exchange = decode_journal_line(line)
         except ValueError:
-            lost = f"line {number} is not whole ({len(line):,} bytes); it is left out"
+            lost.append(f"line {number} is not whole ({len(line):,} bytes); it is left out")
             continue
         exchanges[exchange.number] = exchange
-    return JournalContent(header, exchanges, lost)
+    return JournalContent(header, exchanges, "; ".join(lost) or None)
 
 
 def read_cassette(path: Path) -> Cassette:

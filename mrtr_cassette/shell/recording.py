@@ -12,6 +12,7 @@ import asyncio
 import base64
 import io
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 from aiohttp import hdrs, web
@@ -30,7 +31,12 @@ from mrtr_cassette.core.assembly import RequestState, assemble
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.codec import encode_journal_line
 from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.report import observation_line, upstream_error_body
+from mrtr_cassette.core.report import (
+    observation_line,
+    request_event,
+    response_event,
+    upstream_error_body,
+)
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell import files
@@ -49,6 +55,7 @@ TOOL = f"mrtr-cassette {__version__}"
 
 Existing = Literal["keep", "replace", "append"]
 Log = Callable[[str], None]
+OnEvent = Callable[[dict[str, Any]], None]
 
 _IDLE_S = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
@@ -120,7 +127,11 @@ async def recording(
     headers: Headers = (),
     request_state: RequestState = "sealed",
     existing: Existing = "keep",
+    ca_file: Path | None = None,
+    verifies: bool = True,
+    syncs: bool = False,
     log: Log = lambda _: None,
+    on_event: OnEvent = lambda _: None,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
@@ -131,7 +142,11 @@ async def recording(
         headers: added to every upstream request, in the place of the client's of that name.
         request_state: whether raw states are replaced by surrogates.
         existing: what becomes of a cassette that exists.
+        ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
+        verifies: a TLS upstream that can't be verified is refused.
+        syncs: what is written is on the medium before the client has its response.
         log: takes one line for each exchange and each problem.
+        on_event: takes the same and more as facts, for programs.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -148,11 +163,13 @@ async def recording(
     if url.user is not None:
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output)
-    relay = _Relay(url.origin(), headers, Recorder(seals=request_state == "sealed"), session, log)
+    recorder = Recorder(seals=request_state == "sealed")
+    relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
+    tls = _tls(ca_file) if verifies else False
     try:
-        async with relay.client(), serving(relay.handle, access) as address:
+        async with relay.client(tls), serving(relay.handle, access) as address:
             session.url = address.url(url.raw_path_qs)
-            relay.journal = files.Journal(files.journal_path(output), header)
+            relay.journal = files.Journal(files.journal_path(output), header, syncs=syncs)
             yield session
     finally:
         if relay.journal is not None:
@@ -160,6 +177,18 @@ async def recording(
             session.published, lost = publish_journal(output)
             if lost is not None:
                 session.problem = lost
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
+    """Return how TLS upstreams are verified."""
+    try:
+        context = ssl.create_default_context()
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"can't use the certificates in {ca_file}: {reason}") from None
+    return context
 
 
 def _basic(user: str, password: str) -> str:
@@ -229,14 +258,15 @@ class _Relay:
     recorder: Recorder
     session: RecordSession
     log: Log
+    on_event: OnEvent
     started: float = field(default_factory=time.monotonic)
     journal: files.Journal | None = None
     http: aiohttp.ClientSession = field(init=False)
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[None]:
+    async def client(self, tls: ssl.SSLContext | bool) -> AsyncIterator[None]:  # noqa: FBT001  as in aiohttp
         """Open the client side, with every habit of aiohttp's own switched off."""
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ssl=tls)
         async with aiohttp.ClientSession(
             connector=connector,
             auto_decompress=False,
@@ -332,17 +362,22 @@ class _Relay:
         """Answer for an upstream that gave no response; that is no exchange to record."""
         self.session.unreachable += 1
         problem = f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
-        self.say(f"{asked.method} {asked.target}: {problem}; not recorded")
+        self.say(
+            f"{asked.method} {asked.target}: {problem}; not recorded",
+            {"event": "unreachable", "problem": problem},
+        )
         return web.Response(
             status=502,
             body=upstream_error_body(asked, problem),
             content_type="application/json",
         )
 
-    def say(self, line: str) -> None:
-        """Log a line; a log that nobody reads any more must not break what passes."""
+    def say(self, line: str | None, event: dict[str, Any]) -> None:
+        """Log; a log that nobody reads any more must not break what passes."""
         with suppress(OSError):
-            self.log(line)
+            self.on_event(event)
+            if line is not None:
+                self.log(line)
 
     def write_down(self, exchange: Exchange) -> None:
         """Append an exchange to the journal.
@@ -357,7 +392,10 @@ class _Relay:
         """Say, once, that the recording is not whole; what passes goes on."""
         if self.session.problem is None:
             self.session.problem = problem
-            self.say(f"RECORDING FAILED: {problem}; the traffic goes on")
+            self.say(
+                f"RECORDING FAILED: {problem}; the traffic goes on",
+                {"event": "failed", "problem": problem},
+            )
 
 
 class _Spectator:
@@ -371,6 +409,7 @@ class _Spectator:
         self._is_stale = False
         with self._guard():
             self._observation = relay.recorder.request_received(asked, relay.now_ms())
+            relay.say(None, request_event(self._observation))
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -413,7 +452,9 @@ class _Spectator:
             if had_more or self._is_stale or not self._is_written:
                 self._write(observation, end)
             self._relay.session.exchanges += 1
-            self._relay.say(observation_line(observation, self._relay.now_ms()))
+            now = self._relay.now_ms()
+            line = observation_line(observation, now)
+            self._relay.say(line, response_event(observation, end, now))
 
     def _write(self, observation: Observation, end: End) -> None:
         self._relay.write_down(observation.exchange(end, self._relay.now_ms()))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -22,7 +23,7 @@ from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.jsonrpc import Message
 from mrtr_cassette.core.player import Player, Repeat
 from mrtr_cassette.core.reply import Part, Reply
-from mrtr_cassette.core.report import miss_body, miss_text
+from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played_event
 from mrtr_cassette.core.wire import End, Headers, Request
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import LOOPBACK, Access, break_off, respond, serving
@@ -45,6 +46,7 @@ async def replaying(
     repeat: Repeat = Repeat.AUTO,
     paced: bool = False,
     log: Callable[[str], None] = lambda _: None,
+    on_event: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
 
@@ -55,6 +57,7 @@ async def replaying(
         repeat: whether what has been played may be played again.
         paced: event streams keep the recorded rhythm.
         log: takes the text of each miss.
+        on_event: takes each play and each miss as facts, for programs.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -62,7 +65,7 @@ async def replaying(
     """
     recorded = files.read_cassette(cassette)
     player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
-    server = _ReplayServer(player, paced, log)
+    server = _ReplayServer(player, paced, log, on_event)
     upstream = urlsplit(recorded.upstream)
     async with serving(server.handle, access) as address:
         yield ReplaySession(address.url(upstream.path or "/"), player)
@@ -75,6 +78,7 @@ class _ReplayServer:
     player: Player
     paced: bool
     log: Callable[[str], None]
+    on_event: Callable[[dict[str, Any]], None]
     arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def handle(self, request: web.Request, asked: Request) -> web.StreamResponse:
@@ -82,6 +86,8 @@ class _ReplayServer:
         decision = self.player.request_received(asked)
         if isinstance(decision, Miss):
             return self._missed(decision)
+        with suppress(OSError):
+            self.on_event(played_event(decision))
         self.arrival.set()
         self.arrival = asyncio.Event()
         reply = decision.reply
@@ -90,7 +96,9 @@ class _ReplayServer:
         return await self._play(request, reply, decision.call.message)
 
     def _missed(self, miss: Miss) -> web.StreamResponse:
-        self.log(miss_text(miss, self.player.path))
+        with suppress(OSError):
+            self.on_event(missed_event(miss))
+            self.log(miss_text(miss, self.player.path))
         if miss.call.message is None:
             text = miss_text(miss, self.player.path) + "\n"
             return web.Response(status=404, text=text)
