@@ -24,6 +24,15 @@ def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
     return f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
+def printable(text: str) -> str:
+    """Escape what a terminal would obey and what UTF-8 can't hold; the rest stays."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 class MrtrCassetteError(Exception):
     """Base of all errors of this package.
 

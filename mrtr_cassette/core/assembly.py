@@ -8,7 +8,7 @@ recording block only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ from mrtr_cassette.core.cassette import (
     Cassette,
     ElicitationTurn,
     ExchangeFacts,
+    HeaderMap,
     Http,
     Interaction,
     PieceFacts,
@@ -33,7 +34,15 @@ from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
 from mrtr_cassette.core.messages import ask_in
 from mrtr_cassette.core.seal import reveal, reveal_text, session_surrogate, state_surrogate
-from mrtr_cassette.core.wire import SESSION_HEADER, End, Exchange, Headers, Request, Response
+from mrtr_cassette.core.wire import (
+    SESSION_HEADER,
+    End,
+    Exchange,
+    Headers,
+    Request,
+    Response,
+    header_value,
+)
 
 RequestState = Literal["sealed", "verbatim"]
 
@@ -136,11 +145,13 @@ class _Surrogates:
         self._occurrences = Counter(
             read_call(request_of(interaction)).key() for interaction in before
         )
-        self._sessions_before = sum(
-            name.lower() == SESSION_HEADER
-            for interaction in before
-            if interaction.response is not None
-            for name in interaction.response.headers
+        self._sessions_before = len(
+            {
+                header_value(headers_of(headers), SESSION_HEADER)
+                for interaction in before
+                for headers in _all_headers(interaction)
+            }
+            - {""}
         )
         self._sessions: dict[str, str] = {}
         self._issued: dict[str, str] = {}
@@ -212,6 +223,16 @@ class _Surrogates:
     def _session(self, sha256: str) -> str:
         number = self._sessions_before + len(self._sessions) + 1
         return self._sessions.setdefault(sha256, session_surrogate(number))
+
+
+def _all_headers(interaction: Interaction) -> Iterator[HeaderMap]:
+    yield interaction.request.http.headers
+    for turn in interaction.elicitation_turns:
+        yield turn.ask.headers
+        if turn.answer is not None:
+            yield turn.answer.headers
+    if interaction.response is not None:
+        yield interaction.response.headers
 
 
 def request_of(interaction: Interaction) -> Request:

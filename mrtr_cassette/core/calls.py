@@ -18,7 +18,7 @@ from mrtr_cassette.core.jsonbytes import Path, canonical, parse, without_paths
 from mrtr_cassette.core.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import SESSION_HEADER, Request
-from mrtr_cassette.errors import NotJsonError
+from mrtr_cassette.errors import NotJsonError, printable
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _READING = frozenset(
@@ -64,8 +64,8 @@ class CallKey(NamedTuple):
     def __str__(self) -> str:
         """Name the call as a person would."""
         if not self.method:
-            return self.endpoint
-        return f'{self.method} "{self.name}"' if self.name else self.method
+            return printable(self.endpoint)
+        return printable(f'{self.method} "{self.name}"' if self.name else self.method)
 
 
 class Traits(NamedTuple):

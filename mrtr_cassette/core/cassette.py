@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 VERSION: Final = 1
 SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
-HeaderMap = dict[str, str | list[str]]
+HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 

@@ -8,14 +8,22 @@ Law: `decode(encode(cassette)) == cassette`, and a body comes back byte for byte
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Body, Cassette, Event, HeaderMap
+from mrtr_cassette.core.cassette import (
+    SCHEMA_ID,
+    VERSION,
+    Body,
+    Branch,
+    Cassette,
+    Event,
+    HeaderMap,
+    Interaction,
+)
 from mrtr_cassette.core.jsonbytes import escape_pointer, is_deep
 from mrtr_cassette.core.sse import read_event
 from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
@@ -56,10 +64,25 @@ def decode_cassette(data: bytes, path: str) -> Cassette:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
-        found = f", found {shorten(repr(first['input']))}" if first["type"] != "missing" else ""
-        raise CassetteError(path, f"at {pointer}: {first['msg'].lower()}{found}") from None
-    _check_branches(cassette, path)
+        found = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
+        raise _damaged(path, pointer, f"{first['msg'].lower()}{found}") from None
+    for index, interaction in enumerate(cassette.interactions):
+        _check_turns(interaction, path, f"/interactions/{index}")
+        if interaction.branch is not None:
+            _check_branch(cassette, index, interaction.branch, path)
     return cassette
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "an array"
+    return shorten(repr(value))
+
+
+def _damaged(path: str, pointer: str, reason: str) -> CassetteError:
+    return CassetteError(
+        path, f"at {pointer}: {reason}", hint="restore the file, or record it again"
+    )
 
 
 def _check_version(tree: Any, path: str) -> None:
@@ -68,6 +91,7 @@ def _check_version(tree: Any, path: str) -> None:
         raise CassetteError(
             path,
             "JSON, but no mrtr-cassette file (no `version` and `interactions` at its top level)",
+            hint="name a file that `mrtr-cassette record` wrote",
         )
     if version != VERSION:
         raise CassetteError(
@@ -77,19 +101,27 @@ def _check_version(tree: Any, path: str) -> None:
         )
 
 
-def _check_branches(cassette: Cassette, path: str) -> None:
-    for index, interaction in enumerate(cassette.interactions):
-        branch = interaction.branch
-        if branch is None:
-            continue
-        pointer = f"/interactions/{index}/branch"
-        if branch.of > index:
-            raise CassetteError(path, f"at {pointer}/of: {branch.of} is no earlier interaction")
-        for number in (index, branch.of - 1):
-            if branch.turn > len(cassette.interactions[number].elicitation_turns):
-                raise CassetteError(
-                    path, f"at {pointer}/turn: interaction {number + 1} has no such turn"
-                )
+def _check_turns(interaction: Interaction, path: str, pointer: str) -> None:
+    """Make sure that only the last turn lacks an answer, and that nothing follows it."""
+    turns = interaction.elicitation_turns
+    for index, turn in enumerate(turns):
+        if turn.answer is None and index + 1 < len(turns):
+            at = f"{pointer}/elicitation_turns/{index}"
+            raise _damaged(path, at, "no `answer`, and another turn follows")
+    if turns and turns[-1].answer is None and interaction.response is not None:
+        raise _damaged(path, f"{pointer}/response", "a response after a turn without `answer`")
+
+
+def _check_branch(cassette: Cassette, index: int, branch: Branch, path: str) -> None:
+    pointer = f"/interactions/{index}/branch"
+    if branch.of > index:
+        raise _damaged(path, f"{pointer}/of", f"{branch.of} is no earlier interaction")
+    for number in (index, branch.of - 1):
+        if branch.turn > len(cassette.interactions[number].elicitation_turns):
+            reason = f"interaction {number + 1} has no such turn"
+            raise _damaged(path, f"{pointer}/turn", reason)
+    if cassette.interactions[index].elicitation_turns[branch.turn - 1].answer is None:
+        raise _damaged(path, f"{pointer}/turn", "the branch has no answer of its own there")
 
 
 def schema() -> bytes:
@@ -168,14 +200,14 @@ def decode_body(body: Body, path: str, pointer: str) -> tuple[bytes, ...]:
         name for name in ("body", "text", "base64", "events") if getattr(body, name) is not None
     ]
     if len(forms) > 1:
-        raise CassetteError(path, f"at {pointer}: both `{forms[0]}` and `{forms[1]}`")
+        raise _damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
     if body.events is not None:
         pieces = tuple(
             _decode_event(event, path, f"{pointer}/events/{index}")
             for index, event in enumerate(body.events)
         )
     elif body.body is not None:
-        pieces = (orjson.dumps(body.body),)
+        pieces = (_compact(body.body, path, pointer),)
     else:
         raw = _decode_opaque(body, path, pointer)
         pieces = (raw,) if raw else ()
@@ -193,17 +225,24 @@ def decode_body(body: Body, path: str, pointer: str) -> tuple[bytes, ...]:
 
 def _decode_event(event: Event, path: str, pointer: str) -> bytes:
     if event.data is not None:
-        data = orjson.dumps(event.data)
+        data = _compact(event.data, path, pointer)
         return (event.before or "").encode() + data + (event.after or "").encode()
     return _decode_opaque(event, path, pointer)
+
+
+def _compact(value: Any, path: str, pointer: str) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError as error:
+        raise _damaged(path, pointer, str(error).lower()) from None
 
 
 def _decode_opaque(body: Body | Event, path: str, pointer: str) -> bytes:
     if body.base64 is not None:
         try:
             return base64.b64decode(body.base64, validate=True)
-        except binascii.Error as error:
-            raise CassetteError(path, f"at {pointer}/base64: {error}".lower()) from None
+        except ValueError as error:
+            raise _damaged(path, f"{pointer}/base64", str(error).lower()) from None
     return (body.text or "").encode()
 
 

@@ -13,8 +13,9 @@ from enum import Enum
 from typing import Any
 
 from mrtr_cassette.core.calls import Call, slot_of
-from mrtr_cassette.core.jsonbytes import Difference, Path, differences, without_paths
+from mrtr_cassette.core.jsonbytes import Difference, Path, canonical, differences, without_paths
 from mrtr_cassette.core.nodes import Node
+from mrtr_cassette.errors import printable
 
 
 class Reason(Enum):
@@ -72,12 +73,12 @@ def no_match(call: Call, nodes: Sequence[Node], ignored: Collection[Path]) -> Mi
         elsewhere = {node.key.endpoint for node in nodes if node.key.method == key.method}
         if key.method and elsewhere:
             detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
-            detail += f", not at {key.endpoint}"
+            detail = printable(f"{detail}, not at {key.endpoint}")
         return Miss(call, Reason.UNKNOWN_METHOD, detail)
     same_name = [node for node in same_method if node.key.name == key.name]
     if not same_name:
         names = sorted({repr(node.key.name) for node in same_method})
-        detail = f"{key.method} was recorded for {', '.join(names)} only"
+        detail = printable(f"{key.method} was recorded for {', '.join(names)} only")
         return Miss(call, Reason.UNKNOWN_NAME, detail)
     search = _Search(call, nodes, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
@@ -97,7 +98,7 @@ class _Search:
         self._nodes = nodes
         self._ignored = ignored
         self._same_name = same_name
-        key, self._state, self._answers = slot_of(call, ignored)
+        key, self._state, _ = slot_of(call, ignored)
         self._same_call = [node for node in same_name if node.key == key]
         self._asks = [node for node in self._same_call if node.ask is not None]
 
@@ -115,31 +116,40 @@ class _Search:
         return self._arguments_differ(firsts or self._same_name)
 
     def retry(self) -> Miss:
-        return self._retry_without_state() if self._state is None else self._retry_with_state()
+        if self._state is None:
+            return self._retry_without_state()
+        return self._retry_with_state(self._state)
 
     def _retry_without_state(self) -> Miss:
+        answers = self._call.answers
+        keys = set(answers.input_responses or ()) if answers is not None else set()
         stateless = [node for node in self._asks if node.issued_sha256 is None]
-        if stateless:
+        stateful = [node for node in self._asks if node.issued_sha256 is not None]
+        fitting = [node for node in stateful if node.ask and keys <= node.ask.input_requests.keys()]
+        fits = any(node.ask and keys <= node.ask.input_requests.keys() for node in stateless)
+        if stateless and (fits or not fitting):
             return self._answers_differ(stateless, [])
-        if self._asks:
+        if stateful:
             detail = "the ask issued a request state, and the retry has to echo it"
-            return self._miss(Reason.STATE_MISSING, detail, self._asks[0])
+            return self._miss(Reason.STATE_MISSING, detail, (fitting or stateful)[0])
         if not self._same_call:
             return self._arguments_differ(self._same_name)
         detail = "the recorded call was not asked anything"
-        found = [Difference("/inputResponses", None, self._answers)]
+        shown = dict(answers.input_responses or {}) if answers is not None else {}
+        found = [Difference("/inputResponses", None, canonical(shown))]
         return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
-    def _retry_with_state(self) -> Miss:
-        issuers = [node for node in self._asks if node.issued_sha256 == self._state]
+    def _retry_with_state(self, state: str) -> Miss:
+        issuers = [node for node in self._asks if node.issued(state)]
         orphans = [
             node
             for node in self._same_call
-            if node.parent is None and slot_of(node.call, self._ignored)[1] == self._state
+            if node.parent is None
+            and state in {slot_of(node.call, self._ignored)[1], node.raw_echoed_sha256}
         ]
         if issuers or orphans:
             return self._answers_differ(issuers, orphans)
-        elsewhere = [node for node in self._nodes if node.issued_sha256 == self._state]
+        elsewhere = [node for node in self._nodes if node.issued(state)]
         of_same_name = [node for node in elsewhere if node in self._same_name]
         if of_same_name:
             return self._arguments_differ(of_same_name)

@@ -236,15 +236,16 @@ def differences(
 ) -> list[Difference]:
     """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ."""
     if isinstance(recorded, dict) and isinstance(received, dict):
+        if without_null:
+            recorded = {key: value for key, value in recorded.items() if value is not None}
+            received = {key: value for key, value in received.items() if value is not None}
         found: list[Difference] = []
         for key in sorted(recorded.keys() | received.keys()):
             step = f"{pointer}/{escape_pointer(key)}"
             if key not in received:
-                if not (without_null and recorded[key] is None):
-                    found.append(Difference(step, canonical(recorded[key]), None))
+                found.append(Difference(step, canonical(recorded[key]), None))
             elif key not in recorded:
-                if not (without_null and received[key] is None):
-                    found.append(Difference(step, None, canonical(received[key])))
+                found.append(Difference(step, None, canonical(received[key])))
             else:
                 found += differences(recorded[key], received[key], step, without_null=without_null)
         return found

@@ -41,7 +41,8 @@ class Node:
         ask: the ask that the response is, or None.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
         number: the exchange's number in the recording, or None where that is not known.
-        raw_state_sha256: hash of the raw state that the request carried while it was recorded.
+        raw_echoed_sha256: hash of the raw state that the request carried while it was recorded.
+        raw_issued_sha256: hash of the raw state that the ask issued while it was recorded.
         gates: for each piece of the response, the exchanges whose requests it waits for.
         played: how often it has been played.
     """
@@ -54,7 +55,8 @@ class Node:
     ask: Ask | None
     parent: Node | None
     number: int | None
-    raw_state_sha256: str | None
+    raw_echoed_sha256: str | None
+    raw_issued_sha256: str | None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
 
@@ -63,6 +65,10 @@ class Node:
         """Hash of the request state that its ask issues on replay, or None."""
         state = self.ask.request_state if self.ask is not None else None
         return None if state is None else sha256_of(state)
+
+    def issued(self, sha256: str) -> bool:
+        """Tell whether its ask issued a state with this hash, on replay or while recorded."""
+        return self.ask is not None and sha256 in {self.issued_sha256, self.raw_issued_sha256}
 
 
 class _Step(NamedTuple):
@@ -119,7 +125,8 @@ def read_nodes(cassette: Cassette, path: str, ignored: Collection[Path] = ()) ->
                     ask=found[1] if found is not None else None,
                     parent=chain[-1] if chain else None,
                     number=timing.number if timing is not None else None,
-                    raw_state_sha256=timing.echoed_state_sha256 if timing is not None else None,
+                    raw_echoed_sha256=timing.echoed_state_sha256 if timing is not None else None,
+                    raw_issued_sha256=timing.request_state_sha256 if timing is not None else None,
                 )
                 chain = [*chain, node]
         whole.append(chain)

@@ -74,6 +74,12 @@ class _Shelf:
         )
 
 
+def _arrival(node: Node) -> tuple[float, int, int]:
+    """Order exchanges as their requests arrived, or as the file has them."""
+    number = float("inf") if node.number is None else node.number
+    return number, node.interaction, node.turn
+
+
 class Player:
     """One replay of one cassette."""
 
@@ -109,7 +115,7 @@ class Player:
         self._nodes = [node for nodes in self.interactions for node in nodes]
         self._replies: dict[Node, Reply] = {}
         self._index: dict[Slot, _Shelf] = {}
-        for node in self._nodes:
+        for node in sorted(self._nodes, key=_arrival):
             self._add(node)
 
     def _add(self, node: Node) -> None:
@@ -117,7 +123,7 @@ class Player:
         self._index.setdefault((key, state, answers), _Shelf()).add(node)
         # What a client sends that doesn't come from the cassette, such as a literal in a test,
         # is known by the hash of what was sent while recording.
-        raw = node.raw_state_sha256
+        raw = node.raw_echoed_sha256
         if raw is not None and raw != state:
             self._index.setdefault((key, raw, answers), _Shelf()).add(node)
 

@@ -9,6 +9,7 @@ Rule: it is a spectator. It sees copies, and nothing it does can change what pas
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from mrtr_cassette.core.calls import Call, read_call
@@ -33,6 +34,8 @@ from mrtr_cassette.core.wire import (
     kept_response_headers,
 )
 
+_LONGEST_LENGTH = 19
+"""Digits of a `Content-Length` that no body reaches."""
 _REMEMBERED_STATES = 256
 """States that are looked for in all that passes; the last ones, to bound time and memory."""
 
@@ -55,6 +58,10 @@ class Recorder:
         """Look for this state in all that passes from now on."""
         if state is not None and all(known.state != state for known in self.known):
             self.known.append(KnownState(state))
+
+    def longest_first(self) -> list[KnownState]:
+        """Return the known states; one that contains another comes before it."""
+        return sorted(self.known, key=_by_length, reverse=True)
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
@@ -100,7 +107,8 @@ class Observation:
         if is_event_stream(headers):
             self._framer = SseFramer()
         length = header_value(headers, "content-length")
-        self._missing = int(length) if length.isascii() and length.isdigit() else None
+        is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
+        self._missing = int(length) if is_length else None
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on."""
@@ -163,13 +171,14 @@ class Observation:
             headers=_sealed_session(kept_request_headers(self.call.request.headers)),
         )
         if self._recorder.seals:
+            request = replace(request, body=self._sealed_request(request.body, echoed))
             for state in (echoed, issued):
                 self._recorder.remember(state)
-            if located is not None and issued is not None:
+            if located is None:
+                response, issued = _sealed_unread(response)
+            elif issued is not None:
                 response = _sealed_result(response, located, issued)
-            request = replace(request, body=self._sealed_request(request.body, echoed))
-            response, broken = self._sealed_everywhere(response)
-            issued = issued if issued is not None else broken
+            response = self._sealed_everywhere(response)
         return Exchange(
             number=self.number,
             request=request,
@@ -187,44 +196,36 @@ class Observation:
         return response_to(request, response)
 
     def _sealed_request(self, body: bytes, echoed: str | None) -> bytes:
-        # A state that the client tampered with may contain the one that it was given. With that
-        # one replaced in its place the tampering stays as it was, and a replay can match it.
-        for known in self._recorder.known:
-            if known.state != echoed:
-                body = known.seal(body)
+        known = self._recorder.longest_first()
         if echoed is not None:
-            spans = find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, [])
-            new = b'"%s"' % placeholder(echoed).encode()
-            whole = [span for span in spans if parse(body[span.start : span.end]) == echoed]
-            body = KnownState(echoed).seal(splice(body, [(span, new) for span in whole]))
-        return body
+            issued = {state.state for state in known}
+            replacements = []
+            for span in find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, []):
+                raw = body[span.start : span.end]
+                value = parse(raw)
+                if not isinstance(value, str):
+                    continue
+                # A state that the client tampered with may contain the one that it was given.
+                # With that one replaced in its place, the tampering can be matched on replay.
+                partly = raw if value in issued else _sealed(raw, known)
+                whole = b'"%s"' % placeholder(value).encode()
+                replacements.append((span, whole if partly == raw else partly))
+            body = splice(body, replacements)
+            known = sorted([*known, KnownState(echoed)], key=_by_length, reverse=True)
+        return _sealed(body, known)
 
-    def _sealed_everywhere(self, response: Response) -> tuple[Response, str | None]:
-        """Replace known states wherever else they stand, even across what arrived in two chunks.
-
-        Returns:
-            the response, and the state of an ask that broke off.
-        """
-        pieces = list(response.pieces)
-        broken = None
-        if pieces and not response.is_event_stream:
-            joined = response.body
-            sealed = joined
-            if response.end is not End.COMPLETE or classify(joined) is None:
-                sealed, broken = seal_broken(joined)
-            for known in self._recorder.known:
-                sealed = known.seal(sealed)
-            if sealed != joined:
-                pieces = [replace(pieces[-1], raw=sealed)]
-        else:
-            for index, piece in enumerate(pieces):
-                raw = piece.raw
-                if index == len(pieces) - 1 and response.end is not End.COMPLETE:
-                    raw, broken = seal_broken(raw)
-                for known in self._recorder.known:
-                    raw = known.seal(raw)
-                pieces[index] = replace(piece, raw=raw)
-        return replace(response, pieces=tuple(pieces)), broken
+    def _sealed_everywhere(self, response: Response) -> Response:
+        """Replace known states wherever else they stand, even across what arrived in two chunks."""
+        known = self._recorder.longest_first()
+        if not known or not response.pieces:
+            return response
+        if response.is_event_stream:
+            pieces = [replace(piece, raw=_sealed(piece.raw, known)) for piece in response.pieces]
+            return replace(response, pieces=tuple(pieces))
+        sealed = _sealed(response.body, known)
+        if sealed == response.body:
+            return response
+        return replace(response, pieces=(replace(response.pieces[-1], raw=sealed),))
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -240,6 +241,32 @@ class Observation:
             # Its size was known from the start, so its rhythm is the network's, not the server's.
             pieces = _joined(pieces)
         return Response(self.status, _sealed_session(headers), tuple(pieces), end)
+
+
+def _by_length(known: KnownState) -> int:
+    return len(known.state)
+
+
+def _sealed(raw: bytes, known: Iterable[KnownState]) -> bytes:
+    for state in known:
+        raw = state.seal(raw)
+    return raw
+
+
+def _sealed_unread(response: Response) -> tuple[Response, str | None]:
+    """Replace the states in a response that was not understood, such as an ask that broke off.
+
+    Returns:
+        the response, and the first state as it is spelled there, or None.
+    """
+    found = None
+    pieces = list(response.pieces) if response.is_event_stream else _joined([*response.pieces])
+    for index, piece in enumerate(pieces):
+        raw, state = seal_broken(piece.raw)
+        if state is not None:
+            pieces[index] = replace(piece, raw=raw)
+            found = found or state
+    return (replace(response, pieces=tuple(pieces)), found) if found else (response, None)
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

@@ -8,6 +8,7 @@ Source: docs/matching.md, "What comes back".
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -80,20 +81,21 @@ def build_reply(
         gates: for each piece, the exchanges that it waits for.
         paced: keep pieces apart that nothing but the rhythm separates.
     """
-    slots = list(_slots(request, response)) if request is not None else []
+    slots = deque(sorted(_slots(request, response), key=_begin) if request is not None else ())
     parts: list[tuple[list[Segment], float, frozenset[int]]] = []
-    offset = 0
+    body = response.body
+    start = sent = 0
     for piece, gate in zip(response.pieces, gates, strict=True):
-        end = offset + len(piece.raw)
-        inside = [
-            (Span(span.start - offset, span.end - offset), slot)
-            for span, slot in slots
-            if offset <= span.start and span.end <= end
-        ]
+        # A slot goes whole with the piece in which it begins.
+        end = start + len(piece.raw)
+        inside = []
+        while slots and slots[0][0].start < end:
+            inside.append(slots.popleft())
         if not parts or paced or not gate <= parts[-1][2]:
             parts.append(([], piece.at_ms, gate))
-        parts[-1][0].extend(_segments(piece.raw, inside))
-        offset = end
+        parts[-1][0].extend(_segments(body, max(start, sent), end, inside))
+        sent = inside[-1][0].end if inside else sent
+        start = end
     return Reply(
         response.status,
         response.headers,
@@ -116,13 +118,18 @@ def _slots(request: Message, response: Response) -> Iterator[tuple[Span, Slot]]:
                     yield placed, slot
 
 
-def _segments(raw: bytes, slots: Iterable[tuple[Span, Slot]]) -> Iterator[Segment]:
-    at = 0
-    for span, slot in sorted(slots, key=lambda pair: pair[0]):
-        yield raw[at : span.start]
-        yield slot, raw[span.start : span.end]
+def _begin(placed: tuple[Span, Slot]) -> Span:
+    return placed[0]
+
+
+def _segments(
+    body: bytes, at: int, end: int, slots: Iterable[tuple[Span, Slot]]
+) -> Iterator[Segment]:
+    for span, slot in slots:
+        yield body[at : span.start]
+        yield slot, body[span.start : span.end]
         at = span.end
-    yield raw[at:]
+    yield body[at:end]
 
 
 def _merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:

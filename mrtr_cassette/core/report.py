@@ -24,7 +24,7 @@ from mrtr_cassette.core.player import Play, Player
 from mrtr_cassette.core.recorder import Observation
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Request
-from mrtr_cassette.errors import shorten
+from mrtr_cassette.errors import printable, shorten
 
 MISS_CODE = -32010
 """JSON-RPC error code of a miss, in the range that is the implementation's own."""
@@ -63,7 +63,7 @@ def miss_text(miss: Miss, path: str) -> str:
     else:
         lines.append(f"  cassette: {path}")
     lines += [
-        f"  {difference.pointer or '/'}: recorded {_shown(difference.recorded)}, "
+        f"  {printable(difference.pointer) or '/'}: recorded {_shown(difference.recorded)}, "
         f"received {_shown(difference.received)}"
         for difference in miss.differences
     ]
@@ -85,7 +85,7 @@ def miss_data(miss: Miss, path: str) -> dict[str, Any]:
         else {"interaction": nearest.interaction, "turn": nearest.turn, "call": str(nearest.key)},
         "differences": [
             {
-                "pointer": difference.pointer,
+                "pointer": printable(difference.pointer),
                 "recorded": None if difference.recorded is None else shorten(difference.recorded),
                 "received": None if difference.received is None else shorten(difference.received),
             }
@@ -122,7 +122,7 @@ def _asked(miss: Miss) -> str:
 
 
 def _answering(answers: Answers) -> str:
-    keys = ", ".join(sorted(answers.input_responses or {}))
+    keys = ", ".join(printable(key) for key in sorted(answers.input_responses or {}))
     text = f"answering {keys}" if keys else "answering nothing"
     return text if answers.request_state is None else f"{text}, echoing a request state"
 
@@ -134,7 +134,7 @@ def _questions(miss: Miss) -> list[str]:
         return []
     keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
     return [
-        f"{key} ({request.kind}) {shorten(canonical(request.message))}"
+        printable(f"{key} ({request.kind}) {shorten(canonical(request.message))}")
         for key, request in asked.ask.input_requests.items()
         if key in keys
     ]
@@ -234,7 +234,11 @@ def _inspected_turn(asked: Node, answered: Node | None) -> dict[str, Any]:
     answers = answered.call.answers if answered is not None else None
     return {
         "asked": [
-            {"key": key, "kind": request.kind, "message": request.message}
+            {
+                "key": printable(key),
+                "kind": printable(request.kind),
+                "message": printable(request.message),
+            }
             for key, request in ask.input_requests.items()
         ],
         "request_state": ask.request_state is not None,
@@ -242,7 +246,7 @@ def _inspected_turn(asked: Node, answered: Node | None) -> dict[str, Any]:
         "answered": None
         if answers is None
         else {
-            key: canonical(value, without_null=True)
+            printable(key): canonical(value, without_null=True)
             for key, value in (answers.input_responses or {}).items()
         },
     }
@@ -351,7 +355,7 @@ def request_event(observation: Observation) -> dict[str, Any]:
     return {
         "event": "answered",
         **_call_facts(observation),
-        "keys": sorted(answers.input_responses or {}),
+        "keys": [printable(key) for key in sorted(answers.input_responses or {})],
         "request_state_sha256": _hash(answers.request_state),
     }
 
@@ -371,7 +375,9 @@ def response_event(observation: Observation, end: End, at_ms: float) -> dict[str
     return {
         "event": "asked",
         **facts,
-        "keys": {key: request.kind for key, request in ask.input_requests.items()},
+        "keys": {
+            printable(key): printable(request.kind) for key, request in ask.input_requests.items()
+        },
         "request_state_sha256": _hash(ask.request_state),
     }
 
@@ -396,7 +402,7 @@ def missed_event(miss: Miss) -> dict[str, Any]:
         "call": str(miss.call.key()),
         "reason": miss.reason.value,
         "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
-        "pointers": [difference.pointer for difference in miss.differences],
+        "pointers": [printable(difference.pointer) for difference in miss.differences],
     }
 
 
@@ -409,7 +415,9 @@ def _hash(state: str | None) -> str | None:
 
 
 def _asking(ask: Ask) -> str:
-    asked = ", ".join(f"{key} ({request.kind})" for key, request in ask.input_requests.items())
+    asked = ", ".join(
+        printable(f"{key} ({request.kind})") for key, request in ask.input_requests.items()
+    )
     text = f"asks {asked}" if asked else "asks to be called again"
     return text if ask.request_state is None else f"{text}, with request state"
 

@@ -79,6 +79,8 @@ def seal_broken(raw: bytes) -> tuple[bytes, str | None]:
         return raw, None
 
     def replaced(match: re.Match[bytes]) -> bytes:
+        if _PLACEHOLDER_BYTES.fullmatch(match[2]):
+            return match[0]
         return match[1] + placeholder(match[2].decode("latin-1")).encode()
 
     return _STATE_MEMBER.sub(replaced, raw), found[2].decode("latin-1")

@@ -72,8 +72,8 @@ class Journal:
             raise _journal_in_the_way(path) from None
         except OSError as error:
             raise CassetteError(path, _reason(error)) from None
-        fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
             self.append(orjson.dumps(asdict(header), option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
             os.close(self._file)
@@ -205,7 +205,7 @@ def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
     """
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        handle, temporary = tempfile.mkstemp(prefix=".mrtr-cassette-", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(encode_cassette(cassette))
             file.flush()
@@ -214,15 +214,32 @@ def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
         if replace:
             Path(temporary).replace(path)
         else:
-            os.link(temporary, path)
+            _put_where_nothing_is(temporary, path)
         _sync_directory(path.parent)
     except FileExistsError:
-        raise cassette_exists(path) from None
+        raise CassetteError(
+            path,
+            "the cassette exists",
+            hint=f"move it away and publish the recording with: mrtr-cassette recover {path}",
+        ) from None
     except OSError as error:
         raise CassetteError(path, _reason(error)) from None
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _put_where_nothing_is(temporary: str, path: Path) -> None:
+    """Give a file its name, unless something else has it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no hard links; there the look and the move are two steps.
+        if path.exists():
+            raise FileExistsError from None
+        Path(temporary).replace(path)
 
 
 def cassette_exists(path: Path) -> CassetteError:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict
 
 from mrtr_cassette.core.wire import HOP_BY_HOP, Headers, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import UsageError, printable
 
 LONGEST_HEADER: Final = 256 * 1024
 """Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
@@ -181,11 +182,35 @@ def respond(status: int, headers: Headers, *, reason: str | None = None) -> web.
     return response
 
 
+class _OneLine(logging.Handler):
+    """Tells of what aiohttp's server logs in one line, without a traceback."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        text = f"a request could not be handled: {error!r}" if error else record.getMessage()
+        with suppress(OSError):
+            self._log(printable(text))
+
+
+def _server_log(log: Callable[[str], None]) -> logging.Logger:
+    # One of its own for each server, as each has a log of its own; none is looked up by name.
+    logger = logging.Logger("mrtr_cassette.server")  # noqa: LOG001
+    logger.addHandler(_OneLine(log))
+    return logger
+
+
 @asynccontextmanager
-async def serving(handler: Handler, access: Access) -> AsyncIterator[Address]:
+async def serving(
+    handler: Handler, access: Access, log: Callable[[str], None]
+) -> AsyncIterator[Address]:
     """Serve `handler` for every method and path until the block ends.
 
-    Requests under way when it ends are cancelled, and awaited.
+    Requests under way when it ends are cancelled, and awaited. `log` takes a line for each
+    request that could not be handled.
 
     Raises:
         UsageError: the address can't be bound.
@@ -216,6 +241,7 @@ async def serving(handler: Handler, access: Access) -> AsyncIterator[Address]:
     runner = web.AppRunner(
         app,
         access_log=None,
+        logger=_server_log(log),
         auto_decompress=False,
         handle_signals=False,
         handler_cancellation=True,

@@ -167,7 +167,7 @@ async def recording(
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
     tls = _tls(ca_file) if verifies else False
     try:
-        async with relay.client(tls), serving(relay.handle, access) as address:
+        async with relay.client(tls), serving(relay.handle, access, log) as address:
             session.url = address.url(url.raw_path_qs)
             relay.journal = files.Journal(files.journal_path(output), header, syncs=syncs)
             yield session
@@ -245,8 +245,8 @@ def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
 
 
 def shown_url(url: URL) -> str:
-    """Return a URL without what may be a credential."""
-    return str(url.with_user(None).with_query(None).with_fragment(None))
+    """Return a URL without its user and password."""
+    return str(url.with_user(None).with_fragment(None))
 
 
 @dataclass(slots=True)
@@ -306,16 +306,9 @@ class _Relay:
         ]
         replaced = {name.lower() for name, _ in self.headers}
         headers = [pair for pair in kept if pair[0].lower() not in replaced]
-        path, _, query = asked.target.partition("?")
         return await self.http.request(
             asked.method,
-            URL.build(
-                scheme=self.origin.scheme,
-                authority=self.origin.authority,
-                path=path,
-                query_string=query,
-                encoded=True,
-            ),
+            URL(f"{self.origin}{asked.target}", encoded=True),
             data=_payload(asked.body),
             allow_redirects=False,
             middlewares=(partial(_send_as_given, (*headers, *self.headers)),),

@@ -67,8 +67,9 @@ async def replaying(
     player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
     server = _ReplayServer(player, paced, log, on_event)
     upstream = urlsplit(recorded.upstream)
-    async with serving(server.handle, access) as address:
-        yield ReplaySession(address.url(upstream.path or "/"), player)
+    async with serving(server.handle, access, log) as address:
+        query = f"?{upstream.query}" if upstream.query else ""
+        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
 
 
 @dataclass(slots=True)
