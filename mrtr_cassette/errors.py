@@ -4,6 +4,7 @@
 MrtrCassetteError
 ├── UsageError                wrong option or combination                     exit 2
 ├── CassetteError             the file: missing, existing, damaged, too new   exit 3
+├── BodyTooLargeError         a response is too large to keep                 exit 3
 ├── UpstreamError             the real server can't be used                   exit 4
 └── NotJsonError              a peer's bytes; raised and caught inside the core
 ```
@@ -76,6 +77,19 @@ class UpstreamError(MrtrCassetteError):
     """The real server can't be reached or can't be used."""
 
     exit_code = 4
+
+
+class BodyTooLargeError(MrtrCassetteError):
+    """A response is larger than what is kept; it passes all the same, unrecorded."""
+
+    exit_code = 3
+
+    def __init__(self, call: str, limit_bytes: int) -> None:
+        """Hold which call it was, and the limit."""
+        super().__init__(
+            f"the response to {call} has more than {limit_bytes:,} bytes and is not recorded",
+            hint="allow more with --max-body",
+        )
 
 
 class NotJsonError(ValueError):

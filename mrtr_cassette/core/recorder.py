@@ -20,6 +20,7 @@ from mrtr_cassette.core.messages import Located, response_to, splice_pieces
 from mrtr_cassette.core.seal import KnownState, placeholder, seal_broken, sha256_of
 from mrtr_cassette.core.sse import SseFramer
 from mrtr_cassette.core.wire import (
+    LARGEST_BODY,
     SESSION_HEADER,
     ContentDecoder,
     End,
@@ -33,6 +34,7 @@ from mrtr_cassette.core.wire import (
     kept_request_headers,
     kept_response_headers,
 )
+from mrtr_cassette.errors import BodyTooLargeError
 
 _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
@@ -46,11 +48,13 @@ class Recorder:
 
     Attributes:
         seals: raw states are replaced by their hash on the way to disk.
+        largest_body: bytes up to which a response is kept.
         arrived: how many requests have arrived.
         known: the last states that were issued or echoed.
     """
 
     seals: bool
+    largest_body: int = LARGEST_BODY
     arrived: int = 0
     known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
 
@@ -103,7 +107,9 @@ class Observation:
         """Take the response's head."""
         self.status = status
         self._headers = headers
-        self._decoder = ContentDecoder(header_value(headers, "content-encoding"))
+        self._decoder = ContentDecoder(
+            header_value(headers, "content-encoding"), self._recorder.largest_body
+        )
         if is_event_stream(headers):
             self._framer = SseFramer()
         length = header_value(headers, "content-length")
@@ -111,8 +117,14 @@ class Observation:
         self._missing = int(length) if is_length else None
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
-        """Take the next bytes of the response's body, before they are passed on."""
+        """Take the next bytes of the response's body, before they are passed on.
+
+        Raises:
+            BodyTooLargeError: the body is larger than what is kept.
+        """
         self.size += len(chunk)
+        if self.size > self._recorder.largest_body:
+            raise BodyTooLargeError(str(self.call.key()), self._recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0

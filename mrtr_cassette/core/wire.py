@@ -7,6 +7,7 @@ Does not own: sockets, and what a body means (`jsonrpc`).
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from typing import Final
 Headers = tuple[tuple[str, str], ...]
 
 EVENT_STREAM: Final = "text/event-stream"
+LARGEST_BODY: Final = 256 * 1024 * 1024
+"""Bytes of a body unless another limit is set; it is held in memory until it is written down."""
 SESSION_HEADER: Final = "mcp-session-id"
 
 _KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
@@ -31,6 +34,8 @@ _KEPT_OF_RESPONSES = frozenset(
     }
 )
 _KEPT_PREFIX = "mcp-"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -159,18 +164,23 @@ def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Headers:
     return tuple(
         (name, value)
         for name, value in headers
-        if name.lower() in names or name.lower().startswith(_KEPT_PREFIX)
+        if (name.lower() in names or name.lower().startswith(_KEPT_PREFIX))
+        # Nobody can send what HTTP forbids, so a replay could not either.
+        and _NAME.fullmatch(name)
+        and not _FORBIDDEN_IN_VALUE.search(value)
     )
 
 
 class ContentDecoder:
     """Takes `gzip` or `deflate` off a body as it comes; anything else passes as it is.
 
-    Raises nothing: after bytes that can't be decoded `failed` is true and the output useless.
+    Raises nothing: after bytes that can't be decoded, or decode to too many, `failed` is true and
+    the output useless.
     """
 
-    def __init__(self, coding: str) -> None:
-        """Begin a body with this `Content-Encoding`."""
+    def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
+        """Begin a body with this `Content-Encoding`, which may become as large as the limit."""
+        self._left = limit_bytes
         self.coding = coding.strip().lower()
         self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
         self.failed = False
@@ -181,13 +191,16 @@ class ContentDecoder:
         if not self.is_known or self.failed:
             return chunk
         try:
-            decoded = self._inflate.decompress(chunk)
+            decoded = self._inflate.decompress(chunk, self._left + 1)
             # A gzip body may have several members (RFC 1952, section 2.2).
             while self._inflate.unused_data:
                 rest = self._inflate.unused_data
                 self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-                decoded += self._inflate.decompress(rest)
+                decoded += self._inflate.decompress(rest, self._left + 1)
         except zlib.error:
             self.failed = True
             return chunk
+        self._left -= len(decoded)
+        # A few bytes may decode to more than the memory holds.
+        self.failed = self._left < 0
         return decoded

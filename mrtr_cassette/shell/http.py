@@ -22,13 +22,11 @@ from urllib.parse import urlsplit
 from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict
 
-from mrtr_cassette.core.wire import HOP_BY_HOP, Headers, Request
+from mrtr_cassette.core.wire import HOP_BY_HOP, LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import UsageError, printable
 
 LONGEST_HEADER: Final = 256 * 1024
 """Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
-LARGEST_BODY: Final = 256 * 1024 * 1024
-"""Bytes of a body unless another limit is set; it is held in memory until it is written down."""
 SLOWEST_BODY_S: Final = 60.0
 """Seconds in which a request's body has to come; one that is only half sent holds memory."""
 

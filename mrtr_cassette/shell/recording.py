@@ -38,7 +38,7 @@ from mrtr_cassette.core.report import (
     upstream_error_body,
 )
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import BodyTooLargeError, UsageError
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
@@ -163,7 +163,7 @@ async def recording(
     if url.user is not None:
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output)
-    recorder = Recorder(seals=request_state == "sealed")
+    recorder = Recorder(seals=request_state == "sealed", largest_body=access.max_body)
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
     tls = _tls(ca_file) if verifies else False
     try:
@@ -408,6 +408,9 @@ class _Spectator:
     def _guard(self) -> Iterator[None]:
         try:
             yield
+        except BodyTooLargeError as error:
+            self._observation = None
+            self._relay.fail(str(error))
         except OSError as error:
             self._observation = None
             self._relay.fail(f"{self._relay.session.path}: {error.strerror or error}".lower())
