@@ -120,7 +120,7 @@ class PieceFacts(_Model):
 
     at_ms: int = Field(description="milliseconds since its request")
     after: int = Field(description="how many requests had arrived in the whole recording by then")
-    size: int | None = Field(None, description="its bytes, where the body has no events")
+    size: int | None = Field(None, ge=0, description="its bytes, where the body has no events")
 
 
 class ExchangeFacts(_Model):
@@ -146,6 +146,28 @@ class Recording(_Model):
     recorded_at: str = Field(description="ISO 8601, UTC")
     tool: str
     exchanges: list[ExchangeFacts]
+
+
+class Opaque(_Model):
+    """Bytes in a journal: text, or base64 where they are no UTF-8."""
+
+    text: str | None = None
+    base64: str | None = None
+
+
+_JournalHeaders = list[tuple[HeaderName, HeaderValue]]
+
+
+class JournalLine(_Model):
+    """One exchange in a journal."""
+
+    number: int = Field(ge=1)
+    started_ms: float
+    ended_ms: float
+    issued_sha256: Sha256 | None
+    echoed_sha256: Sha256 | None
+    request: tuple[str, str, _JournalHeaders, Opaque]
+    response: tuple[int, _JournalHeaders, str, list[tuple[Opaque, float, int]]]
 
 
 class Cassette(_Model):

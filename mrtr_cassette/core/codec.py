@@ -23,6 +23,8 @@ from mrtr_cassette.core.cassette import (
     Event,
     HeaderMap,
     Interaction,
+    JournalLine,
+    Opaque,
 )
 from mrtr_cassette.core.jsonbytes import escape_pointer, is_deep
 from mrtr_cassette.core.sse import read_event
@@ -300,33 +302,28 @@ def decode_journal_line(line: bytes) -> Exchange:
     Raises:
         ValueError: it is something else.
     """
-    try:
-        tree = orjson.loads(line)
-        method, target, headers, body = tree["request"]
-        status, response_headers, end, pieces = tree["response"]
-        return Exchange(
-            number=tree["number"],
-            request=Request(method, target, _pairs(headers), _opaque(body)),
-            response=Response(
-                status,
-                _pairs(response_headers),
-                tuple(Piece(_opaque(raw), at_ms, after) for raw, at_ms, after in pieces),
-                End(end),
-            ),
-            started_ms=tree["started_ms"],
-            ended_ms=tree["ended_ms"],
-            issued_sha256=tree["issued_sha256"],
-            echoed_sha256=tree["echoed_sha256"],
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(repr(error)) from None
+    read = JournalLine.model_validate_json(line, strict=True)
+    method, target, headers, body = read.request
+    status, response_headers, end, pieces = read.response
+    return Exchange(
+        number=read.number,
+        request=Request(method, target, tuple(headers), _opaque(body)),
+        response=Response(
+            status,
+            tuple(response_headers),
+            tuple(Piece(_opaque(raw), at_ms, after) for raw, at_ms, after in pieces),
+            End(end),
+        ),
+        started_ms=read.started_ms,
+        ended_ms=read.ended_ms,
+        issued_sha256=read.issued_sha256,
+        echoed_sha256=read.echoed_sha256,
+    )
 
 
-def _pairs(headers: list[list[str]]) -> Headers:
-    return tuple((name, value) for name, value in headers)
-
-
-def _opaque(fields: dict[str, str]) -> bytes:
-    if "base64" in fields:
-        return base64.b64decode(fields["base64"])
-    return fields["text"].encode()
+def _opaque(raw: Opaque) -> bytes:
+    if raw.base64 is not None:
+        return base64.b64decode(raw.base64, validate=True)
+    if raw.text is None:
+        raise ValueError("neither text nor base64")
+    return raw.text.encode()

@@ -52,9 +52,9 @@ class Miss:
     differences: tuple[Difference, ...] = ()
 
 
-def no_more(call: Call, candidates: Sequence[Node]) -> Miss:
+def no_more(call: Call, candidates: Sequence[Node], *, was_asked: bool) -> Miss:
     """Explain why none of the exchanges that match a request can be played now."""
-    if all(node.parent is not None and not node.parent.played for node in candidates):
+    if not was_asked:
         detail = "this retry answers an ask that has not been played yet"
         return Miss(call, Reason.OUT_OF_ORDER, detail, candidates[0])
     count = len(candidates)
@@ -98,7 +98,7 @@ class _Search:
         self._nodes = nodes
         self._ignored = ignored
         self._same_name = same_name
-        key, self._state, _ = slot_of(call, ignored)
+        key, self._state, self._answers = slot_of(call, ignored)
         self._same_call = [node for node in same_name if node.key == key]
         self._asks = [node for node in self._same_call if node.ask is not None]
 
@@ -190,7 +190,15 @@ class _Search:
             detail = "the retry lacks answers that were recorded"
             return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "the recorded answers are others"
+        elsewhere = [node for node in self._same_call if self._has_same_answers(node)]
+        if elsewhere:
+            detail = f"this answer was recorded in #{elsewhere[0].interaction}, for another state"
+            detail += "; equal calls play in recorded order"
         return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
+
+    def _has_same_answers(self, node: Node) -> bool:
+        answers = slot_of(node.call, self._ignored)[2]
+        return answers is not None and answers == self._answers
 
     def _nearest(
         self,

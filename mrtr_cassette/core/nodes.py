@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from mrtr_cassette.core.calls import Call, CallKey, is_reading, read_call
@@ -28,7 +29,7 @@ from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Node:
     """One recorded exchange and what replay knows of it.
 
@@ -65,6 +66,13 @@ class Node:
         """Hash of the request state that its ask issues on replay, or None."""
         state = self.ask.request_state if self.ask is not None else None
         return None if state is None else sha256_of(state)
+
+    @cached_property
+    def question(self) -> tuple[CallKey, str] | None:
+        """What its ask asks, where the ask has no state: equal asks of a call are the same one."""
+        if self.ask is None or self.ask.request_state is not None:
+            return None
+        return self.key, repr(sorted(self.ask.input_requests.items()))
 
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
@@ -150,7 +158,7 @@ def _response(step: _Step, timing: ExchangeFacts | None, path: str) -> Response 
     raw = decode_body(recorded, path, step.response_at)
     end = End.COMPLETE if recorded.end is None else End(recorded.end)
     facts = timing.pieces if timing is not None else None
-    if facts is not None and recorded.events is None:
+    if facts and recorded.events is None:
         raw = tuple(_cut(b"".join(raw), [piece.size or 0 for piece in facts]))
     if facts is None or len(facts) != len(raw):
         pieces = tuple(Piece(piece, 0, 0) for piece in raw)

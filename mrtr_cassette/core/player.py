@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mrtr_cassette.core.calls import Call, Slot, Traits, is_reading, read_call, slot_of
+from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, read_call, slot_of
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
@@ -70,7 +70,7 @@ class _Shelf:
             return chosen[0]
         return sorted(
             (node for nodes in chosen for node in nodes),
-            key=lambda node: (node.interaction, node.turn),
+            key=_arrival,
         )
 
 
@@ -114,6 +114,7 @@ class Player:
         self.interactions = read_nodes(cassette, path, self._ignored)
         self._nodes = [node for nodes in self.interactions for node in nodes]
         self._replies: dict[Node, Reply] = {}
+        self._asked: set[tuple[CallKey, str]] = set()
         self._index: dict[Slot, _Shelf] = {}
         for node in sorted(self._nodes, key=_arrival):
             self._add(node)
@@ -135,13 +136,15 @@ class Player:
         node = self._choose(candidates, call)
         if node is None:
             miss = (
-                no_more(call, candidates)
+                no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
                 if candidates
                 else no_match(call, self._nodes, self._ignored)
             )
             self.misses.append(miss)
             return miss
         node.played += 1
+        if node.question is not None:
+            self._asked.add(node.question)
         self.plays += 1
         if node.number is not None:
             self.arrived.add(node.number)
@@ -157,7 +160,7 @@ class Player:
         return reply
 
     def _choose(self, candidates: Sequence[Node], call: Call) -> Node | None:
-        reachable = [node for node in candidates if node.parent is None or node.parent.played]
+        reachable = [node for node in candidates if self._was_asked(node)]
         unplayed = [node for node in reachable if not node.played]
         for node in unplayed:
             if node.call.caller == call.caller:
@@ -165,6 +168,11 @@ class Player:
         if unplayed:
             return unplayed[0]
         return reachable[-1] if reachable and self._may_repeat(call) else None
+
+    def _was_asked(self, node: Node) -> bool:
+        """Tell whether the ask that an exchange answers has been played, or one just like it."""
+        parent = node.parent
+        return parent is None or parent.played > 0 or parent.question in self._asked
 
     def _may_repeat(self, call: Call) -> bool:
         if self._repeat is not Repeat.AUTO:

@@ -2,10 +2,9 @@
 
 The transcript holds what the client saw and nothing that varies between runs or servers;
 `client_typescript.mjs` prints the same text. Answers depend on the question alone, and
-`--decline MESSAGE` declines one more of them. Several sessions at once begin each line with the
-number of theirs.
+`--decline MESSAGE` declines one more of them. Of several sessions each line begins with its
+session's number, and nobody answers before everybody has been asked.
 """
-# ruff: noqa: ARG001 - the SDK fixes the names of a callback's parameters
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ import json
 import os
 import sys
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -57,6 +57,27 @@ PREFIX: ContextVar[tuple[str, ...]] = ContextVar("prefix", default=())
 SHOWN = {"content", "is_error", "structured_content", "messages", "contents"}
 
 
+@dataclass
+class Rendezvous:
+    """Keeps back each answer until every session has been asked; who was asked last goes first."""
+
+    sessions: int = 1
+    asked: list[asyncio.Event] = field(default_factory=list)
+
+    async def wait(self) -> None:
+        """Wait for the others."""
+        mine = asyncio.Event()
+        self.asked.append(mine)
+        if len(self.asked) == self.sessions:
+            for each in reversed(self.asked):
+                each.set()
+            self.asked.clear()
+        await mine.wait()
+
+
+RENDEZVOUS = Rendezvous()
+
+
 def say(*words: object) -> None:
     """Print one line of the transcript."""
     print(*PREFIX.get(), *words, flush=True)
@@ -89,6 +110,7 @@ async def elicit(context: ClientRequestContext, params: ElicitRequestParams) -> 
     fields: dict[str, Any] = params.requested_schema["properties"]
     listed = [f"{name}:{fields[name]['type']}" for name in sorted(fields)]
     say("ask form", quoted(params.message), *listed)
+    await RENDEZVOUS.wait()
     if params.message in DECLINED:
         return ElicitResult(action="decline")
     return ElicitResult(action="accept", content={name: ANSWERS[name] for name in fields})
@@ -197,10 +219,9 @@ async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> 
     return errors
 
 
-async def run_sessions(
-    count: int, url: str, names: Iterable[str], headers: dict[str, str]
-) -> int:
+async def run_sessions(count: int, url: str, names: Iterable[str], headers: dict[str, str]) -> int:
     """Run the named flows on that many connections at once."""
+    RENDEZVOUS.sessions = count
 
     async def run(number: int) -> int:
         if count > 1:

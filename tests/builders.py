@@ -1,0 +1,344 @@
+"""Short builders, so that tests of the core read like transcripts.
+
+Requests and response bodies are bytes; results (`asks`, `text`) are what stands under `result`.
+A script is a list of steps, each a request and its response, and `Conversation` is for the scripts
+whose exchanges overlap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.assembly import RequestState, assemble
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.diagnosis import Miss
+from mrtr_cassette.core.player import Play, Player
+from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
+
+Json = Any
+
+JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
+STREAM_HEADERS: Headers = (("Content-Type", "text/event-stream"),)
+
+YES: Json = {"action": "accept", "content": {"ok": True}}
+NO: Json = {"action": "decline"}
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
+
+
+def dump(value: Json) -> bytes:
+    """Return compact JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+# Requests
+
+
+def rpc(method: str, params: Json = None, number: Json = 1) -> bytes:
+    """Return a JSON-RPC request."""
+    tree = {"jsonrpc": "2.0", "id": number, "method": method}
+    return dump(tree if params is None else {**tree, "params": params})
+
+
+def tool(name: str, /, **arguments: Json) -> bytes:
+    """Return a `tools/call` request with id 1."""
+    return rpc("tools/call", {"name": name, "arguments": arguments})
+
+
+def notification(method: str, /, **params: Json) -> bytes:
+    """Return a JSON-RPC notification."""
+    return dump({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def changed(request: bytes, *path: str, to: Json) -> bytes:
+    """Return a request with one member put in."""
+    tree = json.loads(request)
+    inner = tree
+    for step in path[:-1]:
+        inner = inner.setdefault(step, {})
+    inner[path[-1]] = to
+    return dump(tree)
+
+
+def with_id(request: bytes, number: Json) -> bytes:
+    """Return the same request under another id."""
+    return changed(request, "id", to=number)
+
+
+def with_token(request: bytes, token: Json) -> bytes:
+    """Return the same request with a progress token."""
+    return changed(request, "params", "_meta", "progressToken", to=token)
+
+
+def with_meta(request: bytes, **meta: Json) -> bytes:
+    """Return the same request with other `_meta`."""
+    return changed(request, "params", "_meta", to=meta)
+
+
+def retry(request: bytes, answers: Json = None, *, state: Json = None, number: Json = 2) -> bytes:
+    """Return the request again, with answers, an echoed state or both."""
+    if answers is not None:
+        request = changed(request, "params", "inputResponses", to=answers)
+    if state is not None:
+        request = changed(request, "params", "requestState", to=state)
+    return with_id(request, number)
+
+
+def post(body: bytes, *headers: tuple[str, str], target: str = "/mcp") -> Request:
+    """Return a POST of a body."""
+    return Request("POST", target, (*JSON_HEADERS, *headers), body)
+
+
+def get(target: str, *headers: tuple[str, str]) -> Request:
+    """Return a GET."""
+    return Request("GET", target, headers, b"")
+
+
+# Results
+
+
+def form(message: str = "Are you sure?") -> Json:
+    """Return a form elicitation, one of the `inputRequests`."""
+    return {"method": "elicitation/create", "params": {"mode": "form", "message": message}}
+
+
+def asks(*keys: str, state: str | None = None) -> Json:
+    """Return an input-required result that asks a form under each key."""
+    result: dict[str, Json] = {"resultType": "input_required"}
+    if keys:
+        result["inputRequests"] = {key: form(f"{key}?") for key in keys}
+    if state is not None:
+        result["requestState"] = state
+    return result
+
+
+def text(words: str) -> Json:
+    """Return a final result."""
+    return {"resultType": "complete", "content": [{"type": "text", "text": words}]}
+
+
+def array_asks(*keys: str, state: str) -> Json:
+    """Return an input-required result of the array dialect."""
+    requests = [{"id": key, "kind": "string", "description": f"{key}?"} for key in keys]
+    return {"inputRequests": requests, "requestState": state}
+
+
+# Responses
+
+
+def id_of(request: bytes) -> Json:
+    """Return the id of a request."""
+    return json.loads(request).get("id")
+
+
+def answer(request: bytes, result: Json) -> bytes:
+    """Return the JSON-RPC response that gives a request its result."""
+    return dump({"jsonrpc": "2.0", "id": id_of(request), "result": result})
+
+
+def refusal(request: bytes, code: int = -32602, message: str = "invalid state") -> bytes:
+    """Return a JSON-RPC error in response to a request."""
+    error = {"code": code, "message": message}
+    return dump({"jsonrpc": "2.0", "id": id_of(request), "error": error})
+
+
+def progress(token: Json, done: int = 1) -> bytes:
+    """Return a progress notification."""
+    return notification("notifications/progress", progressToken=token, progress=done)
+
+
+def sse(*messages: bytes, end: bytes = b"\n") -> bytes:
+    """Return an event stream with one event for each message."""
+    return b"".join(b"data: " + message + end + end for message in messages)
+
+
+class Answer(NamedTuple):
+    """A response in all detail; each chunk is read on its own."""
+
+    chunks: tuple[bytes, ...]
+    headers: Headers = JSON_HEADERS
+    status: int = 200
+    end: End = End.COMPLETE
+
+
+def stream(*messages: bytes, end: End = End.COMPLETE) -> Answer:
+    """Return an event stream that arrives event by event."""
+    return Answer(tuple(sse(message) for message in messages), STREAM_HEADERS, end=end)
+
+
+Step = tuple[bytes | Request, Json]
+"""A request, and a result, a body, or an `Answer`."""
+
+
+def as_request(request: bytes | Request) -> Request:
+    """Return a request; bytes are the body of a POST."""
+    return request if isinstance(request, Request) else post(request)
+
+
+def as_answer(request: bytes | Request, response: Json) -> Answer:
+    """Return a response; a mapping is the result of the request."""
+    if isinstance(response, Answer):
+        return response
+    if isinstance(response, bytes):
+        return Answer((response,))
+    return Answer((answer(as_request(request).body, response),))
+
+
+@dataclass
+class Conversation:
+    """A recording under way, whose exchanges may overlap; each event takes a millisecond.
+
+    Attributes:
+        seals: whether the recorder seals request states.
+        exchanges: the exchanges that have ended.
+    """
+
+    seals: bool = True
+    exchanges: list[Exchange] = field(default_factory=list)
+    _observations: list[Observation] = field(default_factory=list)
+    _now_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Begin recording."""
+        self.recorder = Recorder(seals=self.seals)
+
+    def tick(self) -> float:
+        """Let a millisecond pass."""
+        self._now_ms += 1
+        return self._now_ms
+
+    def request(self, request: bytes | Request) -> int:
+        """Let a request arrive, and return its number."""
+        observation = self.recorder.request_received(as_request(request), self.tick())
+        self._observations.append(observation)
+        return observation.number
+
+    def observation(self, number: int) -> Observation:
+        """Return what is seen of an exchange."""
+        return self._observations[number - 1]
+
+    def response(self, number: int, response: Json) -> Exchange:
+        """Let the whole response to a request arrive."""
+        observation = self.observation(number)
+        found = as_answer(observation.call.request, response)
+        if found.status:
+            observation.response_started(found.status, found.headers)
+        for chunk in found.chunks:
+            observation.response_bytes(chunk, self.tick())
+        observation.response_ended(self.tick())
+        self.exchanges.append(observation.exchange(found.end, self.tick()))
+        return self.exchanges[-1]
+
+    def cassette(self, **options: Any) -> Cassette:
+        """Return the cassette of what has been recorded."""
+        state: RequestState = "sealed" if self.seals else "verbatim"
+        return assembled(self.exchanges, request_state=state, **options)
+
+
+def assembled(
+    exchanges: Iterable[Exchange],
+    *,
+    request_state: RequestState = "sealed",
+    recorded_at: str = "2026-08-01T00:00:00+00:00",
+    earlier: Cassette | None = None,
+) -> Cassette:
+    """Return the cassette of some exchanges."""
+    return assemble(
+        list(exchanges),
+        upstream="http://localhost:8000/mcp",
+        request_state=request_state,
+        recorded_at=recorded_at,
+        tool="mrtr-cassette test",
+        earlier=earlier,
+    )
+
+
+def conversation(*script: Step, seals: bool = True) -> Conversation:
+    """Record exchanges that follow one another."""
+    talk = Conversation(seals)
+    for request, response in script:
+        talk.response(talk.request(request), response)
+    return talk
+
+
+def converse(*script: Step, seals: bool = True) -> list[Exchange]:
+    """Return exchanges that follow one another."""
+    return conversation(*script, seals=seals).exchanges
+
+
+def cassette_of(*script: Step, seals: bool = True) -> Cassette:
+    """Return the cassette of exchanges that follow one another."""
+    return conversation(*script, seals=seals).cassette()
+
+
+def exchange(
+    request: bytes | Request, response: Json, *, number: int = 1, seals: bool = True
+) -> Exchange:
+    """Return one exchange, recorded under a number."""
+    talk = Conversation(seals)
+    talk.recorder.arrived = number - 1
+    talk.request(request)
+    return talk.response(1, response)
+
+
+def response_of(response: Json, request: bytes = b"{}") -> Response:
+    """Return a response as a value, one piece for each chunk."""
+    found = as_answer(request, response)
+    pieces = tuple(Piece(chunk, at, 1) for at, chunk in enumerate(found.chunks))
+    return Response(found.status, found.headers, pieces, found.end)
+
+
+# Replaying
+
+
+def player_of(*script: Step, seals: bool = True, **options: Any) -> Player:
+    """Return a replay of a script's cassette."""
+    return Player(cassette_of(*script, seals=seals), "talk.json", **options)
+
+
+def play(player: Player, request: bytes | Request) -> bytes:
+    """Return the bytes that a request gets, which must be recorded ones."""
+    decision = player.request_received(as_request(request))
+    assert isinstance(decision, Play), decision.detail
+    reply = decision.reply
+    parts = reply.parts if reply is not None else ()
+    return b"".join(part.fill(decision.call.message) for part in parts)
+
+
+def missed(player: Player, request: bytes | Request) -> Miss:
+    """Return the miss that a request is, which it must be."""
+    decision = player.request_received(as_request(request))
+    assert isinstance(decision, Miss), "a recorded answer was played"
+    return decision
+
+
+def result_of(body: bytes) -> Json:
+    """Return what stands under `result`."""
+    return json.loads(body)["result"]
+
+
+def state_in(body: bytes) -> str:
+    """Return the request state that an ask issued."""
+    state: str = result_of(body)["requestState"]
+    return state
+
+
+def said(body: bytes) -> str:
+    """Return the text of a final result."""
+    words: str = result_of(body)["content"][0]["text"]
+    return words
+
+
+def members(cassette: Cassette, *path: str | int) -> Mapping[str, Any] | Json:
+    """Return what stands at a path of the file."""
+    value: Json = cassette.model_dump(by_alias=True, exclude_none=True)
+    for step in path:
+        value = value[step]
+    return value

@@ -1,0 +1,33 @@
+"""Settings of the whole suite: how many examples the laws are tried with.
+
+`ci` is the same on every run; `MRTR_HYPOTHESIS_PROFILE=deep` looks longer and elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=_SLOW_IS_FINE,
+)
+settings.register_profile(
+    "deep", max_examples=2_000, deadline=None, suppress_health_check=_SLOW_IS_FINE
+)
+_PROFILE = os.environ.get("MRTR_HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(_PROFILE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let a search that was asked for take its time."""
+    if _PROFILE != "ci":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))

@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    NO,
+    YES,
+    Answer,
+    Conversation,
+    array_asks,
+    asks,
+    assembled,
+    cassette_of,
+    conversation,
+    converse,
+    exchange,
+    get,
+    post,
+    progress,
+    refusal,
+    retry,
+    stream,
+    text,
+    tool,
+)
+
+from mrtr_cassette.core.assembly import request_of
+from mrtr_cassette.core.cassette import Branch, Cassette, Interaction
+from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.seal import sha256_of
+from mrtr_cassette.core.wire import End, Request
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+
+
+def states(interaction: Interaction) -> list[Any]:
+    """Return the states of an interaction: issued, echoed, issued, …, as they stand in the file."""
+    found: list[Any] = []
+    for turn in interaction.elicitation_turns:
+        found.append(turn.ask.body["result"].get("requestState"))
+        if turn.answer is not None:
+            found.append(turn.answer.body["params"].get("requestState"))
+    return found
+
+
+def shapes(cassette: Cassette) -> list[tuple[int, bool]]:
+    """Return of each interaction how many turns it has, and whether it has a response."""
+    return [(len(one.elicitation_turns), one.response is not None) for one in cassette.interactions]
+
+
+def test_call_without_ask_has_no_turns() -> None:
+    """A call that nobody asked anything about is a request and a response."""
+    cassette = cassette_of((CALL, text("done")))
+
+    assert shapes(cassette) == [(0, True)]
+    assert cassette.interactions[0].orphan is None
+    assert cassette.interactions[0].branch is None
+
+
+@pytest.mark.parametrize("issued", ["x", STATE])
+def test_rounds_are_turns_of_one_interaction(issued: str) -> None:
+    """Each ask and its answer is a turn, and states are surrogates that name call and turn."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=issued)),
+        (retry(CALL, {"a": YES}, state=issued), asks("b", state=issued + "2")),
+        (retry(CALL, {"b": NO}, state=issued + "2"), text("done")),
+    )
+
+    assert shapes(cassette) == [(2, True)]
+    one, echo_one, two, echo_two = states(cassette.interactions[0])
+    assert one == echo_one != two == echo_two
+    assert one.removesuffix(":1:1") == two.removesuffix(":1:2")
+    assert one.startswith("mrtr-state:")
+
+
+def test_abandoned_call_ends_on_an_ask() -> None:
+    """An ask without answer is the last turn, and there is no response."""
+    assert shapes(cassette_of((CALL, asks("a")))) == [(1, False)]
+
+
+def test_request_without_response_is_kept() -> None:
+    """A request that got no response is an interaction all the same."""
+    assert shapes(cassette_of((CALL, Answer((), status=0, end=End.OPEN)))) == [(0, False)]
+
+
+def test_interleaved_identical_calls_do_not_mix() -> None:
+    """Each retry stands in the interaction that issued its state, with its own surrogate."""
+    talk = Conversation()
+    one, two = talk.request(CALL), talk.request(CALL)
+    talk.response(two, asks("a", state="T" * 30))
+    talk.response(one, asks("a", state="S" * 30))
+    talk.response(talk.request(retry(CALL, {"a": NO}, state="T" * 30)), text("second"))
+    talk.response(talk.request(retry(CALL, {"a": YES}, state="S" * 30)), text("first"))
+    first, second = talk.cassette().interactions
+
+    assert [
+        turn.answer.body["params"]["inputResponses"]["a"]
+        for turn in first.elicitation_turns
+        if turn.answer
+    ] == [YES]
+    assert states(first)[0] == states(first)[1] != states(second)[0] == states(second)[1]
+    assert first.response is not None
+    assert "first" in json.dumps(first.response.body)
+
+
+def test_second_answer_to_an_ask_is_a_branch() -> None:
+    """A branch repeats what it shares, and the recording block has each exchange once."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": NO}, state=STATE), text("left")),
+        (retry(CALL, {"a": YES}, state=STATE), asks("b", state=STATE + STATE)),
+        (retry(CALL, {"b": YES}, state=STATE + STATE), text("done")),
+    )
+    first, second = cassette.interactions
+
+    assert (first.branch, second.branch) == (None, Branch(of=1, turn=1))
+    assert second.elicitation_turns[0].ask == first.elicitation_turns[0].ask
+    assert second.request == first.request
+    assert [(one.number, one.interaction, one.turn) for one in cassette.recording.exchanges] == [
+        (1, 1, 0),
+        (2, 1, 1),
+        (3, 2, 1),
+        (4, 2, 2),
+    ]
+    assert states(second)[2].endswith(":2:2")
+
+
+def test_orphan_has_the_surrogate_of_turn_zero() -> None:
+    """A state that no recorded ask issued has a surrogate of its own."""
+    (orphan,) = cassette_of((retry(CALL, {"a": YES}, state="unknown"), refusal(CALL))).interactions
+
+    assert orphan.orphan is True
+    assert orphan.request.body["params"]["requestState"].endswith(":1:0")
+
+
+def test_state_with_something_added_has_the_surrogate_with_it() -> None:
+    """What a client added to a state stands behind the surrogate, as it will on replay."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL)),
+    )
+    issued = states(cassette.interactions[0])[0]
+
+    assert cassette.interactions[1].request.body["params"]["requestState"] == issued + "x"
+
+
+@pytest.mark.parametrize("other", [tool("deploy", env="test"), tool("other")])
+def test_state_of_another_call_keeps_that_calls_surrogate(other: bytes) -> None:
+    """One raw state has one surrogate, also where another call carries it and is refused."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(other, {"a": YES}, state=STATE), refusal(other)),
+    )
+    issued = states(cassette.interactions[0])[0]
+
+    assert cassette.interactions[1].orphan is True
+    assert cassette.interactions[1].request.body["params"]["requestState"] == issued
+
+
+def test_state_that_another_response_repeats_is_revealed_there() -> None:
+    """A placeholder becomes the surrogate wherever the state stood."""
+    cassette = cassette_of(
+        (CALL, {**asks("a", state=STATE), "log": STATE}),
+        (retry(CALL, {"a": STATE}, state=STATE), text(STATE)),
+    )
+    (interaction,) = cassette.interactions
+    surrogate = states(interaction)[0]
+
+    written = encode_cassette(cassette)
+    assert b"sha256:" not in written
+    assert written.count(surrogate.encode()) == 5
+
+
+def test_digest_that_is_no_state_stays() -> None:
+    """Text that looks like a placeholder and stands for no state is left alone."""
+    digest = f"sha256:{sha256_of('an image')}"
+    (interaction,) = cassette_of((CALL, text(digest))).interactions
+
+    assert interaction.response is not None
+    assert digest in json.dumps(interaction.response.body)
+
+
+def test_occurrences_of_a_call_are_counted() -> None:
+    """The same call made again has other surrogates."""
+    cassette = cassette_of(
+        (CALL, asks(state="one")), (CALL, asks(state="two")), (tool("x"), asks(state="three"))
+    )
+
+    ends = [states(one)[0].split(":")[2] for one in cassette.interactions]
+    assert ends == ["1", "2", "1"]
+
+
+def test_verbatim_cassette_has_the_raw_states() -> None:
+    """Where states are not sealed they stand as they were, and their hashes beside them."""
+    cassette = cassette_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+        seals=False,
+    )
+
+    assert cassette.request_state == "verbatim"
+    assert states(cassette.interactions[0]) == [STATE, STATE]
+    assert [
+        (one.request_state_sha256, one.echoed_state_sha256) for one in cassette.recording.exchanges
+    ] == [
+        (sha256_of(STATE), None),
+        (None, sha256_of(STATE)),
+    ]
+
+
+def test_interactions_stand_in_the_order_of_arrival() -> None:
+    """The order of exchanges given doesn't matter, nor which response ended first."""
+    exchanges = converse(
+        (CALL, asks("a", state=STATE)),
+        (tool("b"), text("b")),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+    )
+
+    cassettes = [assembled(order) for order in itertools.permutations(exchanges)]
+
+    assert shapes(cassettes[0]) == [(1, True), (0, True)]
+    assert all(cassette == cassettes[0] for cassette in cassettes)
+
+
+def test_session_ids_are_numbered_surrogates() -> None:
+    """Session ids become surrogates in the order of their appearance, the same one each time."""
+
+    def session(name: str) -> tuple[str, str]:
+        return ("Mcp-Session-Id", name)
+
+    cassette = cassette_of(
+        (CALL, Answer((b"a",), (session("one"),))),
+        (post(CALL, session("one")), Answer((b"b",), ())),
+        (CALL, Answer((b"c",), (session("two"),))),
+    )
+    first, second, third = cassette.interactions
+
+    assert first.response is not None
+    assert third.response is not None
+    assert first.response.headers == {"Mcp-Session-Id": "mrtr-session:1"}
+    assert second.request.http.headers["Mcp-Session-Id"] == "mrtr-session:1"
+    assert third.response.headers == {"Mcp-Session-Id": "mrtr-session:2"}
+
+
+def test_timings_of_a_stream_are_kept() -> None:
+    """The recording block has when each event came, and how many requests had come before."""
+    talk = Conversation()
+    number = talk.request(CALL)
+    talk.request(tool("other"))
+    talk.response(number, stream(progress(1), progress(1)))
+    (facts,) = talk.cassette().recording.exchanges
+
+    assert facts.pieces is not None
+    assert [(piece.at_ms, piece.after, piece.size) for piece in facts.pieces] == [
+        (2, 2, None),
+        (3, 2, None),
+    ]
+    assert (facts.started_ms, facts.duration_ms) == (1, 5 - 1 + 1)
+
+
+def test_timings_of_a_body_in_pieces_have_sizes() -> None:
+    """A body that streamed without events is cut again by the sizes of its pieces."""
+    (facts,) = cassette_of((CALL, Answer((b"ab", b"c")))).recording.exchanges
+    (whole,) = cassette_of((CALL, Answer((b"abc",)))).recording.exchanges
+
+    assert facts.pieces is not None
+    assert [piece.size for piece in facts.pieces] == [2, 1]
+    assert whole.pieces is None
+
+
+# Appending
+
+
+def appended(*scripts: Any) -> Cassette:
+    """Return the cassette of several recordings, each added to those before."""
+    cassette = None
+    for script in scripts:
+        cassette = conversation(*script).cassette(earlier=cassette)
+    assert cassette is not None
+    return cassette
+
+
+def test_recording_can_be_added_to_a_cassette() -> None:
+    """What was there stays, and numbers go on."""
+    first = ((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), text("one")))
+    second = (
+        (CALL, asks("a", state=STATE + "2")),
+        (retry(CALL, {"a": YES}, state=STATE + "2"), text("two")),
+        (retry(CALL, {"a": NO}, state=STATE + "2"), text("three")),
+        (get("/mcp"), Answer((b"data: 1\n\n",), (("Content-Type", "text/event-stream"),))),
+    )
+    before, both = appended(first), appended(first, second)
+
+    assert both.interactions[:1] == before.interactions
+    assert both.recording.exchanges[:2] == before.recording.exchanges
+    assert [one.number for one in both.recording.exchanges] == [1, 2, 3, 4, 5, 6]
+    assert [one.interaction for one in both.recording.exchanges] == [1, 1, 2, 2, 3, 4]
+    assert both.interactions[2].branch == Branch(of=2, turn=1)
+    assert states(both.interactions[1])[0].endswith(":2:1")
+    last = both.recording.exchanges[-1]
+    assert last.pieces is not None
+    assert last.pieces[0].after == 6
+
+
+def test_sessions_of_an_added_recording_are_counted_on() -> None:
+    """A session of a later recording is another one."""
+
+    def opened(name: str) -> Any:
+        return ((CALL, Answer((b"{}",), (("Mcp-Session-Id", name),))),)
+
+    found = [
+        one.response.headers["Mcp-Session-Id"]
+        for one in appended(opened("one"), opened("two"), opened("three")).interactions
+        if one.response is not None
+    ]
+
+    assert found == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        [(post(CALL, ("Mcp-Session-Id", "one")), text("done"))],
+        [
+            (
+                CALL,
+                Answer(
+                    (
+                        asks_body := json.dumps(
+                            {"jsonrpc": "2.0", "id": 1, "result": asks("a")}
+                        ).encode(),
+                    ),
+                    (("Content-Type", "application/json"), ("Mcp-Session-Id", "one")),
+                ),
+            )
+        ],
+    ],
+    ids=["in a request only", "in an abandoned ask"],
+)
+def test_session_seen_anywhere_before_is_not_another_recordings_session(earlier: Any) -> None:
+    """Two sessions never share a surrogate, wherever in the earlier cassette the first one stands."""
+    later = [(post(tool("later"), ("Mcp-Session-Id", "two")), text("done"))]
+
+    *_, last = appended(earlier, later).interactions
+
+    assert last.request.http.headers["Mcp-Session-Id"] != "mrtr-session:1"
+
+
+def test_request_of_an_interaction_is_its_first() -> None:
+    """The first request of an interaction comes back with its bytes and headers."""
+    request = post(CALL, ("Accept", "a"))
+    cassette = cassette_of((request, asks("a")))
+
+    assert request_of(cassette.interactions[0]) == request
+
+
+def test_call_that_is_no_unicode_text_is_assembled() -> None:
+    """A name with a lone surrogate doesn't cost the recording."""
+    body = rb'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\ud800"}}'
+    asked = exchange(body, asks("a", state=STATE))
+
+    cassette = assembled([asked])
+
+    assert shapes(cassette) == [(1, False)]
+    assert decode_cassette(encode_cassette(cassette), "f") == cassette
+
+
+@pytest.mark.parametrize("value", ["a\x01b", "é", "", "\x7f"])
+def test_header_with_odd_characters_is_assembled(value: str) -> None:
+    """A header that a lenient parser let through doesn't cost the recording, nor its file."""
+    odd = ("Content-Type", value)
+    cassette = cassette_of((Request("POST", "/mcp", (odd,), CALL), Answer((b"x",), (odd,))))
+
+    assert decode_cassette(encode_cassette(cassette), "f") == cassette
+
+
+def test_array_dialect_is_assembled_like_the_other() -> None:
+    """Asks of the array dialect are turns too."""
+    cassette = cassette_of(
+        (CALL, array_asks("a", state=STATE)),
+        (retry(CALL, [{"id": "a", "value": 1}], state=STATE), text("done")),
+    )
+
+    assert shapes(cassette) == [(1, True)]
+    assert states(cassette.interactions[0])[0] == states(cassette.interactions[0])[1]

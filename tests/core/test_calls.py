@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from builders import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    NO,
+    VERSION_KEY,
+    YES,
+    changed,
+    dump,
+    get,
+    notification,
+    post,
+    retry,
+    rpc,
+    tool,
+    with_id,
+    with_meta,
+    with_token,
+)
+
+from mrtr_cassette.core.calls import CallKey, is_reading, read_call, slot_of
+from mrtr_cassette.core.jsonbytes import Path
+from mrtr_cassette.core.seal import sha256_of
+from mrtr_cassette.core.wire import Request
+
+DEPLOY = tool("deploy", env="prod", replicas=3)
+
+
+def key(request: bytes | Request, *ignored: Path) -> CallKey:
+    """Return the call key of a request."""
+    return read_call(post(request) if isinstance(request, bytes) else request).key(ignored)
+
+
+def test_key_names_the_call() -> None:
+    """A key has endpoint, method, name and arguments, and reads as a person would say it."""
+    assert key(DEPLOY) == (
+        "POST /mcp",
+        "tools/call",
+        "deploy",
+        '{"arguments":{"env":"prod","replicas":3}}',
+    )
+    assert str(key(DEPLOY)) == 'tools/call "deploy"'
+    assert str(key(rpc("tools/list"))) == "tools/list"
+    assert str(key(get("/mcp?x=1"))) == "GET /mcp?x=1"
+    assert key(rpc("resources/read", {"uri": "file:///a"})).name == "file:///a"
+    assert key(rpc("prompts/get", {"name": "p"})).name == "p"
+    assert key(rpc("other", {"name": "p"})).name == ""
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        with_id(DEPLOY, "a"),
+        with_token(DEPLOY, 7),
+        with_meta(DEPLOY, traceparent="00-1", clientInfo={"name": "x"}),
+        retry(DEPLOY, {"ok": YES}, state="S"),
+        tool("deploy", replicas=3, env="prod"),
+        DEPLOY.replace(b"3", b"3.0"),
+        DEPLOY.replace(b"3", b"0.3e1"),
+        DEPLOY.replace(b",", b" ,\n\t"),
+        DEPLOY.replace(b'"prod"', b'"\\u0070rod"'),
+        DEPLOY.replace(b'"env"', b'"env":"test","env"'),
+    ],
+)
+def test_key_is_the_same_for_the_same_call(request_: bytes) -> None:
+    """Id, `_meta`, answers, state and spelling don't count towards the key."""
+    assert key(request_) == key(DEPLOY)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        tool("deploy", env="test", replicas=3),
+        tool("deploy", env="prod", replicas="3"),
+        tool("deploy", env="prod", replicas=3, dry=None),
+        tool("deploy", env="prod"),
+        tool("undeploy", env="prod", replicas=3),
+        tool("Deploy", env="prod", replicas=3),
+        changed(DEPLOY, "method", to="prompts/get"),
+        changed(DEPLOY, "params", "extra", to=1),
+        changed(DEPLOY, "params", "name", to=5),
+        post(DEPLOY, target="/other"),
+        post(DEPLOY, target="/mcp?x=1"),
+        Request("PUT", "/mcp", (), DEPLOY),
+    ],
+)
+def test_key_differs_for_another_call(request_: bytes | Request) -> None:
+    """Endpoint, method, name and every value of the arguments count towards the key."""
+    assert key(request_) != key(DEPLOY)
+
+
+def test_arguments_of_a_named_call_may_be_absent_empty_or_null() -> None:
+    """Absent, empty and null `arguments` are the same; anything else is not."""
+    absent = key(rpc("tools/call", {"name": "a"}))
+
+    assert key(tool("a")) == absent
+    assert key(rpc("tools/call", {"name": "a", "arguments": None})) == absent
+    others: list[object] = [[], "", 0, False, {"x": None}]
+    for other in others:
+        assert key(rpc("tools/call", {"name": "a", "arguments": other})) != absent
+
+
+def test_all_params_of_an_unnamed_call_count() -> None:
+    """Where a method has no name, all of `params` is compared."""
+    listed = key(rpc("tools/list", {"cursor": "1"}))
+
+    assert key(rpc("tools/list", {"cursor": "2"})) != listed
+    assert key(rpc("tools/list")) == key(rpc("tools/list", {}))
+    assert key(rpc("tools/list", {"arguments": {}})) != key(rpc("tools/list"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), list(itertools.combinations(([1], [2], "x", 5, None), 2))
+)
+def test_params_that_are_no_object_count(one: object, other: object) -> None:
+    """Params of another shape are part of the call like any others."""
+    assert key(rpc("m", one)) != key(rpc("m", other))
+
+
+def test_cancelling_is_the_same_call_whatever_it_cancels() -> None:
+    """The id that a cancellation names is the caller's own, and its reason is not."""
+    one = notification("notifications/cancelled", requestId=1, reason="r")
+
+    assert key(notification("notifications/cancelled", requestId="x", reason="r")) == key(one)
+    assert key(notification("notifications/cancelled", requestId=1, reason="s")) != key(one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (b'[{"a":1}]', b'[ {"a": 1.0} ]', True),
+        (b'[{"a":1}]', b'[{"a":2}]', False),
+        (b"\xff\x00", b"\xff\x00", True),
+        (b"\xff\x00", b"\xff\x01", False),
+        (b"", b" ", False),
+        (b"hello", b'"hello"', False),
+        (b"", b'""', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', b'{"jsonrpc":"2.0","id":2,"result":{}}', False),
+        (b"[1e" + b"9" * 5_000 + b"]", b"[1e" + b"9" * 5_001 + b"]", False),
+    ],
+)
+def test_opaque_bodies_are_compared_whole(one: bytes, other: bytes, same: bool) -> None:  # noqa: FBT001
+    """A body that is no call is compared as JSON where it is JSON, else by its bytes."""
+    assert (key(one) == key(other)) is same
+
+
+def test_ignored_members_are_no_part_of_the_key() -> None:
+    """What is ignored doesn't count; where nothing else is left, the arguments are empty."""
+    at: Path = ("arguments", "at")
+    one, other = (tool("log", at=at_, text="x") for at_ in (1, 2))
+
+    assert key(one) != key(other)
+    assert key(one, at) == key(other, at)
+    assert (
+        key(tool("log", at=1), at)
+        == key(tool("log"), at)
+        == key(rpc("tools/call", {"name": "log"}), at)
+    )
+    assert key(tool("log", at=1, text="x"), at) != key(tool("log", at=1, text="y"), at)
+    assert key(rpc("m", {"arguments": {"at": 1}}), at) != key(rpc("m"), at)
+
+
+def test_retry_is_a_request_with_answers_or_state() -> None:
+    """Only requests have answers; what a client posts as a response has none."""
+    assert read_call(post(retry(DEPLOY, {"ok": YES}))).answers is not None
+    assert read_call(post(DEPLOY)).answers is None
+    assert read_call(post(notification("n", requestState="S"))).answers is None
+    assert read_call(post(b"opaque")).answers is None
+    assert read_call(get("/mcp")).answers is None
+
+
+def test_body_of_a_get_is_no_message() -> None:
+    """Only a POST carries a JSON-RPC message."""
+    call = read_call(Request("PUT", "/mcp", (), DEPLOY))
+
+    assert call.message is None
+    assert not call.is_rpc
+    assert call.name == ""
+
+
+def test_slot_holds_state_by_hash_and_answers_by_value() -> None:
+    """A retry is found by its call, the hash of its state and its canonical answers."""
+    found = slot_of(read_call(post(retry(DEPLOY, {"b": 1.0, "a": None}, state="S"))))
+
+    assert found == (key(DEPLOY), sha256_of("S"), '{"inputResponses":{"b":1}}')
+    assert slot_of(read_call(post(DEPLOY))) == (key(DEPLOY), None, None)
+
+
+def test_empty_answers_equal_none_beside_a_state() -> None:
+    """With a state an empty map of answers equals none; alone it makes the retry."""
+
+    def slot(request: bytes) -> object:
+        return slot_of(read_call(post(request)))
+
+    assert slot(retry(DEPLOY, {}, state="S")) == slot(retry(DEPLOY, state="S"))
+    assert slot(retry(DEPLOY, {"a": None}, state="S")) == slot(retry(DEPLOY, state="S"))
+    assert slot(retry(DEPLOY, {})) != slot(DEPLOY)
+
+
+def test_ignored_answers_are_no_part_of_the_slot() -> None:
+    """An ignored answer doesn't count, in both spellings of answers."""
+    ignored: list[Path] = [("inputResponses", "summary")]
+
+    def slot(answers: object) -> object:
+        return slot_of(read_call(post(retry(DEPLOY, answers, state="S"))), ignored)
+
+    assert slot({"summary": 1, "ok": YES}) == slot({"summary": 2, "ok": YES})
+    assert slot({"summary": 1, "ok": YES}) != slot({"summary": 1, "ok": NO})
+    assert slot([{"id": "summary", "value": 1}]) == slot([{"id": "summary", "value": 2}])
+
+
+def test_null_answer_equals_an_absent_one() -> None:
+    """A member of the answers that is null equals an absent one, at any depth, in both spellings."""
+
+    def slot(answers: object) -> object:
+        return slot_of(read_call(post(retry(DEPLOY, answers))))
+
+    assert slot({"a": {"content": None, "action": "x"}}) == slot({"a": {"action": "x"}, "b": None})
+    assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])
+    assert slot({"a": [None]}) != slot({"a": []})
+
+
+FULL = with_meta(
+    DEPLOY,
+    **{
+        "progressToken": 1,
+        CAPABILITIES_KEY: {"elicitation": {}},
+        VERSION_KEY: "2026-07-28",
+        CLIENT_KEY: {"name": "c"},
+        "traceparent": "00-1",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("trait", "other"),
+    [
+        ("session", post(FULL, ("Mcp-Session-Id", "s"))),
+        ("has_progress_token", post(FULL.replace(b"progressToken", b"x"))),
+        ("capabilities", post(FULL.replace(b"elicitation", b"sampling"))),
+        ("protocol_version", post(FULL.replace(b"2026-07-28", b"2027-01-01"))),
+        ("protocol_version", post(FULL, ("MCP-Protocol-Version", "2026-07-28"))),
+        ("mcp_headers", post(FULL, ("Mcp-Name", "deploy"))),
+        ("mcp_headers", post(FULL, ("MCP-Param-Region", "eu"))),
+        ("accept", post(FULL, ("Accept", "text/event-stream"))),
+    ],
+)
+def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
+    """Each trait changes with what a server may answer differently by, and only it does."""
+    one, two = read_call(post(FULL)).traits, read_call(other).traits
+
+    assert [name for name in one._fields if getattr(one, name) != getattr(two, name)] == [trait]
+
+
+def test_traits_ignore_what_varies_between_runs() -> None:
+    """The token's value, client and trace make no trait; client and the like make the caller."""
+    again = changed(with_token(FULL, "other"), "params", "_meta", "traceparent", to="00-2")
+    stranger = changed(again, "params", "_meta", CLIENT_KEY, to={"name": "d"})
+    one, two, three = (read_call(post(request)) for request in (FULL, again, stranger))
+
+    assert one.traits == two.traits == three.traits
+    assert one.caller == two.caller != three.caller
+    assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
+
+
+def test_traits_of_what_is_no_message_are_its_headers() -> None:
+    """Other HTTP traffic has traits too: session, version header and `Accept`."""
+    traits = read_call(get("/mcp", ("Accept", "a"), ("Mcp-Session-Id", "s"))).traits
+
+    assert (traits.session, traits.has_progress_token, traits.accept) == ("s", False, "a")
+    assert read_call(post(dump([1]))).caller == " {}"
+
+
+@pytest.mark.parametrize(
+    ("method", "reads"),
+    [
+        ("server/discover", True),
+        ("tools/list", True),
+        ("resources/templates/list", True),
+        ("initialize", True),
+        ("resources/read", True),
+        ("ping", True),
+        ("tools/call", False),
+        ("subscriptions/listening", False),
+        ("list", False),
+    ],
+)
+def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
+    """Methods that only read are known by name, or by their ending in `/list`."""
+    assert is_reading(method) is reads

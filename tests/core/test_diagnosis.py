@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import pytest
+from builders import (
+    NO,
+    YES,
+    Step,
+    asks,
+    get,
+    missed,
+    play,
+    player_of,
+    post,
+    refusal,
+    retry,
+    rpc,
+    state_in,
+    text,
+    tool,
+)
+
+from mrtr_cassette.core.diagnosis import Miss, Reason
+from mrtr_cassette.core.wire import Request
+
+CALL = tool("deploy", env="prod", replicas=3)
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+
+
+def miss_of(request: bytes | Request, *script: Step) -> Miss:
+    """Return why a request has no reply in a replay of which nothing was played."""
+    return missed(player_of(*script), request)
+
+
+def found(miss: Miss) -> list[tuple[str, str | None, str | None]]:
+    """Return the differences as plain tuples."""
+    return [tuple(difference) for difference in miss.differences]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason", "detail"),
+    [
+        (rpc("tools/list"), Reason.UNKNOWN_METHOD, "no request like tools/list was recorded"),
+        (get("/x"), Reason.UNKNOWN_METHOD, "no request like GET /x was recorded"),
+        (b"opaque", Reason.UNKNOWN_METHOD, "no request like POST /mcp was recorded"),
+        (
+            post(CALL, target="/mcp/"),
+            Reason.UNKNOWN_METHOD,
+            "tools/call was recorded at POST /mcp, not at POST /mcp/",
+        ),
+        (
+            tool("drop"),
+            Reason.UNKNOWN_NAME,
+            "tools/call was recorded for 'deploy', 'undeploy' only",
+        ),
+        (
+            tool("deploy", env="test"),
+            Reason.ARGUMENTS_DIFFER,
+            'tools/call "deploy" was recorded, with other arguments',
+        ),
+        (
+            retry(CALL, {"a": YES}),
+            Reason.ANSWERS_DIFFER,
+            "the recorded call was not asked anything",
+        ),
+        (
+            retry(CALL, state="S"),
+            Reason.STATE_UNEXPECTED,
+            "no recorded ask of this call issued a request state",
+        ),
+        (
+            retry(tool("deploy"), {"a": YES}),
+            Reason.ARGUMENTS_DIFFER,
+            'tools/call "deploy" was recorded, with other arguments',
+        ),
+        (
+            retry(tool("deploy"), {"a": YES}, state="S"),
+            Reason.ARGUMENTS_DIFFER,
+            'tools/call "deploy" was recorded, with other arguments',
+        ),
+    ],
+)
+def test_reason_of_what_was_recorded_without_asks(
+    request_: bytes | Request, reason: Reason, detail: str
+) -> None:
+    """The first part of a request that was not recorded is the reason."""
+    miss = miss_of(request_, (CALL, text("done")), (tool("undeploy"), text("gone")))
+
+    assert (miss.reason, miss.detail) == (reason, detail)
+
+
+def test_arguments_are_compared_with_the_nearest() -> None:
+    """Of several recorded calls the one with the fewest differences is shown."""
+    script = (
+        (tool("deploy", env="a", size=1, x=1), text("1")),
+        (tool("deploy", env="b", size=2), text("2")),
+    )
+
+    miss = miss_of(tool("deploy", env="b", size=3), *script)
+
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 2
+    assert found(miss) == [("/arguments/size", "2", "3")]
+
+
+def test_opaque_body_is_compared_as_a_whole() -> None:
+    """What is no JSON differs at the top."""
+    assert found(miss_of(b"one", (b"other", b"x"))) == [("", '"other"', '"one"')]
+
+
+def test_ignored_members_are_not_shown() -> None:
+    """What doesn't count is no difference, in arguments and in answers."""
+    player = player_of(
+        (tool("log", at=1, text="x"), asks("a", "note")),
+        (retry(tool("log", at=1, text="x"), {"a": YES, "note": 1}), text("done")),
+        ignored=[("arguments", "at"), ("inputResponses", "note")],
+    )
+
+    assert found(missed(player, tool("log", at=2, text="y"))) == [("/arguments/text", '"x"', '"y"')]
+    play(player, tool("log", at=3, text="x"))
+    miss = missed(player, retry(tool("log", at=4, text="x"), {"a": NO, "note": 2}))
+    assert {pointer.split("/")[2] for pointer, *_ in found(miss)} == {"a"}
+
+
+ASKED: tuple[Step, ...] = (
+    (CALL, asks("a", "b", state=STATE)),
+    (retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE), text("done")),
+)
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason", "differences"),
+    [
+        (
+            {"a": YES, "b": {"n": 2}},
+            Reason.ANSWERS_DIFFER,
+            [("/inputResponses/b/n", "1", "2")],
+        ),
+        (
+            {"a": YES, "b": {"n": 1}, "c": 1},
+            Reason.ANSWERS_DIFFER,
+            [("/inputResponses/c", None, "1")],
+        ),
+        ({"a": YES}, Reason.ANSWERS_MISSING, [("/inputResponses/b", '{"n":1}', None)]),
+        ({"a": YES, "b": {}}, Reason.ANSWERS_MISSING, [("/inputResponses/b/n", "1", None)]),
+        ({"a": YES, "b": None}, Reason.ANSWERS_MISSING, None),
+        (
+            {"b": {"n": 2}},
+            Reason.ANSWERS_DIFFER,
+            [
+                ("/inputResponses/a", '{"action":"accept","content":{"ok":true}}', None),
+                ("/inputResponses/b/n", "1", "2"),
+            ],
+        ),
+        ({}, Reason.ANSWERS_MISSING, None),
+        (None, Reason.ANSWERS_MISSING, None),
+    ],
+)
+def test_answers_are_compared_with_the_recorded_ones(
+    answers: object, reason: Reason, differences: list[object] | None
+) -> None:
+    """What lacks is missing if nothing else differs; each difference has its pointer."""
+    player = player_of(*ASKED)
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, answers, state=state))
+
+    assert miss.reason is reason
+    assert miss.nearest is not None
+    assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
+    if differences is not None:
+        assert found(miss) == differences
+
+
+def test_nearest_of_several_branches_is_shown() -> None:
+    """The branch with the fewest differences is the nearest."""
+    player = player_of(*ASKED, (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left")))
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, {"a": NO, "b": {"n": 8}}, state=state))
+
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 2
+    assert found(miss) == [("/inputResponses/b/n", "7", "8")]
+
+
+def test_answers_to_the_raw_state_are_compared_too() -> None:
+    """A literal state that was recorded is known, so other answers to it are other answers."""
+    player = player_of(*ASKED)
+    play(player, CALL)
+
+    miss = missed(player, retry(CALL, {"a": NO, "b": {"n": 1}}, state=STATE))
+
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.nearest is not None
+    assert miss.nearest.turn == 1
+
+
+def test_ask_that_nobody_answered_has_no_answers_to_compare() -> None:
+    """The recording's own end is named where the ask was abandoned."""
+    for issued in (None, STATE):
+        player = player_of((CALL, asks("a", state=issued)))
+        state = state_in(play(player, CALL)) if issued else play(player, CALL) and None
+
+        miss = missed(player, retry(CALL, {"a": YES}, state=state))
+
+        assert (miss.reason, miss.detail) == (
+            Reason.ANSWERS_DIFFER,
+            "the recording ends with this ask: nobody answered it",
+        )
+        assert found(miss) == []
+
+
+def test_answers_to_an_orphan_are_compared_with_its_own() -> None:
+    """A retry that was recorded without its ask is known by its state."""
+    orphan = retry(CALL, {"a": YES}, state=STATE + "?")
+    player = player_of((CALL, asks("a", state=STATE)), (orphan, refusal(CALL)))
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, {"a": NO}, state=state + "?"))
+
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 2
+
+
+def test_state_of_the_same_tool_with_other_arguments_shows_the_arguments() -> None:
+    """A state that belongs to other arguments of the same tool is explained by those."""
+    player = player_of(*ASKED, (tool("deploy", env="test"), text("x")))
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(tool("deploy", env="prod", replicas=4), {"a": YES}, state=state))
+
+    assert miss.reason is Reason.ARGUMENTS_DIFFER
+    assert found(miss) == [("/arguments/replicas", "3", "4")]
+
+
+def test_call_that_was_recorded_as_a_retry_only_lacks_its_state() -> None:
+    """Where only an orphan was recorded, its first request is not known."""
+    miss = miss_of(CALL, (retry(CALL, {"a": YES}, state="S"), refusal(CALL)))
+
+    assert (miss.reason, miss.detail) == (
+        Reason.STATE_MISSING,
+        "this call was recorded only as a retry",
+    )
+
+
+def test_arguments_of_a_call_recorded_as_a_retry_only_are_compared() -> None:
+    """A first request is compared with retries where nothing else was recorded."""
+    miss = miss_of(
+        tool("deploy", env="prod", replicas=4), (retry(CALL, {"a": YES}, state="S"), refusal(CALL))
+    )
+
+    assert miss.reason is Reason.ARGUMENTS_DIFFER
+    assert found(miss) == [("/arguments/replicas", "3", "4")]
+
+
+def test_answers_where_nothing_was_asked_are_shown_as_they_are() -> None:
+    """The difference at `/inputResponses` shows what stands there, and not what surrounds it."""
+    miss = miss_of(retry(CALL, {"a": 1}), (CALL, text("done")))
+
+    assert found(miss) == [("/inputResponses", None, '{"a":1}')]
+
+
+def test_second_round_without_its_state_lacks_the_state() -> None:
+    """Right answers to an ask with state, without it, lack the state; earlier asks don't matter."""
+    player = player_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), asks("b", state=STATE)),
+        (retry(CALL, {"b": YES}, state=STATE), text("done")),
+    )
+    play(player, CALL)
+    play(player, retry(CALL, {"a": YES}))
+
+    miss = missed(player, retry(CALL, {"b": YES}))
+
+    assert miss.reason is Reason.STATE_MISSING
+
+
+@pytest.mark.parametrize(
+    ("times", "detail"),
+    [
+        (1, "recorded once, and all of it has been played"),
+        (2, "recorded 2 times, and all of it has been played"),
+    ],
+)
+def test_played_calls_are_counted(times: int, detail: str) -> None:
+    """A call that was played as often as recorded says how often that was."""
+    player = player_of(*[(CALL, text("x"))] * times)
+    for _ in range(times):
+        play(player, CALL)
+
+    miss = missed(player, CALL)
+
+    assert (miss.reason, miss.detail) == (Reason.ALREADY_PLAYED, detail)
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == times
+
+
+def test_retry_before_its_ask_is_out_of_order() -> None:
+    """A retry whose ask has not been played is named so, with what it would answer."""
+    miss = miss_of(retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE), *ASKED)
+
+    assert (miss.reason, miss.detail) == (
+        Reason.OUT_OF_ORDER,
+        "this retry answers an ask that has not been played yet",
+    )
+    assert miss.nearest is not None
+    assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)

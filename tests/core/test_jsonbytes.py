@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from mrtr_cassette.core.jsonbytes import (
+    DEEPEST,
+    Difference,
+    Number,
+    Path,
+    Span,
+    canonical,
+    canonical_number,
+    differences,
+    escape_pointer,
+    find_spans,
+    is_deep,
+    parse,
+    pointer_path,
+    splice,
+    without_paths,
+)
+from mrtr_cassette.errors import NotJsonError
+
+HUGE_EXPONENT = b"1e" + b"9" * 5_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b"null", None),
+        (b" true\n", True),
+        (b'"\\u00e9\\ud800"', "é\ud800"),
+        (b"[1, 1.0, -0e5]", [Number("1"), Number("1.0"), Number("-0e5")]),
+        (b'{"a":1,"a":2}', {"a": Number("2")}),
+        (b"9" * 5_000, Number("9" * 5_000)),
+    ],
+)
+def test_parse_keeps_numbers_as_spelled(raw: bytes, value: Any) -> None:
+    """A JSON text is read exactly; of duplicate keys the last counts."""
+    assert parse(raw) == value
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[1,]",
+        b"NaN",
+        b"-Infinity",
+        b"01",
+        b"{} {}",
+        b'"\xff"',
+        b'"\n"',
+        b"\xef\xbb\xbf{}",
+        b"\xed\xa0\x80",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"[" * 201 + b"]" * 201,
+        b'{"a":[' * 101 + b"]}" * 101,
+    ],
+)
+def test_parse_refuses_what_is_no_json(raw: bytes) -> None:
+    """What is no JSON text, or too deep to read, is refused with one kind of error."""
+    with pytest.raises(NotJsonError):
+        parse(raw)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"1", b"1.0"),
+        (b"1", b"1e0"),
+        (b"1", b"10E-1"),
+        (b"1", b"0.1e+1"),
+        (b"0", b"-0.0e7"),
+        (b"100000000000000000000000", b"1e23"),
+        (b"0.00005", b"5e-5"),
+        (b"18446744073709551616", b"18446744073709551616.0"),
+        (b'{"a":1,"b":2}', b' { "b" : 2 , "a" : 1 } '),
+        (b'"\\u0061\\/"', b'"a/"'),
+        (b"[]", b"[ ]"),
+        (b'{"a":1,"a":2}', b'{"a":2}'),
+        (b'"\\ud83d\\ude00"', '"😀"'.encode()),
+    ],
+)
+def test_canonical_text_is_equal_for_equal_values(one: bytes, other: bytes) -> None:
+    """Spelling, spacing and order of keys don't show in the canonical text."""
+    assert canonical(parse(one)) == canonical(parse(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"1", b"true"),
+        (b"1", b'"1"'),
+        (b"0", b"false"),
+        (b"0", b"null"),
+        (b"null", b'"null"'),
+        (b"{}", b"[]"),
+        (b"{}", b"null"),
+        (b"[1,2]", b"[2,1]"),
+        (b"[[1],2]", b"[[1,2]]"),
+        (b"1", b"-1"),
+        (b"1", b"10"),
+        (b"1e20", b"1e21"),
+        (b"18446744073709551616", b"18446744073709551617"),
+        (b"0.1", b"0.10000000000000000001"),
+        (b'"a"', b'"A"'),
+        ('"é"'.encode(), '"e\u0301"'.encode()),
+        (b'{"a":1}', b'{"a":1,"b":null}'),
+    ],
+)
+def test_canonical_text_differs_for_other_values(one: bytes, other: bytes) -> None:
+    """No two values that differ share a canonical text."""
+    assert canonical(parse(one)) != canonical(parse(other))
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b'{"a":null,"b":{"c":null}}', '{"b":{}}'),
+        (b'{"a":null}', "{}"),
+        (b'[null,{"a":null}]', "[null,{}]"),
+        (b'{"b":1,"a":[]}', '{"a":[],"b":1}'),
+    ],
+)
+def test_canonical_text_can_leave_out_null_members(raw: bytes, text: str) -> None:
+    """Members that are null are left out at any depth; items that are null stay."""
+    assert canonical(parse(raw), without_null=True) == text
+
+
+@pytest.mark.parametrize("raw", [HUGE_EXPONENT, b"[" + HUGE_EXPONENT + b"]"])
+def test_canonical_text_of_an_enormous_exponent_is_refused(raw: bytes) -> None:
+    """A number whose exponent has thousands of digits has no canonical text."""
+    with pytest.raises(NotJsonError):
+        canonical(parse(raw))
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("7", "7"),
+        ("-7", "-7"),
+        ("0", "0"),
+        ("-0", "0"),
+        ("0.0e99", "0"),
+        ("1e2", "100"),
+        ("-1.50", "-15e-1"),
+        ("1e19", "1" + "0" * 19),
+        ("1e20", "1e20"),
+        ("123456789012345678901", "123456789012345678901e0"),
+        ("1e400", "1e400"),
+        ("1e-400", "1e-400"),
+        ("0.001", "1e-3"),
+    ],
+)
+def test_canonical_number_is_exact(text: str, spelled: str) -> None:
+    """A number is written by its exact decimal value, whatever its size."""
+    assert canonical_number(text) == spelled
+
+
+def test_canonical_number_of_something_else_is_refused() -> None:
+    """A text that is no number has no canonical spelling."""
+    with pytest.raises(ValueError, match="one"):
+        canonical_number("one")
+
+
+ID: Path = ("id",)
+TOKEN: Path = ("params", "_meta", "progressToken")
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "found"),
+    [
+        (b'{"id":1}', ID, [b"1"]),
+        (b'{"x":[{"id":2}],"id" : "a" }', ID, [b'"a"']),
+        (b'{"id":1,"id":[2]}', ID, [b"1", b"[2]"]),
+        (b'{"\\u0069d":1}', ID, [b"1"]),
+        (b' { "params" : { "_meta" : { "progressToken" : 7 } } } ', TOKEN, [b"7"]),
+        ('{"é":{"id":0},"id":1}'.encode(), ID, [b"1"]),
+        (b'{"params":{"id":1}}', ID, []),
+        (b'{"params":[{"_meta":{}}]}', TOKEN, []),
+        (b'{"params":{"_meta":"x"},"params":{"_meta":{"progressToken":0}}}', TOKEN, [b"0"]),
+        (b"[1]", ID, []),
+        (b"{}", ID, []),
+    ],
+)
+def test_spans_are_those_of_the_values(raw: bytes, path: Path, found: list[bytes]) -> None:
+    """Every value at a path is found, duplicates too, and arrays are not entered."""
+    spans = find_spans(raw, [path]).get(path, [])
+
+    assert [raw[span.start : span.end] for span in spans] == found
+
+
+def test_spans_of_several_paths_are_found_together() -> None:
+    """Paths that share a beginning are found in one pass."""
+    raw = b'{"params":{"a":1,"b":{"c":2}},"id":3}'
+
+    found = find_spans(raw, [ID, ("params", "a"), ("params", "b", "c")])
+
+    texts = {path: raw[spans[0].start : spans[0].end] for path, spans in found.items()}
+    assert texts == {ID: b"3", ("params", "a"): b"1", ("params", "b", "c"): b"2"}
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"id"', b'{"id":', b'{"id":1', b'{"id":{]', b"["])
+def test_spans_in_what_is_no_json_are_refused(raw: bytes) -> None:
+    """Bytes that are no JSON have no spans."""
+    with pytest.raises(NotJsonError):
+        find_spans(raw, [ID, TOKEN])
+
+
+@pytest.mark.parametrize(
+    ("replacements", "spliced"),
+    [
+        ([], b"0123456789"),
+        ([(Span(0, 1), b"a")], b"a123456789"),
+        ([(Span(8, 10), b""), (Span(2, 3), b"bcd")], b"01bcd34567"),
+        ([(Span(4, 4), b"-")], b"0123-456789"),
+        ([(Span(0, 10), b"")], b""),
+    ],
+)
+def test_splice_replaces_spans_only(replacements: list[tuple[Span, bytes]], spliced: bytes) -> None:
+    """The bytes of the spans are replaced, in any order, and no others."""
+    assert splice(b"0123456789", replacements) == spliced
+
+
+@pytest.mark.parametrize(
+    ("recorded", "received", "found"),
+    [
+        (b"1", b"1.0", []),
+        (b"1", b"2", [("", "1", "2")]),
+        (b'{"a":1}', b'{"a":2}', [("/a", "1", "2")]),
+        (b'{"a":1}', b"{}", [("/a", "1", None)]),
+        (b"{}", b'{"a":null}', [("/a", None, "null")]),
+        (b'{"a":{"b":[1,2]}}', b'{"a":{"b":[1,3]}}', [("/a/b/1", "2", "3")]),
+        (b'{"a":[1]}', b'{"a":[1,2]}', [("/a", "[1]", "[1,2]")]),
+        (b'{"a":{}}', b'{"a":[]}', [("/a", "{}", "[]")]),
+        (b'{"a/b":1,"c~d":1}', b"{}", [("/a~1b", "1", None), ("/c~0d", "1", None)]),
+        (
+            b'{"x":1,"y":1}',
+            b'{"y":2,"z":3}',
+            [("/x", "1", None), ("/y", "1", "2"), ("/z", None, "3")],
+        ),
+    ],
+)
+def test_differences_are_the_innermost(
+    recorded: bytes, received: bytes, found: list[Difference]
+) -> None:
+    """Each place where two values differ is named by the longest pointer."""
+    assert differences(parse(recorded), parse(received)) == found
+
+
+@pytest.mark.parametrize(
+    ("recorded", "received"),
+    [
+        (b'{"a":null}', b"{}"),
+        (b"{}", b'{"a":null}'),
+        (b'[{"a":null}]', b"[{}]"),
+        (b'{"a":{"b":null,"c":1}}', b'{"a":{"c":1}}'),
+    ],
+)
+def test_null_can_equal_absent(recorded: bytes, received: bytes) -> None:
+    """A null member is no difference from an absent one, where that is asked for."""
+    assert differences(parse(recorded), parse(received), without_null=True) == []
+    assert differences(parse(recorded), parse(received)) != []
+
+
+@pytest.mark.parametrize("nest", [(b"[", b"]"), (b'{"a":', b"}")], ids=["array", "object"])
+def test_depth_that_is_read_is_compared_too(nest: tuple[bytes, bytes]) -> None:
+    """The deepest value that is read has a canonical text, spans and differences."""
+    begin, end = nest
+    raws = [begin * DEEPEST + leaf + end * DEEPEST for leaf in (b"1", b"2")]
+    one, other = (parse(raw) for raw in raws)
+
+    assert canonical(one) == raws[0].decode()
+    assert len(differences(one, other)) == 1
+    assert find_spans(raws[0], [("a", "a")]).keys() <= {("a", "a")}
+
+
+@pytest.mark.parametrize(
+    ("raw", "deep"),
+    [
+        (b"[" * 200 + b"]" * 200, False),
+        (b"[" * 201 + b"]" * 201, True),
+        (b'{"a":' * 201 + b"1" + b"}" * 201, True),
+        (b'["' + b"[" * 500 + b'"]', False),
+        (rb'["\\"' + b",[]" * 500 + b"]", False),
+        (rb'["\"' + b"[" * 500 + b'"]', False),
+        (rb'["\\",' + b"[" * 500 + b"]" * 501, True),
+        (b"[" + b"[]," * 500 + b"1]", False),
+    ],
+)
+def test_depth_is_that_of_the_brackets_outside_strings(raw: bytes, deep: bool) -> None:  # noqa: FBT001
+    """Only nesting counts: neither how many brackets there are, nor those inside strings."""
+    assert is_deep(raw) is deep
+
+
+@pytest.mark.timeout(10)
+def test_depth_of_a_text_cut_off_inside_a_string_is_told_at_once() -> None:
+    """A body that breaks off inside a long string of escaped quotes takes linear time."""
+    raw = b"[" + b"[]," * 200 + b'"' + rb"\"" * 50_000
+
+    assert not is_deep(raw)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "path"),
+    [
+        ("/a", ("a",)),
+        ("/a/0/b", ("a", "0", "b")),
+        ("/a~1b/c~0d/~01", ("a/b", "c~d", "~1")),
+        ("/", ("",)),
+        ("//a", ("", "a")),
+    ],
+)
+def test_pointer_is_read_as_keys(pointer: str, path: Path) -> None:
+    """A JSON Pointer names keys from the outermost inwards, and is spelled by them again."""
+    assert pointer_path(pointer) == path
+    assert "".join(f"/{escape_pointer(key)}" for key in path) == pointer
+
+
+@pytest.mark.parametrize("pointer", ["", "a", "a/b", "#/a"])
+def test_pointer_without_slash_is_refused(pointer: str) -> None:
+    """A text that doesn't begin with a slash is no pointer to a member."""
+    with pytest.raises(ValueError, match=f"^{re.escape(pointer)}$"):
+        pointer_path(pointer)
+
+
+@pytest.mark.parametrize(
+    ("paths", "left"),
+    [
+        ([], {"a": {"b": 1, "c": [1, {"d": 2, "e": 3}]}, "f": 4}),
+        ([("f",)], {"a": {"b": 1, "c": [1, {"d": 2, "e": 3}]}}),
+        ([("a", "b"), ("a", "c", "1", "d")], {"a": {"c": [1, {"e": 3}]}, "f": 4}),
+        ([("a", "c", "0")], {"a": {"b": 1, "c": [{"d": 2, "e": 3}]}, "f": 4}),
+        ([("a",), ("a", "b")], {"f": 4}),
+        (
+            [("x",), ("f", "x"), ("a", "c", "9")],
+            {"a": {"b": 1, "c": [1, {"d": 2, "e": 3}]}, "f": 4},
+        ),
+    ],
+)
+def test_members_can_be_left_out(paths: list[Path], left: Any) -> None:
+    """What the paths name is left out, and everything else stays."""
+    value = {"a": {"b": 1, "c": [1, {"d": 2, "e": 3}]}, "f": 4}
+
+    assert without_paths(value, paths) == left
+    assert value["f"] == 4

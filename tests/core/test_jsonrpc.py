@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import pytest
+from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, with_token
+
+from mrtr_cassette.core.jsonrpc import (
+    ID,
+    PROGRESS_TOKEN,
+    REQUEST_STATE,
+    Kind,
+    Message,
+    classify,
+    echoes,
+)
+
+
+def message(raw: bytes) -> Message:
+    """Return a message that must be one."""
+    found = classify(raw)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "method", "identity"),
+    [
+        (rpc("ping", number=1), Kind.REQUEST, "ping", "1"),
+        (rpc("ping", number="1"), Kind.REQUEST, "ping", '"1"'),
+        (b'{"method":"ping","id":1e0,"jsonrpc":"2.0"}', Kind.REQUEST, "ping", "1"),
+        (b'{"jsonrpc":"2.0","method":"m","id":1,"result":{}}', Kind.REQUEST, "m", "1"),
+        (notification("notifications/x"), Kind.NOTIFICATION, "notifications/x", None),
+        (b'{"jsonrpc":"2.0","id":1,"result":{}}', Kind.RESPONSE, "", "1"),
+        (b'{"jsonrpc":"2.0","id":1,"error":{}}', Kind.RESPONSE, "", "1"),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', Kind.RESPONSE, "", None),
+        (b'{"jsonrpc":"2.0","error":{}}', Kind.RESPONSE, "", None),
+        (b'{"jsonrpc":"2.0","method":5,"id":1,"result":null}', Kind.RESPONSE, "", "1"),
+    ],
+)
+def test_message_is_of_one_kind(raw: bytes, kind: Kind, method: str, identity: str | None) -> None:
+    """A message is a request, a notification or a response."""
+    found = message(raw)
+
+    assert (found.kind, found.method, found.id, found.raw) == (kind, method, identity, raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+        b'{"id":1,"method":"ping"}',
+        b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
+        b'{"jsonrpc":2.0,"id":1,"method":"ping"}',
+        b'{"jsonrpc":"2.0"}',
+        b'{"jsonrpc":"2.0","id":1}',
+        b'{"jsonrpc":"2.0","id":null,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":[1],"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"n":1e' + b"9" * 5_000 + b"}}",
+        b"\xef\xbb\xbf" + rpc("ping"),
+    ],
+)
+def test_anything_else_is_opaque(raw: bytes) -> None:
+    """A batch, other JSON, and what can't be read or compared is no message."""
+    assert classify(raw) is None
+
+
+def test_params_meta_and_token_are_empty_where_they_are_not_objects() -> None:
+    """Params, `_meta` and token of another shape are read as absent."""
+    assert message(rpc("m", [1])).params == {}
+    assert message(rpc("m", {"_meta": 5})).meta == {}
+    assert message(rpc("m", {"_meta": {"progressToken": [1]}})).progress_token is None
+    assert message(rpc("m")).progress_token is None
+
+
+def test_progress_token_is_canonical() -> None:
+    """A token is known by its value, not its spelling."""
+    assert message(with_token(tool("a"), 7)).progress_token == "7"
+    assert message(with_token(tool("a"), "7")).progress_token == '"7"'
+
+
+def test_parts_are_as_they_were_spelled() -> None:
+    """Id, token and state are given as the caller spelled them; the last of duplicates counts."""
+    raw = (
+        b'{"jsonrpc":"2.0","id": 1.0,"method":"m",'
+        b'"params":{"_meta":{"progressToken":"\\u0061"},"requestState":"s","requestState":"t"}}'
+    )
+
+    found = message(raw)
+
+    assert found.spelled(ID) == b"1.0"
+    assert found.spelled(PROGRESS_TOKEN) == b'"\\u0061"'
+    assert found.spelled(REQUEST_STATE) == b'"t"'
+    assert message(rpc("m")).spelled(PROGRESS_TOKEN) is None
+
+
+def echoed(sent: bytes, request: bytes) -> list[list[bytes]]:
+    """Return what a server's message echoes of a request: ids and tokens."""
+    found = echoes(message(sent), message(request))
+    return [
+        [sent[span.start : span.end] for span in spans]
+        for spans in (found.id, found.progress_token)
+    ]
+
+
+ASKED = with_token(rpc("tools/call", {"name": "a"}, number=5), "t")
+
+
+@pytest.mark.parametrize(
+    ("sent", "ids", "tokens"),
+    [
+        (dump({"jsonrpc": "2.0", "id": 5, "result": {}}), [b"5"], []),
+        (b'{"id":5.0,"jsonrpc":"2.0","id":5,"error":{"id":5}}', [b"5.0", b"5"], []),
+        (dump({"jsonrpc": "2.0", "id": "5", "result": {}}), [], []),
+        (dump({"jsonrpc": "2.0", "id": 6, "result": {}}), [], []),
+        (dump({"jsonrpc": "2.0", "id": None, "error": {}}), [], []),
+        (
+            dump({"jsonrpc": "2.0", "id": 5, "result": {"_meta": {SUBSCRIPTION_KEY: 5}}}),
+            [b"5", b"5"],
+            [],
+        ),
+        (dump({"jsonrpc": "2.0", "id": 5, "method": "elicitation/create"}), [], []),
+        (progress("t"), [], [b'"t"']),
+        (progress("u"), [], []),
+        (progress(5), [], []),
+        (notification("n", _meta={SUBSCRIPTION_KEY: 5}), [b"5"], []),
+        (notification("n", _meta={SUBSCRIPTION_KEY: "5"}), [], []),
+        (notification("n", _meta={SUBSCRIPTION_KEY: [5]}), [], []),
+        (dump({"jsonrpc": "2.0", "id": 5, "result": {"progressToken": "t"}}), [b"5"], []),
+    ],
+)
+def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[bytes]) -> None:
+    """Ids of responses, tokens and subscription ids echo the request's; ids of requests don't."""
+    assert echoed(sent, ASKED) == [ids, tokens]
+
+
+def test_token_is_no_echo_where_the_request_has_none() -> None:
+    """Without a token in the request there is nothing for a notification to echo."""
+    assert echoed(progress(5), rpc("tools/call", {"name": "a"}, number=5)) == [[], []]

@@ -1,0 +1,1023 @@
+"""Laws of the core, tried on made-up input.
+
+The `ci` profile tries the same examples on every run; `MRTR_HYPOTHESIS_PROFILE=deep` tries many
+more, and others each time.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from random import Random
+from typing import Any, NamedTuple
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    Conversation,
+    Json,
+    asks,
+    assembled,
+    cassette_of,
+    changed,
+    conversation,
+    dump,
+    post,
+    progress,
+    retry,
+    rpc,
+    sse,
+    text,
+    tool,
+    with_id,
+    with_token,
+)
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.calls import read_call, slot_of
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.codec import (
+    decode_cassette,
+    decode_journal_line,
+    encode_cassette,
+    encode_journal_line,
+)
+from mrtr_cassette.core.diagnosis import Miss
+from mrtr_cassette.core.dialect import answers_in, recognise
+from mrtr_cassette.core.jsonbytes import Number, Path, canonical, find_spans, parse, splice
+from mrtr_cassette.core.jsonrpc import classify
+from mrtr_cassette.core.nodes import read_nodes
+from mrtr_cassette.core.player import Play, Player, Repeat
+from mrtr_cassette.core.report import (
+    inspection,
+    inspection_text,
+    miss_body,
+    miss_text,
+    observation_line,
+    summary,
+)
+from mrtr_cassette.core.seal import SHORTEST_SEARCHED
+from mrtr_cassette.core.sse import SseFramer
+from mrtr_cassette.core.wire import End, Request
+from mrtr_cassette.errors import CassetteError, NotJsonError
+
+# Made-up JSON, and made-up spellings of it
+
+
+@dataclass(frozen=True)
+class Num:
+    """A number by its value: `mantissa` times ten to the power of `exponent`."""
+
+    mantissa: int
+    exponent: int
+
+
+numbers = st.builds(
+    Num,
+    st.one_of(
+        st.integers(-20, 20), st.integers(), st.sampled_from([2**53, 2**64, 2**64 + 1, 10**30])
+    ),
+    st.one_of(st.just(0), st.integers(-25, 25)),
+)
+texts = st.one_of(st.text(max_size=8), st.sampled_from(["\ud800", "a\udfff", "\U0001f600", "\x00"]))
+scalars = st.one_of(st.none(), st.booleans(), numbers, texts)
+values: st.SearchStrategy[Any] = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
+    max_leaves=12,
+)
+objects = st.dictionaries(texts, values, max_size=4)
+
+
+def spellings(number: Num) -> list[str]:
+    """Return ways to write a number."""
+    mantissa, exponent = number.mantissa, number.exponent
+    return [
+        f"{mantissa}e{exponent}",
+        f"{mantissa}.0E{exponent:+}",
+        f"{mantissa * 100}e{exponent - 2}",
+        f"{mantissa}e{exponent:+04}",
+        format(Decimal(f"{mantissa}e{exponent}"), "f"),
+    ]
+
+
+def spell(value: Any, chance: Random) -> bytes:
+    """Return a JSON text of a value, in a spelling left to chance."""
+
+    def space() -> bytes:
+        return chance.choice([b"", b"", b"", b" ", b"\n\t", b"\r\n  "])
+
+    def string(words: str) -> bytes:
+        escaped = json.dumps(words).encode()
+        if not words.isprintable():
+            return escaped
+        utf16 = words.encode("utf-16-be")
+        every = b"".join(
+            b"\\u" + utf16[at : at + 2].hex().encode() for at in range(0, len(utf16), 2)
+        )
+        return chance.choice(
+            [escaped, b'"%s"' % every, json.dumps(words, ensure_ascii=False).encode()]
+        )
+
+    def write(inner: Any) -> bytes:
+        if isinstance(inner, Num):
+            return chance.choice(spellings(inner)).encode()
+        if isinstance(inner, str):
+            return string(inner)
+        if isinstance(inner, dict):
+            keys = chance.sample(list(inner), len(inner))
+            pairs = [
+                space() + string(key) + space() + b":" + space() + write(inner[key]) + space()
+                for key in keys
+            ]
+            return b"{" + (b",".join(pairs) or space()) + b"}"
+        if isinstance(inner, list):
+            items = [space() + write(one) + space() for one in inner]
+            return b"[" + (b",".join(items) or space()) + b"]"
+        return json.dumps(inner).encode()
+
+    return write(value)
+
+
+seeds = st.integers(0, 2**32).map(Random)
+
+
+def spelled(value: Any) -> st.SearchStrategy[bytes]:
+    """Return JSON texts of a value, in any spelling."""
+    return seeds.map(lambda chance: spell(value, chance))
+
+
+def meaning(value: Any) -> Any:
+    """Return what two values share if and only if they are the same, told by other means."""
+    if isinstance(value, Num):
+        return ("number", value.mantissa * Fraction(10) ** value.exponent)
+    if isinstance(value, dict):
+        return ("object", frozenset((key, meaning(inner)) for key, inner in value.items()))
+    if isinstance(value, list):
+        return ("array", tuple(meaning(inner) for inner in value))
+    return (type(value).__name__, value)
+
+
+def scalar_paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return where in a value its scalars are."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return [path for key, inner in items for path in scalar_paths(inner, (*at, key))]
+    return [at]
+
+
+def with_scalar(value: Any, path: tuple[Any, ...], scalar: Any) -> Any:
+    """Return a value with one scalar replaced."""
+    if not path:
+        return scalar
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_scalar(value[path[0]], path[1:], scalar)
+    return copy
+
+
+@st.composite
+def cut(draw: st.DrawFn, raw: bytes) -> list[bytes]:
+    """Return bytes cut into chunks anywhere, some of them empty."""
+    places = sorted(draw(st.lists(st.integers(0, len(raw)), max_size=6)))
+    return [raw[start:end] for start, end in itertools.pairwise([0, *places, len(raw)])]
+
+
+# Event streams
+
+FRAGMENTS = (
+    b"data: ", b"data:", b"data", b"id: 1", b": ping", b"event: x", b"\n", b"\r", b"\r\n", b"\n\n",
+    b"\r\r", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xef", b"{}", b'{"jsonrpc":"2.0","id":1,"result":{}}',
+    b"\x00", b"\xff", b"\xc2\x85", b" ", b":",
+)  # fmt: skip
+streams = st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=3)), max_size=14).map(
+    b"".join
+)
+
+
+def dispatched(raw: bytes) -> list[bytes]:
+    """Return the data of each event that ends, by the letter of the standard."""
+    lines = re.split(rb"\r\n|\r|\n", raw.removeprefix(b"\xef\xbb\xbf"))
+    events, data = [], None
+    for line in lines[:-1]:
+        if not line:
+            if data is not None:
+                events.append(b"\n".join(data))
+            data = None
+        elif line.partition(b":")[0] == b"data":
+            rest = line.partition(b":")[2]
+            data = [*(data or []), rest.removeprefix(b" ")]
+    return events
+
+
+@given(st.data())
+def test_framing_loses_nothing_and_does_not_depend_on_the_cut(data: st.DataObject) -> None:
+    """The bytes of all events and the rest are the stream, and the events those of the standard."""
+    raw = data.draw(streams)
+    runs = []
+    for chunks in (data.draw(cut(raw)), [raw], [raw[at : at + 1] for at in range(len(raw))]):
+        framer = SseFramer()
+        events = [event for chunk in chunks for event in framer.feed(chunk)]
+        last, rest = framer.finish()
+        runs.append(([*events, last] if last is not None else events, rest))
+
+    events, rest = runs[0]
+    assert runs == [runs[0]] * 3
+    assert b"".join(event.raw for event in events) + rest == raw
+    assert [event.data for event in events if event.data is not None] == dispatched(raw)
+    for event in events:
+        for offset, line in event.lines:
+            assert event.data is not None
+            assert event.data[offset:].startswith(event.raw[line.start : line.end])
+
+
+# Splicing
+
+SPLICED: tuple[Path, ...] = (
+    ("id",),
+    ("params", "_meta", "progressToken"),
+    ("params", "requestState"),
+)
+
+
+@st.composite
+def messy_objects(draw: st.DrawFn) -> bytes:
+    """Return an object whose members may come twice, and some of which are those we splice."""
+    chance = draw(seeds)
+
+    def obj(inner: Callable[[], bytes], names: list[str]) -> bytes:
+        pairs = [
+            spell(draw(st.sampled_from(names)), chance)
+            + b" :" * (at % 2)
+            + b":" * (1 - at % 2)
+            + inner()
+            for at in range(draw(st.integers(0, 4)))
+        ]
+        return b"{" + b" ,".join(pairs) + b"}"
+
+    def leaf() -> bytes:
+        return spell(draw(values), chance)
+
+    def meta() -> bytes:
+        return obj(leaf, ["progressToken", "id"]) if draw(st.booleans()) else leaf()
+
+    def params() -> bytes:
+        return obj(meta, ["_meta", "requestState", "id"]) if draw(st.booleans()) else leaf()
+
+    return b"\t" + obj(params, ["id", "params", "", "ïd", "i\\d"]) + b"\n"
+
+
+def duplicates_kept(raw: bytes) -> Any:
+    """Return what a text says, with objects as lists of all their members."""
+    return json.loads(
+        raw, object_pairs_hook=lambda pairs: ("object", pairs), parse_int=str, parse_float=str
+    )
+
+
+@given(messy_objects(), st.sampled_from(SPLICED), values.flatmap(spelled))
+def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new: bytes) -> None:
+    """Outside the spans every byte stays, the members get the new value, and it can be undone."""
+    spans = find_spans(raw, [path]).get(path, [])
+    old = [raw[span.start : span.end] for span in spans]
+    marks = [b'"mark %d"' % at for at in range(len(spans))]
+
+    spliced = splice(raw, [(span, new) for span in spans])
+
+    outside = (
+        re.split(b"|".join(marks), splice(raw, list(zip(spans, marks, strict=True))))
+        if spans
+        else [raw]
+    )
+    assert spliced == new.join(outside)
+    assert (
+        b"".join(part + one for part, one in itertools.zip_longest(outside, old, fillvalue=b""))
+        == raw
+    )
+    found = find_spans(spliced, [path]).get(path, [])
+    assert [spliced[span.start : span.end] for span in found] == [new] * len(spans)
+    assert splice(spliced, list(zip(found, old, strict=True))) == raw
+
+    def replaced(value: Any, at: Path) -> Any:
+        if not at:
+            return duplicates_kept(new)
+        if not (isinstance(value, tuple) and value[0] == "object"):
+            return value
+        return (
+            "object",
+            [(key, replaced(inner, at[1:]) if key == at[0] else inner) for key, inner in value[1]],
+        )
+
+    assert duplicates_kept(spliced) == replaced(duplicates_kept(raw), path)
+
+
+# Keys
+
+
+@given(st.data())
+def test_equal_values_share_their_canonical_text(data: st.DataObject) -> None:
+    """Spelling, space and order of keys don't show in the canonical text."""
+    value = data.draw(values)
+    one, other = (data.draw(spelled(value)) for _ in range(2))
+
+    assert canonical(parse(one)) == canonical(parse(other))
+
+
+@given(values, values)
+def test_canonical_text_tells_values_apart(one: Any, other: Any) -> None:
+    """Two values have the same canonical text if and only if they mean the same."""
+
+    def text_of(value: Any) -> str:
+        def read(inner: Any) -> Any:
+            if isinstance(inner, Num):
+                return Number(f"{inner.mantissa}e{inner.exponent}")
+            if isinstance(inner, dict):
+                return {key: read(member) for key, member in inner.items()}
+            return [read(item) for item in inner] if isinstance(inner, list) else inner
+
+        return canonical(read(value))
+
+    assert (text_of(one) == text_of(other)) is (meaning(one) == meaning(other))
+
+
+def spelled_call(
+    draw: Callable[[st.SearchStrategy[Any]], Any], arguments: Any, **params: Any
+) -> bytes:
+    """Return a call in any spelling, with any id and `_meta`, and with arguments if there are any."""
+    inner = {"name": "deploy", **params}
+    if arguments or draw(st.booleans()):
+        inner["arguments"] = arguments
+    if draw(st.booleans()):
+        inner["_meta"] = draw(objects)
+    tree = {
+        "jsonrpc": "2.0",
+        "id": draw(st.one_of(numbers, texts)),
+        "method": "tools/call",
+        "params": inner,
+    }
+    raw: bytes = draw(spelled(tree))
+    return raw
+
+
+@given(st.data())
+def test_key_does_not_depend_on_spelling_id_or_meta(data: st.DataObject) -> None:
+    """The same call has the same key, whoever sends it and however it is spelled."""
+    arguments = data.draw(objects)
+    one, other = (read_call(post(spelled_call(data.draw, arguments))) for _ in range(2))
+
+    assert one.key() == other.key()
+    assert slot_of(one) == slot_of(other)
+
+
+LOOK_ALIKES: list[Json] = [
+    1,
+    True,
+    "1",
+    0,
+    False,
+    "",
+    None,
+    2**64,
+    2**64 + 1,
+    [],
+    {},
+    [1],
+    "é",
+    "e\u0301",
+]
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(LOOK_ALIKES, 2)))
+def test_key_tells_look_alikes_apart(one: Json, other: Json) -> None:
+    """Values that some languages confuse make different calls."""
+    first, second = (read_call(post(tool("a", x=scalar))) for scalar in (one, other))
+
+    assert first.key() != second.key()
+
+
+@given(st.data())
+def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
+    """One other scalar anywhere makes another call; the same in answers makes another retry."""
+    arguments = {"x": data.draw(values), "y": data.draw(scalars)}
+    path = data.draw(st.sampled_from(scalar_paths(arguments)))
+    changed_arguments = with_scalar(arguments, path, data.draw(scalars))
+    differs = meaning(arguments) != meaning(changed_arguments)
+
+    one, other = (
+        read_call(post(spelled_call(data.draw, value))) for value in (arguments, changed_arguments)
+    )
+    assert (one.key() != other.key()) is differs
+
+    def stripped(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: stripped(inner) for key, inner in value.items() if inner is not None}
+        return [stripped(inner) for inner in value] if isinstance(value, list) else value
+
+    retries = [
+        read_call(post(spelled_call(data.draw, {}, inputResponses=value, requestState="S")))
+        for value in (arguments, changed_arguments)
+    ]
+    answers_differ = meaning(stripped(arguments)) != meaning(stripped(changed_arguments))
+    assert (slot_of(retries[0]) != slot_of(retries[1])) is answers_differ
+
+
+# Hostile bytes
+
+LONE = b'"\\ud800"'
+HOSTILE: list[bytes] = [
+    b"",
+    b"\x00",
+    b"\xef\xbb\xbf" + tool("a"),
+    b"\xff\xfe{\x00}\x00",
+    b'{"jsonrpc":"2.0","id":%s,"method":%s,"params":{"name":%s}}' % (LONE, LONE, LONE),
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%s,"arguments":{%s:%s}}}' % (LONE, LONE, LONE),
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","inputResponses":{%s:[]},"requestState":%s}}' % (LONE, LONE),
+    b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","inputRequests":{%s:{"method":%s}},"requestState":%s}}' % (LONE, LONE, LONE),
+    b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"a\\u0000b","params":{"name":"\\u0000"}}',
+    b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"tools/call","params":1,"params":{"name":"a","name":"b"}}',
+    b'{"jsonrpc":"2.0","id":%s,"method":"a","params":{"n":-%s.5}}' % (b"9" * 5_000, b"9" * 5_000),
+    b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"n":1e%s}}' % (b"9" * 5_000),
+    b'{"jsonrpc":"2.0","id":1e-%s,"method":"a"}' % (b"9" * 5_000),
+    b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"n":1e400,"m":1e-400}}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":' + b"[" * 197 + b"]" * 197 + b"}}",
+    b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":' + b"[" * 199 + b"]" * 199 + b"}}",
+    b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 500 + b"]" * 500 + b"}",
+    tool("deploy", env="prod")[:-7],
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deploy","requestState":5}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deploy","requestState":[],"inputResponses":5}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}',
+    b'{"jsonrpc":"2.0","id":null,"method":"tools/call"}',
+    b'{"jsonrpc":"2.0","id":{},"result":{}}',
+    b'{"jsonrpc":"2.0","id":1,"result":{"inputRequests":[{"id":"a","kind":"b"}],"requestState":"s"}}',
+    b'{"jsonrpc":"2.0","id":1,"error":{"code":1e99,"message":[]}}',
+    b"data: {}\r",
+    b"data: \xef\xbb\xbf{}\n\n",
+    b"\r",
+    gzip.compress(b"{}")[:-4],
+    gzip.compress(b"{}") + b"trailing",
+    b"NaN",
+    b"-Infinity",
+    b'"' + b'\\"' * 300,
+]  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn, raw: bytes) -> bytes:
+    """Return bytes with a few of them cut out, repeated or replaced."""
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(raw)))
+        end = draw(st.integers(start, min(len(raw), start + 12)))
+        new = draw(
+            st.one_of(
+                st.binary(max_size=4),
+                st.sampled_from([LONE, b"null", b"{}", b"[]", b"1", b"\r", b'"']),
+            )
+        )
+        raw = raw[:start] + new + raw[end:]
+    return raw
+
+
+MESSAGES = [
+    with_token(tool("deploy", env="prod"), 1),
+    retry(tool("deploy", env="prod"), {"a": 1}, state="S" * 30),
+    retry(tool("deploy"), [{"id": "a", "value": 1}], state="S"),
+    dump({"jsonrpc": "2.0", "id": 1, "result": asks("a", state="S" * 30)}),
+    dump({"jsonrpc": "2.0", "id": 1, "result": text("done")}),
+    progress(1),
+    rpc("subscriptions/listen", {}),
+]
+hostile = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.sampled_from(MESSAGES),
+    st.sampled_from(MESSAGES).flatmap(mutated),
+    st.binary(max_size=40),
+    values.flatmap(spelled),
+)
+hostile_streams = st.one_of(
+    streams,
+    st.lists(st.sampled_from([*HOSTILE[:10], *MESSAGES]), max_size=4).map(lambda all_: sse(*all_)),
+    hostile,
+)
+hostile_headers = st.lists(
+    st.sampled_from(
+        [
+            ("Content-Type", "text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("content-type", ";;"),
+            ("Content-Encoding", "gzip"),
+            ("Content-Encoding", "br"),
+            ("Content-Encoding", "gzip, gzip"),
+            ("Content-Length", "5"),
+            ("Content-Length", "-1"),
+            ("Content-Length", "٣"),
+            ("Content-Length", "9" * 5_000),
+            ("Mcp-Session-Id", "s"),
+            ("Mcp-Session-Id", ""),
+            ("Accept", "\x01é"),
+        ]
+    ),
+    max_size=4,
+).map(tuple)
+
+
+def everything_about(raw: bytes) -> None:
+    """Read bytes in every way in which the core reads messages."""
+    classify(raw)
+    try:
+        tree = parse(raw)
+    except NotJsonError:
+        return
+    recognise(tree)
+    if isinstance(tree, dict):
+        answers_in(tree)
+        recognise(tree.get("result"))
+        find_spans(raw, SPLICED)
+    try:
+        canonical(tree)
+        canonical(tree, without_null=True)
+    except NotJsonError:
+        return
+
+
+@pytest.mark.parametrize("raw", HOSTILE, ids=range(len(HOSTILE)))
+def test_reading_is_total_on_known_traps(raw: bytes) -> None:
+    """Whatever the bytes are, they are read, or refused by the one documented error."""
+    everything_about(raw)
+
+
+@given(hostile)
+def test_reading_is_total(raw: bytes) -> None:
+    """Made-up bytes are read, or refused by the one documented error."""
+    everything_about(raw)
+
+
+def recorded_hostility(
+    draw: Callable[[st.SearchStrategy[Any]], Any], *, seals: bool
+) -> Conversation:
+    """Return a recording of exchanges whose bytes make no sense."""
+    talk = Conversation(seals)
+    for _ in range(draw(st.integers(1, 3))):
+        method = draw(st.sampled_from(["POST", "POST", "POST", "GET", "DELETE"]))
+        request = Request(
+            method,
+            draw(st.sampled_from(["/mcp", "/mcp?é", "*"])),
+            draw(hostile_headers),
+            draw(hostile),
+        )
+        number = talk.request(request)
+        observation = talk.observation(number)
+        if draw(st.integers(0, 9)):
+            headers = draw(hostile_headers)
+            body = draw(hostile_streams)
+            if ("Content-Encoding", "gzip") in headers and draw(st.booleans()):
+                body = gzip.compress(body)
+            observation.response_started(draw(st.sampled_from([200, 202, 404, 999])), headers)
+            for chunk in draw(cut(body)):
+                observation.response_bytes(chunk, talk.tick())
+                if draw(st.booleans()):
+                    observation.exchange(End.COMPLETE, talk.tick())
+        observation.response_ended(talk.tick())
+        recorded = observation.exchange(draw(st.sampled_from(End)), talk.tick())
+        observation_line(observation, talk.tick())
+        line = encode_journal_line(recorded)
+        assert decode_journal_line(line) == recorded
+        talk.exchanges.append(recorded)
+    return talk
+
+
+@given(st.data())
+def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
+    """Whatever passes, it is recorded, written, read, inspected, and played to whoever asks."""
+    talk = recorded_hostility(data.draw, seals=data.draw(st.booleans()))
+    cassette = talk.cassette()
+    written = encode_cassette(cassette)
+    assert decode_cassette(written, "f") == cassette
+    assert encode_cassette(decode_cassette(written, "f")) == written
+
+    player = Player(cassette, "f", repeat=data.draw(st.sampled_from(Repeat)))
+    inspection_text(inspection(cassette, player))
+    requests = [one.request for one in talk.exchanges]
+    requests += [post(data.draw(hostile)) for _ in range(2)]
+    for request in requests:
+        decision = player.request_received(request)
+        if isinstance(decision, Miss):
+            assert miss_text(decision, "f").encode()
+            assert parse(miss_body(decision, "f"))["error"]["code"]
+        elif decision.reply is not None:
+            assert all(
+                part.fill(decision.call.message) is not None for part in decision.reply.parts
+            )
+    assert summary(player)
+    assert player.plays + len(player.misses) == len(requests)
+
+
+# Cassettes and journals
+
+
+@given(st.data())
+def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
+    """Bodies and events come back from the file as they were recorded, cut as they were cut."""
+    script: list[tuple[Request, Answer]] = []
+    for _ in range(data.draw(st.integers(1, 3))):
+        body = data.draw(st.one_of(hostile, hostile_streams))
+        headers = data.draw(st.sampled_from([STREAM_HEADERS, JSON_HEADERS, ()]))
+        chunks = tuple(data.draw(cut(body)))
+        request = Request("PUT", "/x", (), data.draw(hostile))
+        script.append((request, Answer(chunks, headers, end=data.draw(st.sampled_from(End)))))
+    talk = conversation(*script, seals=False)
+    cassette = talk.cassette()
+
+    for read in (cassette, decode_cassette(encode_cassette(cassette), "f")):
+        nodes = [node for own in read_nodes(read, "f") for node in own]
+        for node, (request, response), recorded in zip(nodes, script, talk.exchanges, strict=True):
+            assert node.call.request.body == request.body
+            assert node.response is not None
+            assert node.response.body == b"".join(response.chunks) == recorded.response.body
+            assert node.response.end is recorded.response.end
+            if recorded.response.is_event_stream:
+                assert [one.raw for one in node.response.pieces] == [
+                    one.raw for one in recorded.response.pieces
+                ]
+
+
+TALK = (
+    (tool("deploy"), asks("a", state="S" * 30)),
+    (retry(tool("deploy"), {"a": 1}, state="S" * 30), text("done")),
+    (retry(tool("deploy"), {"a": 2}, state="S" * 30), asks("b")),
+    (rpc("tools/list"), Answer((sse(progress(1)), b": \xff\n\n"), STREAM_HEADERS)),
+    (Request("GET", "/x", (), b""), Answer((b"\xff", b"\x00"), (), end=End.OPEN)),
+)
+CASSETTE_FILE = encode_cassette(cassette_of(*TALK))
+JOURNAL_LINES = [encode_journal_line(one) for one in conversation(*TALK).exchanges]
+odd_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from(
+        [0, -1, 1, 2, 3, 10**12, 0.5, 1e300, "", "x", "é", "open", "AA==", "A", "0" * 64]
+    ),
+    st.sampled_from(
+        [[], {}, [[]], {"a": None}, [{"text": "x"}], [None], {"text": "x"}, {"base64": "A"}]
+    ),
+)
+
+
+@st.composite
+def edited(draw: st.DrawFn, data: bytes) -> bytes:
+    """Return a JSON file with some of its values replaced, removed or added."""
+    tree = json.loads(data)
+    for _ in range(draw(st.integers(1, 3))):
+        inner = tree
+        while True:
+            keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+            if not keys:
+                break
+            key = draw(st.sampled_from(keys))
+            if isinstance(inner[key], dict | list) and draw(st.integers(0, 5)):
+                inner = inner[key]
+                continue
+            action = draw(st.sampled_from(["replace", "remove", "repeat"]))
+            if action == "replace":
+                inner[key] = deepcopy(draw(odd_values))
+            elif action == "remove":
+                del inner[key]
+            elif isinstance(inner, list):
+                inner.insert(key, deepcopy(inner[key]))
+            else:
+                inner[draw(st.sampled_from(["branch", "events", "text", "end", "orphan", "x"]))] = (
+                    inner[key]
+                )
+            break
+    return json.dumps(tree).encode()
+
+
+@given(st.one_of(edited(CASSETTE_FILE), mutated(CASSETTE_FILE), hostile))
+def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
+    """A damaged file is refused by the one documented error, or plays like any other."""
+    try:
+        cassette = decode_cassette(data, "the-file")
+        player = Player(cassette, "the-file")
+    except CassetteError as error:
+        refusal = str(error)
+        assert refusal.startswith("the-file: ")
+        return
+    assert decode_cassette(encode_cassette(cassette), "f") == cassette
+    inspection_text(inspection(cassette, player))
+    for own in player.interactions:
+        for node in own:
+            decision = player.request_received(node.call.request)
+            assert isinstance(decision, Play | Miss)
+    assert summary(player)
+
+
+@given(st.one_of(st.sampled_from(JOURNAL_LINES).flatmap(mutated), hostile))
+def test_journal_line_is_an_exchange_or_an_error(line: bytes) -> None:
+    """Whatever stands in a line, it is read or refused by the one documented error."""
+    try:
+        decode_journal_line(line)
+    except ValueError:
+        return
+
+
+@given(st.sampled_from(JOURNAL_LINES).flatmap(edited))
+def test_journal_line_that_is_read_can_be_used(line: bytes) -> None:
+    """A line that is read is an exchange in every respect: it can be written, and assembled."""
+    try:
+        recorded = decode_journal_line(line)
+    except ValueError:
+        return
+    assert decode_journal_line(encode_journal_line(recorded)) == recorded
+    assert isinstance(assembled([recorded]), Cassette)
+
+
+# Record, then replay
+
+CALLS = (tool("deploy", env="prod"), rpc("prompts/get", {"name": "tea", "arguments": {"n": 1}}))
+ANSWER_SETS: tuple[Json, ...] = (
+    {"a": {"action": "accept", "content": {"n": 1.5, "note": None}}},
+    {"a": {"action": "decline"}},
+)
+STATE_KINDS = ("none", "short", "long", "quoted", "only")
+
+
+@dataclass
+class Turn:
+    """What happens in one exchange: the answers and whose state, and what the response asks."""
+
+    answers: Json = None
+    echoes: int | None = None
+    """Which exchange's state is echoed; None for none."""
+    answers_to: int | None = None
+    """The exchange that must have been answered before this one is sent."""
+    asks: str | None = None
+    state: str | None = None
+    request: bytes = b""
+    shape: str = "whole"
+    at: int = 0
+    """Where the response is cut, in the shapes that are."""
+    is_quoted: bool = False
+    """The response repeats the state that was echoed."""
+
+
+class Own(NamedTuple):
+    """The values of an exchange that are the caller's own, or come from the server's chance."""
+
+    identity: Json
+    token: Json
+    issued: str | None
+    echoed: str | None
+
+
+def body_of(turn: Turn, number: int, own: Own) -> bytes:
+    """Return the response of an exchange, for some values that are the caller's own."""
+    words = f"exchange {number}" + (f" for {own.echoed}" if turn.is_quoted else "")
+    if turn.asks is None:
+        result = text(words)
+    else:
+        keys = () if turn.asks == "only" else ("a",)
+        result = {**asks(*keys, state=own.issued), "log": words}
+    response = dump({"jsonrpc": "2.0", "id": own.identity, "result": result})
+    if turn.shape in {"whole", "pieces"}:
+        return response
+    end = b"\r\n" if turn.shape == "crlf" else b"\n"
+    news = b""
+    if b"progressToken" in turn.request:
+        news = sse(progress(own.token), progress(own.token, 2), end=end)
+    return b": ping" + end + end + news + b"id: 7" + end + sse(response, end=end)
+
+
+@dataclass
+class Plan:
+    """A conversation in the making: exchanges, and the order in which they begin and end."""
+
+    turns: list[Turn] = field(default_factory=list)
+    schedule: list[tuple[str, int]] = field(default_factory=list)
+    seals: bool = True
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Return a conversation with parallel interactions, some identical, branched or abandoned."""
+    plan = Plan(seals=draw(st.integers(0, 3)) > 0)
+    alike = draw(st.booleans())
+    turns = plan.turns
+    for thread in range(draw(st.integers(1, 4))):
+        call = draw(st.sampled_from(CALLS)) if alike else tool(f"tool-{thread}")
+        if draw(st.booleans()):
+            call = with_token(call, 1)
+        if draw(st.booleans()):
+            call = changed(call, "params", "_meta", "client", to=draw(st.integers(0, 1)))
+        shape = draw(st.sampled_from(["whole", "pieces", "lf", "crlf"]))
+        kinds = draw(
+            st.lists(st.sampled_from((*STATE_KINDS, *([] if alike else ["same"]))), max_size=3)
+        )
+        abandoned = bool(kinds) and draw(st.integers(0, 4)) == 0
+        branches = "same" not in kinds and draw(st.integers(0, 2)) == 0
+        last: int | None = None
+        for at in range(len(kinds) + (0 if abandoned else 1)):
+            kind = kinds[at] if at < len(kinds) else None
+            state = None if kind in {None, "none"} else made_up_state(str(kind), len(turns))
+            turn = Turn(
+                asks=kind, state=state, request=call, shape=shape, at=draw(st.integers(0, 200))
+            )
+            if last is not None:
+                answer_last(turn, turns, last, draw(st.sampled_from(ANSWER_SETS)))
+            turns.append(turn)
+            last = len(turns) - 1
+            if branches and at > 0:
+                other = Turn(request=call, shape=shape)
+                before = turns[last]
+                assert before.answers_to is not None
+                answer_last(other, turns, before.answers_to, {"a": {"action": "cancel"}})
+                other.answers_to = last
+                turns.append(other)
+    pending: list[int] = []
+    done: set[int] = set()
+    waiting = list(range(len(turns)))
+    while waiting or pending:
+        ready = [("begin", one) for one in waiting if turns[one].answers_to in done | {None}]
+        step = draw(st.sampled_from(ready + [("end", one) for one in pending]))
+        plan.schedule.append(step)
+        if step[0] == "begin":
+            waiting.remove(step[1])
+            pending.append(step[1])
+        else:
+            pending.remove(step[1])
+            done.add(step[1])
+    return plan
+
+
+def made_up_state(kind: str, number: int) -> str:
+    """Return a state of a kind; all but `same` are unlike any other."""
+    spelled_kinds = {
+        "short": f"s{number:02}",
+        "quoted": f'{{"exchange": {number:02}, "é": "\\"quoted\\" and long"}}',
+        "same": "one-and-the-same-state-for-everybody",
+    }
+    return spelled_kinds.get(kind, f"state-of-exchange-{number:02}-{'x' * 20}")
+
+
+def answer_last(turn: Turn, turns: list[Turn], asked: int, answers: Json) -> None:
+    """Make a turn the answer to an earlier one's ask."""
+    turn.answers_to = asked
+    turn.answers = None if turns[asked].asks == "only" else answers
+    turn.echoes = asked if turns[asked].state is not None else None
+    # Which surrogate stands for a state that two asks issued can't be told from the text.
+    is_one_asks_own = turns[asked].asks != "same"
+    turn.is_quoted = is_one_asks_own and len(turns[asked].state or "") >= SHORTEST_SEARCHED
+    turn.request = retry(turn.request, turn.answers, state=turns[asked].state)
+
+
+def respond(plan: Plan, number: int) -> Answer:
+    """Return the recorded response of an exchange."""
+    turn = plan.turns[number]
+    echoed = None if turn.echoes is None else plan.turns[turn.echoes].state
+    body = body_of(turn, number, Own(f"id-{number}", f"token-{number}", turn.state, echoed))
+    if turn.shape == "whole":
+        return Answer((body,), (*JSON_HEADERS, ("Content-Length", str(len(body)))))
+    at = turn.at % (len(body) + 1)
+    return Answer(
+        (body[:at], body[at:]), JSON_HEADERS if turn.shape == "pieces" else STREAM_HEADERS
+    )
+
+
+def asked_by(turn: Turn, identity: Json, token: Json, state: str | None) -> bytes:
+    """Return a turn's request with a caller's own id, token and state."""
+    request = with_id(turn.request, identity)
+    if b"progressToken" in request:
+        request = with_token(request, token)
+    return request if state is None else changed(request, "params", "requestState", to=state)
+
+
+def recorded_plan(plan: Plan) -> tuple[Conversation, list[int]]:
+    """Record a plan, and return with it which turn each exchange is, in arrival order."""
+    talk = Conversation(plan.seals)
+    numbers: dict[int, int] = {}
+    for what, one in plan.schedule:
+        if what == "begin":
+            turn = plan.turns[one]
+            state = None if turn.echoes is None else plan.turns[turn.echoes].state
+            numbers[one] = talk.request(asked_by(turn, f"id-{one}", f"token-{one}", state))
+        else:
+            talk.response(numbers[one], respond(plan, one))
+    return talk, sorted(numbers, key=numbers.__getitem__)
+
+
+def replayed(plan: Plan, cassette: Cassette, order: list[int]) -> Player:
+    """Play a plan's requests in some order, checking every byte of every response."""
+    player = Player(decode_cassette(encode_cassette(cassette), "f"), "f")
+    issued: dict[int, str] = {}
+    for step, one in enumerate(order):
+        turn = plan.turns[one]
+        identity, token = (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
+        echoed = None if turn.echoes is None else issued[turn.echoes]
+        decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
+        assert isinstance(decision, Play), miss_text(decision, "f")
+        assert decision.reply is not None
+        got = b"".join(part.fill(decision.call.message) for part in decision.reply.parts)
+        if turn.state is not None:
+            issued[one] = state_of(got)
+            assert (issued[one] == turn.state) is not plan.seals
+        assert got == body_of(turn, one, Own(identity, token, issued.get(one), echoed))
+    return player
+
+
+def state_of(body: bytes) -> str:
+    """Return the state that a response issues, whatever its framing."""
+    (line,) = (line for line in body.splitlines() if b'"result"' in line)
+    state: str = json.loads(line.removeprefix(b"data: "))["result"]["requestState"]
+    return state
+
+
+def assert_all_was_played_once(player: Player, plan: Plan) -> None:
+    """Every recorded exchange was played exactly once, and nothing was missed."""
+    nodes = [node for own in player.interactions for node in own]
+    assert [node.played for node in nodes] == [1] * len(plan.turns)
+    assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
+
+
+@given(plans())
+def test_what_was_recorded_plays_again(plan: Plan) -> None:
+    """In the recorded order every request gets its own response, under other ids and tokens."""
+    talk, order = recorded_plan(plan)
+
+    player = replayed(plan, talk.cassette(), order)
+
+    assert_all_was_played_once(player, plan)
+    assert len(player.misses) == 0
+
+
+@given(plans(), st.randoms(use_true_random=False))
+def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> None:
+    """Any order plays that respects each interaction, and the recorded order of equal requests."""
+    talk, arrived = recorded_plan(plan)
+    cassette = talk.cassette()
+    nodes = [node for own in Player(cassette, "f").interactions for node in own]
+    before: dict[int, set[int]] = {one: set() for one in arrived}
+    alike: dict[Any, int] = {}
+    for node in sorted(nodes, key=lambda node: node.number or 0):
+        one = arrived[(node.number or 0) - 1]
+        if node.parent is not None:
+            before[one].add(arrived[(node.parent.number or 0) - 1])
+        if (echoes := plan.turns[one].echoes) is not None:
+            before[one].add(echoes)
+        same = (*slot_of(node.call)[::2], plan.turns[one].echoes, node.call.traits)
+        if same in alike:
+            before[one].add(alike[same])
+        alike[same] = one
+    order: list[int] = []
+    while len(order) < len(arrived):
+        ready = [one for one in arrived if one not in order and before[one] <= set(order)]
+        order.append(chance.choice(ready))
+
+    assert_all_was_played_once(replayed(plan, cassette, order), plan)
+
+
+@given(plans())
+def test_recording_again_changes_the_recording_block_only(plan: Plan) -> None:
+    """A second recording with other states and times differs in `recording` and nowhere else."""
+    assume(plan.seals)
+    first = recorded_plan(plan)[0].cassette()
+    again = Plan([replace(turn) for turn in plan.turns], plan.schedule)
+    for turn in again.turns:
+        turn.state = None if turn.state is None else other_state(turn.state)
+    second = recorded_plan(again)[0].cassette(recorded_at="2027-01-01T00:00:00+00:00")
+
+    assert second.recording != first.recording
+    assert second.model_copy(update={"recording": first.recording}) == first
+
+
+def other_state(state: str) -> str:
+    """Return a state of the same kind from another run of the server."""
+    return state.replace("state", "token").replace("s0", "z0").replace("quoted", "spoken")
+
+
+@given(plans(), st.data())
+def test_state_that_is_not_the_issued_one_is_never_served(plan: Plan, data: st.DataObject) -> None:
+    """A request with one character of its state changed is a miss, whatever else was recorded."""
+    talk, order = recorded_plan(plan)
+    echoing = [one for one in order if plan.turns[one].echoes is not None]
+    assume(echoing)
+    player = replayed(plan, talk.cassette(), order)
+    one = data.draw(st.sampled_from(echoing))
+    turn = plan.turns[one]
+    asked = plan.turns[turn.echoes or 0]
+    state = asked.state or ""
+    at = data.draw(st.integers(0, len(state) - 1))
+    altered = state[:at] + data.draw(st.sampled_from("§~Ω")) + state[at + 1 :]
+    played = player.plays
+
+    decision = player.request_received(post(asked_by(turn, 1, 1, altered)))
+
+    assert isinstance(decision, Miss)
+    assert player.plays == played

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.calls import CallKey
+from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
+
+DEPLOY = CallKey("POST /mcp", "tools/call", "deploy", "{}")
+SELL = CallKey("POST /mcp", "tools/call", "sell", "{}")
+
+
+class Log:
+    """Exchanges in the making, each with the shortest words for what linking sees of it."""
+
+    def __init__(self) -> None:
+        self.facts: list[Facts] = []
+
+    def add(
+        self,
+        *,
+        key: CallKey = DEPLOY,
+        caller: str = "",
+        answers: str | None = None,
+        echoes: str | None = None,
+        asks: str | None = None,
+        issues: str | None = None,
+        after: int | None = None,
+    ) -> Log:
+        """Add an exchange; each letter of `answers` and `asks` is a key."""
+        number = len(self.facts) + 1
+        retried = None if answers is None and echoes is None else Retried(answers, echoes)
+        is_ask = asks is not None or issues is not None
+        asked = Asked(asks or "", issues, after or number) if is_ask else None
+        self.facts.append(Facts(number, key, caller, retried, asked))
+        return self
+
+    def linked(self) -> list[list[int]]:
+        """Return the numbers of each interaction."""
+        return [chain.numbers for chain in link(self.facts)]
+
+
+def chain_of(log: Log, index: int) -> Chain:
+    """Return one interaction."""
+    return link(log.facts)[index]
+
+
+def test_first_requests_begin_interactions() -> None:
+    """A request that is no retry is an interaction of its own."""
+    assert Log().add().add(key=SELL).add().linked() == [[1], [2], [3]]
+    assert not chain_of(Log().add(), 0).is_orphan
+
+
+def test_retry_joins_the_ask_that_issued_its_state() -> None:
+    """A state outranks arrival order, so parallel identical calls don't mix."""
+    log = Log().add(asks="a", issues="S").add(asks="a", issues="T")
+
+    assert log.add(answers="a", echoes="T").add(answers="a", echoes="S").linked() == [
+        [1, 4],
+        [2, 3],
+    ]
+
+
+def test_rounds_follow_one_another() -> None:
+    """An interaction goes on as long as its asks are answered."""
+    log = Log().add(asks="a").add(answers="a", asks="b", issues="S").add(answers="b", echoes="S")
+
+    assert log.linked() == [[1, 2, 3]]
+
+
+def test_retry_without_state_joins_the_oldest_open_ask() -> None:
+    """Without a state, call and keys tell; of several asks the oldest open one."""
+    log = Log().add(asks="a").add(asks="a").add(answers="a").add(answers="a")
+
+    assert log.linked() == [[1, 3], [2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("answers", "linked"),
+    [("a", [[1, 3], [2]]), ("b", [[1], [2, 3]]), ("ab", [[1], [2], [3]]), ("", [[1, 3], [2]])],
+)
+def test_keys_of_the_ask_cover_those_of_the_answers(answers: str, linked: list[list[int]]) -> None:
+    """An ask that lacks one of the answers' keys is not the one that was answered."""
+    assert Log().add(asks="a").add(asks="b").add(answers=answers).linked() == linked
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        {"answers": "a", "echoes": "T"},
+        {"answers": "a"},
+        {"answers": "a", "echoes": "S", "key": SELL},
+    ],
+    ids=["other state", "no state", "other call"],
+)
+def test_retry_of_no_recorded_ask_is_an_orphan(retry: dict[str, str]) -> None:
+    """A retry whose state no ask of its call issued begins an interaction, marked as orphan."""
+    log = Log().add(asks="a", issues="S").add(**retry)  # type: ignore[arg-type]
+
+    assert log.linked() == [[1], [2]]
+    assert [chain.is_orphan for chain in link(log.facts)] == [False, True]
+
+
+def test_state_on_an_ask_without_state_is_an_orphan() -> None:
+    """A state where none was issued is no answer to the ask."""
+    assert Log().add(asks="a").add(answers="a", echoes="S").linked() == [[1], [2]]
+
+
+def test_second_answer_to_an_ask_is_a_branch() -> None:
+    """An ask that is answered again gives an interaction that shares it."""
+    log = Log().add(asks="a", issues="S").add(answers="a", echoes="S").add(answers="a", echoes="S")
+    first, second = link(log.facts)
+
+    assert (first.numbers, second.numbers) == ([1, 2], [1, 3])
+    assert second.branch is first
+    assert (second.shared, first.shared, first.branch) == (1, 0, None)
+
+
+def test_branch_of_a_later_turn_shares_all_before() -> None:
+    """A branch has everything up to the ask that was answered again, and goes its own way."""
+    log = Log().add(asks="a", issues="S").add(answers="a", echoes="S", asks="b", issues="T")
+    log.add(answers="b", echoes="T").add(answers="b", echoes="T", asks="c", issues="U")
+    log.add(answers="c", echoes="U")
+    first, second = link(log.facts)
+
+    assert (first.numbers, second.numbers, second.shared) == ([1, 2, 3], [1, 2, 4, 5], 2)
+
+
+def test_branch_of_an_orphan_is_one_too() -> None:
+    """What an orphan began stays unknown in its branches."""
+    log = Log().add(echoes="X", asks="a", issues="S")
+    log.add(answers="a", echoes="S").add(answers="a", echoes="S")
+
+    assert [chain.is_orphan for chain in link(log.facts)] == [True, True]
+
+
+def test_ask_counts_only_once_it_is_whole() -> None:
+    """A retry can't answer an ask whose bytes came after it."""
+    log = Log().add(asks="a", after=2).add(asks="a", after=2).add(answers="a")
+    assert log.linked() == [[1, 3], [2]]
+
+    log = Log().add(asks="a", after=3).add(asks="a", after=2).add(answers="a").add(answers="a")
+    assert log.linked() == [[1, 4], [2, 3]]
+
+    assert Log().add(asks="a", after=2).add(answers="a").linked() == [[1], [2]]
+
+
+@pytest.mark.parametrize("state", [None, "same for all"])
+def test_of_equal_asks_the_callers_own_comes_first(state: str | None) -> None:
+    """Where states don't tell, an open ask of the same client comes before an older one."""
+    log = Log().add(asks="k", issues=state, caller="a").add(asks="k", issues=state, caller="b")
+    log.add(answers="k", echoes=state, caller="b").add(answers="k", echoes=state, caller="c")
+
+    assert log.linked() == [[1, 4], [2, 3]]
+
+
+def test_open_ask_comes_before_an_answered_one() -> None:
+    """A retry that several asks fit answers one that nobody has answered."""
+    log = Log().add(asks="a").add(answers="a").add(asks="ab").add(answers="a")
+
+    assert log.linked() == [[1, 2], [3, 4]]
+
+
+def test_of_asks_with_other_keys_the_one_asked_first_is_answered() -> None:
+    """Of open asks whose keys all cover the answers, the first is taken."""
+    assert Log().add(asks="ab").add(asks="a").add(answers="a").linked() == [[1, 3], [2]]
+    assert Log().add(asks="a").add(asks="ab").add(answers="a").linked() == [[1, 3], [2]]
+
+
+def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
+    """Order is that of first requests, and a branch follows what it shares them with."""
+    log = Log().add(asks="a", issues="S").add(key=SELL).add(answers="a", echoes="S")
+    log.add(answers="a", echoes="S")
+
+    assert log.linked() == [[1, 3], [1, 4], [2]]

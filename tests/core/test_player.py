@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from builders import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    NO,
+    VERSION_KEY,
+    YES,
+    Answer,
+    Conversation,
+    Step,
+    asks,
+    cassette_of,
+    get,
+    missed,
+    notification,
+    play,
+    player_of,
+    post,
+    progress,
+    refusal,
+    result_of,
+    retry,
+    rpc,
+    said,
+    sse,
+    state_in,
+    stream,
+    text,
+    tool,
+    with_id,
+    with_meta,
+    with_token,
+)
+
+from mrtr_cassette.core.diagnosis import Reason
+from mrtr_cassette.core.player import Play, Player, Repeat
+from mrtr_cassette.core.wire import End, Request
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+TWO_ROUNDS: tuple[Step, ...] = (
+    (CALL, asks("a")),
+    (retry(CALL, {"a": YES}), asks("b", state=STATE)),
+    (retry(CALL, {"b": YES}, state=STATE), text("done")),
+)
+
+
+def test_conversation_plays_from_the_first_request_to_the_last_response() -> None:
+    """Each turn comes back with the caller's id, and the surrogate leads to the next."""
+    player = player_of(*TWO_ROUNDS)
+
+    assert result_of(play(player, with_id(CALL, "x"))) == asks("a")
+    state = state_in(play(player, retry(CALL, {"a": YES}, number="y")))
+    final = play(player, retry(CALL, {"b": YES}, state=state, number="z"))
+    assert state != STATE
+    assert said(final) == "done"
+    assert b'"id":"z"' in final
+    assert (player.plays, player.misses, player.unplayed) == (3, [], [])
+
+
+def test_raw_state_of_the_recording_is_known_by_its_hash() -> None:
+    """A literal in a test's code plays, whatever the surrogate is."""
+    player = player_of(*TWO_ROUNDS)
+    play(player, CALL)
+    play(player, retry(CALL, {"a": YES}))
+
+    assert said(play(player, retry(CALL, {"b": YES}, state=STATE))) == "done"
+
+
+def test_verbatim_cassette_plays_with_its_raw_states() -> None:
+    """Without sealing the ask comes back with the very state that the server issued."""
+    player = player_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+        seals=False,
+    )
+
+    assert state_in(play(player, CALL)) == STATE
+    assert said(play(player, retry(CALL, {"a": YES}, state=STATE))) == "done"
+
+
+def test_branch_is_chosen_by_the_answers() -> None:
+    """An ask that has two recorded answers gives each of them its own response."""
+    script = (
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": NO}, state=STATE), text("left")),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+    )
+    for answers in itertools.permutations([(YES, "done"), (NO, "left")]):
+        player = player_of(*script)
+        state = state_in(play(player, CALL))
+        for answer, words in answers:
+            assert said(play(player, retry(CALL, {"a": answer}, state=state))) == words
+        assert player.unplayed == []
+
+
+def test_tampered_state_gets_the_recorded_refusal() -> None:
+    """What a client adds to a state it adds on replay too, and is refused as recorded."""
+    player = player_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL, message="tampered")),
+    )
+    state = state_in(play(player, CALL))
+
+    assert b"tampered" in play(player, retry(CALL, {"a": YES}, state=state + "x"))
+
+
+@pytest.mark.parametrize("other", [tool("deploy", env="test"), tool("other")])
+def test_state_on_another_call_gets_the_recorded_refusal(other: bytes) -> None:
+    """A state that a client used for another call is refused on replay as it was recorded."""
+    player = player_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(other, {"a": YES}, state=STATE), refusal(other, message="bound to another call")),
+    )
+    state = state_in(play(player, CALL))
+
+    assert b"bound to another call" in play(player, retry(other, {"a": YES}, state=state))
+
+
+@pytest.mark.parametrize("state", [5, True, {"s": 1}])
+def test_state_that_is_no_string_gets_the_recorded_refusal(state: Any) -> None:
+    """A malformed state plays as recorded, and its look-alike doesn't."""
+    player = player_of((retry(CALL, {"a": YES}, state=state), refusal(CALL)))
+
+    missed(player, retry(CALL, {"a": YES}, state=str(state)))
+    assert b"invalid state" in play(player, retry(CALL, {"a": YES}, state=state))
+
+
+def test_identical_calls_play_in_recorded_order() -> None:
+    """Equal requests get the recorded responses one after the other."""
+    player = player_of((CALL, text("one")), (CALL, text("two")), (CALL, text("three")))
+
+    assert [said(play(player, CALL)) for _ in range(3)] == ["one", "two", "three"]
+
+
+def test_identical_retries_play_in_recorded_order() -> None:
+    """Equal answers to equal asks without state get their responses in the order of arrival."""
+    talk = Conversation()
+    one, two = talk.request(CALL), talk.request(CALL)
+    talk.response(two, asks("a"))
+    early = talk.request(retry(CALL, {"a": YES}))
+    talk.response(early, text("early"))
+    talk.response(one, asks("a"))
+    talk.response(talk.request(retry(CALL, {"a": YES})), text("late"))
+    player = Player(talk.cassette(), "f")
+    play(player, CALL)
+    play(player, CALL)
+
+    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
+
+
+def test_equally_like_retries_play_in_recorded_order() -> None:
+    """The order of arrival counts too where no recorded request is exactly like the caller's."""
+    talk = Conversation()
+    one, two = talk.request(CALL), talk.request(CALL)
+    talk.response(two, asks("a"))
+    early = talk.request(post(retry(CALL, {"a": YES}), ("Accept", "x")))
+    talk.response(early, text("early"))
+    talk.response(one, asks("a"))
+    talk.response(talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late"))
+    player = Player(talk.cassette(), "f")
+    play(player, CALL)
+    play(player, CALL)
+
+    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
+
+
+def test_same_client_comes_before_the_recorded_order() -> None:
+    """Of equal requests each client gets what was recorded for it, if anything is left of that."""
+
+    def of(client: str) -> bytes:
+        return with_meta(CALL, **{CLIENT_KEY: {"name": client}})
+
+    script = ((of("a"), text("for a")), (of("b"), text("for b")), (of("a"), text("for a again")))
+    player = player_of(*script)
+
+    assert [said(play(player, of(who))) for who in "bba"] == ["for b", "for a", "for a again"]
+    assert said(play(player_of(*script), of("c"))) == "for a"
+
+
+FULL = with_meta(CALL, **{"progressToken": 1, CAPABILITIES_KEY: {"roots": {}}, VERSION_KEY: "v"})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        post(CALL),
+        post(with_meta(CALL, **{"progressToken": 1, VERSION_KEY: "v"})),
+        post(FULL.replace(b'"v"', b'"w"')),
+        post(FULL, ("Mcp-Session-Id", "s")),
+        post(FULL, ("Accept", "text/event-stream")),
+        post(FULL, ("Mcp-Param-Region", "eu")),
+    ],
+)
+def test_most_like_request_is_played(other: Request) -> None:
+    """What a server may answer differently by breaks the tie between equal calls."""
+    for script in (
+        ((FULL, text("full")), (other, text("other"))),
+        ((other, text("other")), (FULL, text("full"))),
+    ):
+        player = player_of(*script)
+        assert said(play(player, FULL)) == "full"
+        assert said(play(player, other)) == "other"
+
+
+def test_weightier_trait_decides() -> None:
+    """Where no recorded request is exactly like the caller's, the weightiest trait counts."""
+    streaming = post(with_token(CALL, 1), ("Accept", "x"))
+    plain = post(CALL, ("Accept", "y"))
+    player = player_of((plain, text("plain")), (streaming, text("streaming")))
+
+    assert said(play(player, post(with_token(CALL, 2), ("Accept", "y")))) == "streaming"
+
+
+def test_equally_like_requests_play_in_recorded_order() -> None:
+    """Requests whose traits are equally far from the caller's play as they were recorded."""
+    one, two = post(CALL, ("Accept", "x")), post(CALL, ("Accept", "y"))
+    player = player_of((one, text("1")), (two, text("2")), (one, text("3")))
+
+    assert [said(play(player, CALL)) for _ in range(3)] == ["1", "2", "3"]
+
+
+def test_less_like_request_is_no_substitute() -> None:
+    """When the best are used up, the refusal of the same body with other headers is not played."""
+    player = player_of(
+        (post(CALL, ("Mcp-Name", "deploy")), text("done")),
+        (post(CALL, ("Mcp-Name", "x")), refusal(CALL)),
+    )
+    play(player, post(CALL, ("Mcp-Name", "deploy")))
+
+    assert missed(player, post(CALL, ("Mcp-Name", "deploy"))).reason is Reason.ALREADY_PLAYED
+
+
+READING = [
+    rpc("server/discover", {}),
+    rpc("tools/list"),
+    rpc("initialize", {}),
+    rpc("resources/read", {"uri": "file:///a"}),
+    rpc("prompts/get", {"name": "p"}),
+    notification("notifications/initialized"),
+    get("/.well-known/oauth"),
+    Request("DELETE", "/mcp", (), b""),
+    Request("OPTIONS", "/mcp", (), b""),
+]
+ACTING = [
+    CALL,
+    rpc("tasks/cancel", {}),
+    b"opaque",
+    b'{"jsonrpc":"2.0","id":1,"result":{}}',
+    Request("PUT", "/x", (), b""),
+]
+
+
+def again(request: bytes | Request, repeat: Repeat) -> str:
+    """Return what the third asking gets of a request recorded twice: a body, or a reason."""
+    player = player_of((request, Answer((b"one",))), (request, Answer((b"two",))), repeat=repeat)
+    assert [play(player, request) for _ in range(2)] == [b"one", b"two"]
+    decision = player.request_received(request if isinstance(request, Request) else post(request))
+    if not isinstance(decision, Play):
+        return decision.reason.value
+    assert decision.reply is not None
+    return decision.reply.parts[0].fill(None).decode()
+
+
+@pytest.mark.parametrize("request_", READING)
+def test_reading_may_be_repeated(request_: bytes | Request) -> None:
+    """What only reads gets its last response again, unless that is forbidden."""
+    assert again(request_, Repeat.AUTO) == "two"
+    assert again(request_, Repeat.ALWAYS) == "two"
+    assert again(request_, Repeat.NEVER) == "already-played"
+
+
+@pytest.mark.parametrize("request_", ACTING)
+def test_acting_may_not_be_repeated(request_: bytes | Request) -> None:
+    """What may change something is played as often as it was recorded, unless all is allowed."""
+    assert again(request_, Repeat.AUTO) == "already-played"
+    assert again(request_, Repeat.ALWAYS) == "two"
+    assert again(request_, Repeat.NEVER) == "already-played"
+
+
+def test_repeat_plays_the_whole_conversation_again() -> None:
+    """With repeats allowed a conversation plays from its start as often as one likes."""
+    player = player_of(*TWO_ROUNDS, repeat=Repeat.ALWAYS)
+
+    for _ in range(3):
+        play(player, CALL)
+        state = state_in(play(player, retry(CALL, {"a": YES})))
+        assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
+
+
+def test_request_that_got_no_response_plays_none() -> None:
+    """A recorded request without response is a hit without reply."""
+    player = player_of((CALL, Answer((), status=0, end=End.OPEN)))
+    decision = player.request_received(post(CALL))
+
+    assert isinstance(decision, Play)
+    assert decision.reply is None
+    assert player.unplayed == []
+
+
+def test_unplayed_interactions_are_counted() -> None:
+    """An interaction counts as played when all of it was."""
+    player = player_of(
+        (CALL, asks("a")), (retry(CALL, {"a": YES}), text("x")), (tool("other"), text("y"))
+    )
+    assert player.unplayed == [1, 2]
+    play(player, tool("other"))
+    assert player.unplayed == [1]
+    play(player, CALL)
+    assert player.unplayed == [1]
+    play(player, retry(CALL, {"a": YES}))
+    assert player.unplayed == []
+
+
+def test_gate_opens_when_all_its_requests_have_come() -> None:
+    """A part is due once every request that it waits for has been played."""
+    player = player_of((CALL, text("1")), (tool("other"), text("2")))
+    gate = frozenset({1, 2})
+    assert player.is_due(frozenset())
+    play(player, tool("other"))
+    assert not player.is_due(gate)
+    play(player, CALL)
+    assert player.is_due(gate)
+
+
+def test_replay_keeps_the_rhythm_where_asked() -> None:
+    """A paced replay has a part for each event; else a stream is one part."""
+    script = ((CALL, stream(progress(1), progress(2))),)
+
+    def parts(*, paced: bool) -> int:
+        decision = player_of(*script, paced=paced).request_received(post(CALL))
+        assert isinstance(decision, Play)
+        assert decision.reply is not None
+        return len(decision.reply.parts)
+
+    assert (parts(paced=False), parts(paced=True)) == (1, 2)
+
+
+def test_each_play_is_filled_with_its_own_callers_values() -> None:
+    """A reply that is played twice has each caller's own id and token."""
+    request = with_token(rpc("resources/read", {"uri": "u"}), "t")
+    player = player_of(
+        (request, stream(progress("t"), sse_body := b'{"jsonrpc":"2.0","id":1,"result":{}}'))
+    )
+
+    for number, token in ((5, "x"), ("six", 6)):
+        asked = with_token(with_id(request, number), token)
+        assert play(player, asked) == sse(progress(token), with_id(sse_body, number))
+
+
+def test_arrival_of_other_traffic_counts_too() -> None:
+    """GET, DELETE and opaque bodies play by method, path and body."""
+    player = player_of(
+        (get("/a"), b"a"),
+        (get("/a?x"), b"ax"),
+        (b"[1]", b"batch"),
+        (Request("DELETE", "/a", (), b""), b"gone"),
+    )
+
+    assert play(player, Request("DELETE", "/a", (), b"")) == b"gone"
+    assert play(player, get("/a?x")) == b"ax"
+    assert play(player, get("/a")) == b"a"
+    assert play(player, b"[1.0]") == b"batch"
+    assert missed(player, b"[2]").reason is Reason.ARGUMENTS_DIFFER
+
+
+def test_cassette_without_its_recording_block_plays() -> None:
+    """Without timings and hashes a conversation plays in the order of the file."""
+    whole = cassette_of(*TWO_ROUNDS, (CALL, text("again")))
+    bare = whole.model_copy(
+        update={"recording": whole.recording.model_copy(update={"exchanges": []})}
+    )
+    player = Player(bare, "f")
+
+    play(player, CALL)
+    state = state_in(play(player, retry(CALL, {"a": YES})))
+    assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
+    assert said(play(player, CALL)) == "again"
+    assert player.arrived == set()
+
+
+def test_cassette_can_be_played_many_times() -> None:
+    """What one replay has played is nothing to another of the same cassette."""
+    cassette = cassette_of((CALL, text("done")))
+
+    for _ in range(2):
+        assert said(play(Player(cassette, "f"), CALL)) == "done"
+
+
+def test_equal_asks_without_state_are_answered_in_any_order() -> None:
+    """What was declined first and accepted later can be accepted at once: the asks are the same."""
+    player = player_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": NO}), text("declined")),
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), text("accepted")),
+    )
+
+    assert isinstance(player.request_received(post(CALL)), Play)
+    assert said(play(player, retry(CALL, {"a": YES}))) == "accepted"
+    assert isinstance(player.request_received(post(CALL)), Play)
+    assert said(play(player, retry(CALL, {"a": NO}))) == "declined"
+    assert player.unplayed == []

@@ -1,0 +1,481 @@
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    NO,
+    STREAM_HEADERS,
+    YES,
+    Answer,
+    Conversation,
+    answer,
+    array_asks,
+    asks,
+    changed,
+    conversation,
+    dump,
+    exchange,
+    get,
+    notification,
+    post,
+    progress,
+    refusal,
+    retry,
+    rpc,
+    sse,
+    stream,
+    text,
+    tool,
+)
+
+from mrtr_cassette.core.jsonrpc import REQUEST_STATE
+from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.seal import placeholder, sha256_of
+from mrtr_cassette.core.wire import End, Headers
+from mrtr_cassette.errors import BodyTooLargeError
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+DONE = answer(CALL, text("done"))
+
+
+def observing(request: bytes, headers: Headers, status: int = 200) -> Observation:
+    """Return what is seen of an exchange whose response has begun."""
+    observation = Recorder(seals=True).request_received(post(request), 1.0)
+    observation.response_started(status, headers)
+    return observation
+
+
+def state_of(body: bytes) -> str:
+    """Return the state that a retry carries."""
+    inner = json.loads(body)
+    for step in REQUEST_STATE:
+        inner = inner[step]
+    return str(inner)
+
+
+def test_exchanges_are_numbered_as_they_arrive() -> None:
+    """Numbers count requests from 1, whenever responses end."""
+    talk = Conversation()
+    first, second = talk.request(CALL), talk.request(tool("other"))
+    talk.response(second, text("b"))
+    talk.response(first, text("a"))
+
+    assert [one.number for one in talk.exchanges] == [2, 1]
+    assert [one.response.pieces[0].after for one in talk.exchanges] == [2, 2]
+
+
+def test_times_are_those_of_arrival() -> None:
+    """An exchange knows when its request, each piece and its end came."""
+    observation = Recorder(seals=True).request_received(post(CALL), 5.0)
+    observation.response_started(200, JSON_HEADERS)
+    observation.response_bytes(DONE[:9], 7.0)
+    observation.response_bytes(DONE[9:], 8.0)
+    observation.response_ended(9.0)
+
+    recorded = observation.exchange(End.COMPLETE, 10.0)
+
+    assert (recorded.started_ms, recorded.ended_ms) == (5.0, 10.0)
+    assert [(piece.raw, piece.at_ms) for piece in recorded.response.pieces] == [
+        (DONE[:9], 7.0),
+        (DONE[9:], 8.0),
+    ]
+
+
+def test_body_of_known_length_is_one_piece() -> None:
+    """Where the length was announced, chunks are the network's and not the server's."""
+    length = ("Content-Length", str(len(DONE)))
+    recorded = exchange(CALL, Answer((DONE[:9], DONE[9:]), (*JSON_HEADERS, length)))
+
+    (piece,) = recorded.response.pieces
+    assert (piece.raw, piece.at_ms) == (DONE, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("headers", "chunks", "answered"),
+    [
+        ((("Content-Length", "4"),), [b"ab", b"cd"], [False, True]),
+        ((("content-length", "4"),), [b"abcdef"], [True]),
+        ((), [b"ab", b"cd"], [False, False]),
+        ((("Content-Length", "four"),), [b"abcd"], [False]),
+        ((("Content-Length", "4"), ("Content-Length", "4")), [b"abcd"], [False]),
+        (STREAM_HEADERS, [sse(progress(1)), sse(DONE), sse(progress(1))], [False, True, True]),
+        (STREAM_HEADERS, [sse(DONE)[:-1], b"\n"], [False, True]),
+        (STREAM_HEADERS, [sse(DONE.replace(b'"id":1', b'"id":2'))], [False]),
+        (STREAM_HEADERS, [sse(rpc("elicitation/create", {"result": 1}, number=1))], [False]),
+        (STREAM_HEADERS, [sse(refusal(CALL)), b": ping\n\n"], [True, True]),
+        (STREAM_HEADERS, [sse(b'{"result": junk'), b"data\n\n"], [False, False]),
+    ],
+)
+def test_client_has_its_response_with_the_last_byte_of_it(
+    headers: Headers, chunks: list[bytes], answered: list[bool]
+) -> None:
+    """A response is whole with its announced length, or with the event that answers."""
+    observation = observing(CALL, headers)
+    seen = []
+    for chunk in chunks:
+        observation.response_bytes(chunk, 2.0)
+        seen.append(observation.is_answered)
+
+    assert seen == answered
+
+
+@pytest.mark.parametrize(
+    "request_", [b"opaque", notification("n"), b'{"jsonrpc":"2.0","id":1,"result":{}}']
+)
+def test_stream_answers_requests_only(request_: bytes) -> None:
+    """What is no request has no event that answers it."""
+    observation = observing(request_, STREAM_HEADERS)
+    observation.response_bytes(sse(DONE), 2.0)
+
+    assert not observation.is_answered
+
+
+def test_response_that_is_too_large_is_refused() -> None:
+    """A response of more bytes than are kept is an error that says so, however it is cut."""
+    recorder = Recorder(seals=True, largest_body=10)
+    fitting, larger = (recorder.request_received(post(CALL), 1.0) for _ in range(2))
+    for observation in (fitting, larger):
+        observation.response_started(200, JSON_HEADERS)
+        observation.response_bytes(b"12345", 2.0)
+        observation.response_bytes(b"67890", 2.0)
+
+    assert fitting.exchange(End.COMPLETE, 3.0).response.body == b"1234567890"
+    with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 10 bytes'):
+        larger.response_bytes(b"1", 2.0)
+
+
+def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None:
+    """A body that would become too large when decoded is kept as it came."""
+    packed = gzip.compress(b"0" * 1_000)
+    recorder = Recorder(seals=True, largest_body=100)
+    observation = recorder.request_received(post(CALL), 1.0)
+    observation.response_started(200, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
+    observation.response_bytes(packed, 2.0)
+
+    recorded = observation.exchange(End.COMPLETE, 3.0)
+
+    assert recorded.response.body == packed
+    assert ("Content-Encoding", "gzip") in recorded.response.headers
+
+
+def test_enormous_length_is_no_failure() -> None:
+    """A length of thousands of digits is read or ignored, but never raises."""
+    observation = observing(CALL, (*JSON_HEADERS, ("Content-Length", "9" * 5_000)))
+    observation.response_bytes(DONE, 2.0)
+
+    assert not observation.is_answered
+
+
+@pytest.mark.parametrize("end", [End.OPEN, End.BROKEN])
+def test_response_that_the_client_has_whole_is_complete(end: End) -> None:
+    """Whatever cuts the connection later, a whole response is complete."""
+    assert exchange(CALL, stream(DONE, end=end)).response.end is End.COMPLETE
+    assert exchange(CALL, stream(progress(1), end=end)).response.end is end
+    assert exchange(CALL, Answer((), end=end)).response.end is end
+
+
+def test_request_without_response_has_no_status() -> None:
+    """A response that never began has status 0 and no bytes."""
+    recorded = exchange(CALL, Answer((), status=0, end=End.OPEN))
+
+    assert (recorded.response.status, recorded.response.body) == (0, b"")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
+def test_event_stream_is_kept_event_by_event(size: int) -> None:
+    """Pieces of a stream are its events and the rest, however it was cut."""
+    events = (
+        b": ping\r\n\r\n",
+        b"id: 1\r\ndata\r\n\r\n",
+        sse(progress(1)),
+        sse(DONE),
+        b"data: cut",
+    )
+    raw = b"".join(events)
+    chunks = tuple(raw[at : at + size] for at in range(0, len(raw), size))
+
+    recorded = exchange(CALL, Answer(chunks, STREAM_HEADERS))
+
+    assert tuple(piece.raw for piece in recorded.response.pieces) == events
+
+
+def test_event_that_waited_for_a_line_feed_is_kept_at_the_end() -> None:
+    """A stream whose line ends are CR loses nothing at its end."""
+    recorded = exchange(CALL, Answer((b"data: 1\r\rdata: 2\r\r",), STREAM_HEADERS))
+
+    assert [piece.raw for piece in recorded.response.pieces] == [b"data: 1\r\r", b"data: 2\r\r"]
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "kept", "shown"),
+    [
+        ("gzip", gzip.compress(DONE), DONE, None),
+        ("deflate", zlib.compress(DONE), DONE, None),
+        ("br", b"\x8b\x00", b"\x8b\x00", "br"),
+        ("gzip", b"no gzip", b"no gzip", "gzip"),
+        ("gzip", gzip.compress(DONE) + b"junk", gzip.compress(DONE) + b"junk", "gzip"),
+        ("identity", DONE, DONE, "identity"),
+    ],
+)
+def test_known_coding_is_kept_decoded(
+    coding: str, body: bytes, kept: bytes, shown: str | None
+) -> None:
+    """A body is kept without a known coding; what can't be decoded is kept as it came."""
+    headers = (*JSON_HEADERS, ("Content-Encoding", coding))
+    chunks = tuple(body[at : at + 5] for at in range(0, len(body), 5))
+
+    recorded = exchange(CALL, Answer(chunks, headers))
+
+    assert recorded.response.body == kept
+    assert dict(recorded.response.headers).get("Content-Encoding") == shown
+
+
+def test_compressed_stream_is_kept_event_by_event() -> None:
+    """Events are found in a compressed stream too."""
+    packed = gzip.compress(sse(progress(1), DONE))
+    headers = (*STREAM_HEADERS, ("Content-Encoding", "gzip"))
+    chunks = tuple(packed[at : at + 3] for at in range(0, len(packed), 3))
+
+    recorded = exchange(CALL, Answer(chunks, headers))
+
+    assert [piece.raw for piece in recorded.response.pieces] == [sse(progress(1)), sse(DONE)]
+
+
+def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
+    """Unlisted headers are dropped, and a session id is replaced by its hash."""
+    secret = ("Authorization", "Bearer s3cret")
+    session = ("Mcp-Session-Id", "s3ssion")
+    recorded = exchange(
+        post(CALL, secret, session, ("Accept", "a")),
+        Answer((DONE,), (*JSON_HEADERS, ("mcp-session-id", "s3ssion"), ("Set-Cookie", "s3cret"))),
+    )
+
+    sealed = placeholder("s3ssion")
+    assert recorded.request.headers == (*JSON_HEADERS, ("Mcp-Session-Id", sealed), ("Accept", "a"))
+    assert recorded.response.headers == (*JSON_HEADERS, ("mcp-session-id", sealed))
+
+
+# Sealing
+
+
+def test_state_is_sealed_in_the_ask_and_in_the_retry() -> None:
+    """A raw state is replaced by its hash, and the hash is kept beside the exchange."""
+    talk = conversation(
+        (CALL, asks("ok", state=STATE)), (retry(CALL, {"ok": YES}, state=STATE), text("done"))
+    )
+    ask, final = talk.exchanges
+
+    assert json.loads(ask.response.body)["result"]["requestState"] == placeholder(STATE)
+    assert state_of(final.request.body) == placeholder(STATE)
+    assert (ask.issued_sha256, ask.echoed_sha256) == (sha256_of(STATE), None)
+    assert (final.issued_sha256, final.echoed_sha256) == (None, sha256_of(STATE))
+    assert talk.observation(1).ask is not None
+    assert talk.observation(2).ask is None
+
+
+def test_verbatim_recording_keeps_states() -> None:
+    """Without sealing the bytes are as they were, and the hashes are kept all the same."""
+    ask = exchange(CALL, asks("ok", state=STATE), seals=False)
+    final = exchange(retry(CALL, {"ok": YES}, state=STATE), text(STATE), seals=False)
+
+    assert ask.response.body == answer(CALL, asks("ok", state=STATE))
+    assert final.request.body == retry(CALL, {"ok": YES}, state=STATE)
+    assert (ask.issued_sha256, final.echoed_sha256) == (sha256_of(STATE),) * 2
+
+
+@pytest.mark.parametrize("state", ["", "ok", '{"a": "\\"b\\""}', "é\u2028\ud800", "x" * 100_000])
+def test_any_state_is_sealed_in_its_place(state: str) -> None:
+    """Empty, short, quoted, odd and long states are all replaced, and nothing else is."""
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": asks("k", state=state)}).encode()
+    plain = body.replace(json.dumps(state).encode(), b'"%s"' % placeholder(state).encode())
+
+    recorded = exchange(CALL, body)
+
+    assert recorded.response.body == plain
+    assert recorded.issued_sha256 == sha256_of(state)
+
+
+def test_state_is_sealed_in_every_duplicate() -> None:
+    """Of duplicate members all are sealed."""
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"one","requestState":"two"}}'
+
+    assert exchange(CALL, body).response.body.count(placeholder("two").encode()) == 2
+
+
+@pytest.mark.parametrize("cut", range(0, 140, 7))
+def test_state_is_sealed_across_chunks(cut: int) -> None:
+    """A state that arrived in two chunks is sealed like any other."""
+    body = answer(CALL, {"log": STATE, **asks("ok", state=STATE), "tail": STATE})
+
+    recorded = exchange(CALL, Answer((body[:cut], body[cut:])))
+
+    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+
+
+def test_state_is_sealed_in_a_stream_before_and_in_the_ask() -> None:
+    """Notifications that repeat the state are sealed with the ask."""
+    body = (
+        sse(progress(STATE))
+        + b"data: "
+        + answer(CALL, asks("ok", state=STATE)).replace(b',"result"', b'\ndata: ,"result"')
+        + b"\n\n"
+    )
+    recorded = exchange(CALL, Answer((body,), STREAM_HEADERS))
+
+    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+
+
+def test_state_is_sealed_in_the_array_dialect() -> None:
+    """Whichever dialect issues a state, it is sealed."""
+    recorded = exchange(CALL, array_asks("ok", state="short"))
+
+    assert json.loads(recorded.response.body)["result"]["requestState"] == placeholder("short")
+
+
+def test_state_that_an_answer_repeats_is_sealed() -> None:
+    """A long state is sealed wherever it stands in the retry and its response."""
+    recorded = exchange(retry(CALL, {"note": f"got {STATE}"}, state=STATE), text(f"for {STATE}"))
+
+    assert STATE.encode() not in recorded.request.body + recorded.response.body
+    assert recorded.request.body.count(placeholder(STATE).encode()) == 2
+
+
+def test_state_with_something_added_keeps_what_was_added() -> None:
+    """A tampered state that contains an issued one is sealed in part, so that it can be replayed."""
+    talk = conversation(
+        (CALL, asks("ok", state=STATE)),
+        (retry(CALL, {"ok": YES}, state=STATE + "x"), refusal(CALL)),
+    )
+    tampered = talk.exchanges[1]
+
+    assert state_of(tampered.request.body) == placeholder(STATE) + "x"
+    assert tampered.echoed_sha256 == sha256_of(STATE + "x")
+
+
+def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
+    """A server may issue a state that begins with the one before; that is no tampering."""
+    later = STATE + ".second-round"
+    talk = conversation(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), asks("b", state=later)),
+        (retry(CALL, {"b": YES}, state=later), text("done")),
+    )
+
+    assert state_of(talk.exchanges[2].request.body) == placeholder(later)
+
+
+def test_altered_state_is_sealed_whole() -> None:
+    """A tampered state that contains no issued one is sealed like a genuine one."""
+    altered = STATE[:-1] + "X"
+    talk = conversation(
+        (CALL, asks("ok", state=STATE)), (retry(CALL, {"ok": NO}, state=altered), text(altered))
+    )
+    tampered = talk.exchanges[1]
+
+    assert state_of(tampered.request.body) == placeholder(altered)
+    assert altered.encode() not in tampered.response.body
+
+
+def test_state_that_is_no_string_is_no_secret() -> None:
+    """A state that no server can have issued is recorded as it was, with a hash."""
+    body = changed(CALL, "params", "requestState", to=5)
+    recorded = exchange(body, refusal(CALL))
+
+    assert recorded.request.body == body
+    assert recorded.echoed_sha256 not in {None, sha256_of("5")}
+
+
+@pytest.mark.parametrize("end", list(End))
+@pytest.mark.parametrize("lines", [False, True], ids=["one message", "lines"])
+def test_state_is_sealed_once_however_the_response_ends(
+    end: End,
+    lines: bool,  # noqa: FBT001
+) -> None:
+    """A whole ask has the hash of its raw state, even where its end was lost or it is one of lines."""
+    ask = answer(CALL, asks("ok", state=STATE))
+    body = progress(1) + b"\n" + ask + b"\n" if lines else ask
+
+    recorded = exchange(CALL, Answer((body,), end=end))
+
+    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+    assert recorded.issued_sha256 == sha256_of(STATE)
+
+
+def test_state_is_sealed_in_every_duplicate_of_a_retry() -> None:
+    """Of duplicate members of a retry none keeps its raw state."""
+    body = retry(CALL, state=STATE).replace(
+        b'"requestState"', b'"requestState":"first","requestState"'
+    )
+
+    sealed = exchange(body, text("x")).request.body
+
+    assert STATE.encode() not in sealed
+    assert b"first" not in sealed
+
+
+@pytest.mark.parametrize("cut", [1, 2, 20])
+@pytest.mark.parametrize("streams", [False, True])
+def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
+    cut: int,
+    streams: bool,  # noqa: FBT001
+) -> None:
+    """An ask that the upstream didn't finish is no ask, but its state is a secret all the same."""
+    result = {"inputRequests": {}, "requestState": STATE, "resultType": "input_required"}
+    body = dump({"jsonrpc": "2.0", "id": 1, "result": result})
+    headers = STREAM_HEADERS if streams else JSON_HEADERS
+    raw = (b"data: " + body if streams else body)[:-cut]
+
+    recorded = exchange(CALL, Answer((raw,), headers, end=End.BROKEN))
+
+    assert STATE.encode() not in recorded.response.body
+
+
+def test_recorder_remembers_a_bounded_number_of_states() -> None:
+    """The last states are remembered once each, and older ones forgotten."""
+    talk = Conversation()
+    for turn in range(300):
+        talk.response(talk.request(CALL), asks("ok", state=f"{turn:0>30}"))
+        talk.response(talk.request(retry(CALL, {"ok": YES}, state=f"{turn:0>30}")), text("done"))
+
+    assert [known.state for known in talk.recorder.known] == [
+        f"{turn:0>30}" for turn in range(44, 300)
+    ]
+
+
+def test_state_that_a_later_exchange_repeats_is_sealed_there() -> None:
+    """A state that was issued once is looked for in all that passes after it."""
+    talk = conversation(
+        (CALL, asks("ok", state=STATE)),
+        (tool("log", text=f"got {STATE}"), text(f"logged {STATE}")),
+        (tool("log", text="more"), stream(progress(1), notification("n", text=STATE))),
+    )
+
+    for recorded in talk.exchanges:
+        assert STATE.encode() not in recorded.request.body + recorded.response.body
+
+
+def test_exchange_may_be_written_before_it_ends() -> None:
+    """An exchange can be taken whole and again after more came; the last one has all bytes."""
+    observation = observing(CALL, STREAM_HEADERS)
+    observation.response_bytes(sse(DONE), 2.0)
+    early = observation.exchange(End.COMPLETE, 3.0)
+    observation.response_bytes(b": bye\n\n", 4.0)
+    observation.response_ended(5.0)
+    late = observation.exchange(End.OPEN, 6.0)
+
+    assert early.response.body == sse(DONE)
+    assert late.response.body == sse(DONE) + b": bye\n\n"
+    assert (early.response.end, late.response.end) == (End.COMPLETE, End.COMPLETE)
+
+
+def test_get_is_observed_like_any_exchange() -> None:
+    """Traffic that is no JSON-RPC is numbered and kept too."""
+    recorded = exchange(get("/.well-known/x?y=1"), Answer((b"<html>",), (), 404))
+
+    assert (recorded.request.method, recorded.request.target) == ("GET", "/.well-known/x?y=1")
+    assert (recorded.response.status, recorded.response.body) == (404, b"<html>")

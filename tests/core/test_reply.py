@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import pytest
+from builders import (
+    STREAM_HEADERS,
+    SUBSCRIPTION_KEY,
+    Answer,
+    answer,
+    notification,
+    progress,
+    response_of,
+    rpc,
+    sse,
+    stream,
+    text,
+    tool,
+    with_id,
+    with_token,
+)
+
+from mrtr_cassette.core.jsonrpc import Message, classify
+from mrtr_cassette.core.reply import Part, Slot, build_reply
+from mrtr_cassette.core.wire import End
+
+CALL = with_token(tool("deploy"), 1)
+DONE = answer(CALL, text("done"))
+NOTHING: frozenset[int] = frozenset()
+
+
+def message(raw: bytes) -> Message:
+    """Return a message that must be one."""
+    found = classify(raw)
+    assert found is not None
+    return found
+
+
+def parts_of(
+    response: Answer | bytes,
+    *,
+    request: bytes | None = CALL,
+    gates: tuple[frozenset[int], ...] | None = None,
+    paced: bool = False,
+) -> tuple[Part, ...]:
+    """Return the parts in which a recorded response is served."""
+    recorded = response_of(response)
+    waits = gates or (NOTHING,) * len(recorded.pieces)
+    asked = None if request is None else message(request)
+    return build_reply(asked, recorded, waits, paced=paced).parts
+
+
+def served(
+    response: Answer | bytes, caller: bytes | None, *, request: bytes | None = CALL
+) -> bytes:
+    """Return the bytes that a caller gets."""
+    parts = parts_of(response, request=request)
+    return b"".join(part.fill(None if caller is None else message(caller)) for part in parts)
+
+
+OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (DONE, DONE.replace(b'"id":1', b'"id":"call-7"')),
+        (DONE.replace(b'"id":1', b'"id" : 1.0'), DONE.replace(b'"id":1', b'"id" : "call-7"')),
+        (
+            b'{"result":{"n":1e2,"n":1,"id":1},"id":1,"jsonrpc":"2.0"}',
+            b'{"result":{"n":1e2,"n":1,"id":1},"id":"call-7","jsonrpc":"2.0"}',
+        ),
+        (b'{"jsonrpc":"2.0","error":{"code":-32020}}', None),
+        (b'{"jsonrpc":"2.0","id":null,"error":{}}', None),
+        (b'{"jsonrpc":"2.0","id":"1","result":{}}', None),
+        (b"<html>1</html>", None),
+        (b"\xff\x001", None),
+        (b"", None),
+    ],
+)
+def test_response_has_the_callers_id(recorded: bytes, expected: bytes | None) -> None:
+    """The id of a response is the caller's, and every other byte the recorded one."""
+    assert served(recorded, OTHER) == (recorded if expected is None else expected)
+    assert served(recorded, CALL) == recorded.replace(b"1.0", b"1")
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (sse(progress(1)), sse(progress("t"))),
+        (sse(progress(2)), sse(progress(2))),
+        (
+            sse(rpc("elicitation/create", {}, number=1)),
+            sse(rpc("elicitation/create", {}, number=1)),
+        ),
+        (
+            sse(notification("n", _meta={SUBSCRIPTION_KEY: 1})),
+            sse(notification("n", _meta={SUBSCRIPTION_KEY: "call-7"})),
+        ),
+        (
+            b"id: 1\r\ndata: " + DONE + b"\r\n: 1\r\n\r\n",
+            b"id: 1\r\ndata: " + with_id(DONE, "call-7") + b"\r\n: 1\r\n\r\n",
+        ),
+        (b": 1\n\n", b": 1\n\n"),
+        (b"id: 1\ndata\n\n", b"id: 1\ndata\n\n"),
+        (
+            b'data: {"jsonrpc":"2.0",\ndata:"id":1,\ndata: "result":{}}\n\n',
+            b'data: {"jsonrpc":"2.0",\ndata:"id":"call-7",\ndata: "result":{}}\n\n',
+        ),
+        (
+            b'\xef\xbb\xbfdata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n',
+            b'\xef\xbb\xbfdata: {"jsonrpc":"2.0","id":"call-7","result":{}}\n\n',
+        ),
+    ],
+)
+def test_event_has_the_callers_values(event: bytes, expected: bytes) -> None:
+    """In an event, framing and all else survive around the caller's values."""
+    assert served(Answer((event,), STREAM_HEADERS), OTHER) == expected
+
+
+def test_caller_without_a_value_gets_the_recorded_one() -> None:
+    """Where the caller has no token or no id, the recorded one stands."""
+    bare = with_id(tool("deploy"), 7)
+
+    assert served(stream(progress(1), DONE), bare) == sse(progress(1), with_id(DONE, 7))
+    assert served(stream(progress(1), DONE), None) == sse(progress(1), DONE)
+    assert served(stream(progress(1), DONE), notification("n")) == sse(progress(1), DONE)
+
+
+def test_caller_s_values_are_put_in_as_spelled() -> None:
+    """The caller's own spelling comes back, even an unusual one."""
+    caller = b'{"id": 7.0e0 ,"jsonrpc":"2.0","method":"m","params":{"_meta":{"progressToken":"\\u0074"}}}'
+
+    assert served(stream(progress(1), DONE), caller) == sse(
+        progress(1).replace(b'"progressToken":1', b'"progressToken":"\\u0074"'),
+        DONE.replace(b'"id":1', b'"id":7.0e0'),
+    )
+
+
+@pytest.mark.parametrize("request_", [None, notification("n"), DONE])
+def test_nothing_is_spliced_where_no_request_was_recorded(request_: bytes | None) -> None:
+    """What answers no request has nothing of the caller's."""
+    assert served(DONE, OTHER, request=request_) == DONE
+
+
+@pytest.mark.parametrize("cut", range(len(DONE)))
+def test_id_is_the_callers_wherever_the_body_was_cut(cut: int) -> None:
+    """A body that arrived in pieces has the caller's id, even where a cut goes through it."""
+    request = with_id(CALL, "recorded")
+    body = with_id(DONE, "recorded")
+
+    response = Answer((body[:cut], body[cut:]))
+
+    assert served(response, OTHER, request=request) == with_id(DONE, "call-7")
+
+
+def test_lines_of_json_have_the_callers_values() -> None:
+    """Newline-delimited JSON is spliced line by line."""
+    lines = (progress(1) + b"\n", DONE + b"\n")
+
+    assert served(Answer(lines), OTHER) == progress("t") + b"\n" + with_id(DONE, "call-7") + b"\n"
+
+
+def test_pieces_that_wait_for_nothing_are_one_part() -> None:
+    """Without rhythm and gates a response is sent at once."""
+    (part,) = parts_of(stream(progress(1), DONE))
+
+    assert [segment for segment in part.segments if not isinstance(segment, bytes)] == [
+        (Slot.PROGRESS_TOKEN, b"1"),
+        (Slot.ID, b"1"),
+    ]
+    assert part.gate == NOTHING
+
+
+def test_paced_pieces_are_parts_with_their_times() -> None:
+    """In the recorded rhythm each piece is sent on its own."""
+    parts = parts_of(stream(progress(1), progress(2), DONE), paced=True)
+
+    assert [part.at_ms for part in parts] == [0, 1, 2]
+    assert [part.fill(None) for part in parts] == [sse(progress(1)), sse(progress(2)), sse(DONE)]
+
+
+def test_part_ends_where_a_piece_has_to_wait() -> None:
+    """A piece that waits for more than those before begins a part."""
+    gates = (NOTHING, frozenset({2}), frozenset({2}), NOTHING, frozenset({2, 3}))
+    parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
+
+    assert [(part.fill(None), part.gate) for part in parts] == [
+        (b"a", NOTHING),
+        (b"bcd", frozenset({2})),
+        (b"e", frozenset({2, 3})),
+    ]
+
+
+def test_head_and_end_are_the_recorded_ones() -> None:
+    """Status, headers, framing and end come back; an empty body has no parts."""
+    recorded = response_of(stream(DONE, end=End.OPEN))
+    reply = build_reply(message(CALL), recorded, (NOTHING,), paced=False)
+    empty = build_reply(None, response_of(Answer((), (("Allow", "GET"),), 405)), (), paced=False)
+
+    assert (reply.status, reply.headers, reply.end) == (200, STREAM_HEADERS, End.OPEN)
+    assert reply.is_event_stream
+    assert (empty.status, empty.headers, empty.parts) == (405, (("Allow", "GET"),), ())
+    assert not empty.is_event_stream

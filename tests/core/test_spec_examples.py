@@ -1,0 +1,358 @@
+"""Each kind of message that the specification shows is recognised; what is half of one is not.
+
+The data has the shapes of the specification's examples of 2026-07-28, with names of our own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import (
+    CAPABILITIES_KEY,
+    CLIENT_KEY,
+    SUBSCRIPTION_KEY,
+    VERSION_KEY,
+    Json,
+    dump,
+    player_of,
+    post,
+    stream,
+)
+
+from mrtr_cassette.core.calls import read_call
+from mrtr_cassette.core.dialect import Ask, InputRequest, recognise
+from mrtr_cassette.core.jsonbytes import parse
+from mrtr_cassette.core.jsonrpc import Kind, classify
+from mrtr_cassette.core.player import Play
+
+META: Json = {
+    VERSION_KEY: "2026-07-28",
+    CLIENT_KEY: {"name": "TestBench", "version": "0.9.1"},
+    CAPABILITIES_KEY: {},
+}
+
+TOOL_CALL: Json = {
+    "jsonrpc": "2.0",
+    "id": "order-1",
+    "method": "tools/call",
+    "params": {"_meta": META, "name": "brew_tea", "arguments": {"kind": "oolong"}},
+}
+TOOL_RESULT: Json = {
+    "jsonrpc": "2.0",
+    "id": "order-1",
+    "result": {
+        "resultType": "complete",
+        "content": [{"type": "text", "text": "One pot of oolong:\n92 °C, 3 minutes"}],
+        "isError": False,
+    },
+}
+DISCOVER: Json = {
+    "jsonrpc": "2.0",
+    "id": "hello",
+    "method": "server/discover",
+    "params": {"_meta": META},
+}
+DISCOVERED: Json = {
+    "jsonrpc": "2.0",
+    "id": "hello",
+    "result": {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}, "prompts": {}},
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "TeaHouse", "version": "3"}},
+        "ttlMs": 60000,
+        "cacheScope": "public",
+    },
+}
+LISTEN: Json = {
+    "jsonrpc": "2.0",
+    "id": "ear",
+    "method": "subscriptions/listen",
+    "params": {
+        "_meta": META,
+        "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["file:///menu.txt"]},
+    },
+}
+LISTENING: Json = {
+    "jsonrpc": "2.0",
+    "method": "notifications/subscriptions/acknowledged",
+    "params": {"_meta": {SUBSCRIPTION_KEY: "ear"}, "notifications": {"toolsListChanged": True}},
+}
+LISTENED: Json = {
+    "jsonrpc": "2.0",
+    "id": "ear",
+    "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: "ear"}},
+}
+PROGRESS: Json = {
+    "jsonrpc": "2.0",
+    "method": "notifications/progress",
+    "params": {"progressToken": "kettle", "progress": 40, "total": 100, "message": "Heating"},
+}
+ERRORS: list[tuple[int, str, Json]] = [
+    (-32020, "Header mismatch: Mcp-Name says 'a', the body says 'b'", None),
+    (
+        -32021,
+        "This request needs the elicitation capability",
+        {"requiredCapabilities": {"elicitation": {}}},
+    ),
+    (
+        -32022,
+        "This house speaks another version",
+        {"supported": ["2026-07-28"], "requested": "1999-12-31"},
+    ),
+]
+
+
+def error(code: int, message: str, data: Json) -> Json:
+    """Return a JSON-RPC error with a number as id."""
+    inner = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": 1, "error": inner if data is None else {**inner, "data": data}}
+
+
+FORM: Json = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "How strong?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"grams": {"type": "number", "minimum": 1, "title": "Grams"}},
+            "required": ["grams"],
+        },
+    },
+}
+URL: Json = {
+    "method": "elicitation/create",
+    "params": {"mode": "url", "url": "https://pay.example/tea", "message": "Pay for your tea"},
+}
+SAMPLING: Json = {
+    "method": "sampling/createMessage",
+    "params": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Name a tea"}}],
+        "systemPrompt": "You are a tea master",
+        "maxTokens": 50,
+    },
+}
+ROOTS: Json = {"method": "roots/list"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "kind"),
+    [
+        (TOOL_CALL, Kind.REQUEST),
+        (TOOL_RESULT, Kind.RESPONSE),
+        (DISCOVER, Kind.REQUEST),
+        (DISCOVERED, Kind.RESPONSE),
+        (LISTEN, Kind.REQUEST),
+        (LISTENING, Kind.NOTIFICATION),
+        (LISTENED, Kind.RESPONSE),
+        (PROGRESS, Kind.NOTIFICATION),
+        *((error(*one), Kind.RESPONSE) for one in ERRORS),
+    ],
+)
+def test_kind_of_a_message_is_recognised(tree: Json, kind: Kind) -> None:
+    """Requests, notifications, results and errors are told apart."""
+    message = classify(dump(tree))
+
+    assert message is not None
+    assert message.kind is kind
+
+
+@pytest.mark.parametrize("tree", [FORM, URL, SAMPLING, {**ROOTS, "id": "r"}])
+def test_input_request_is_no_message(tree: Json) -> None:
+    """What stands inside an ask is no JSON-RPC message of its own."""
+    assert classify(dump(tree)) is None
+
+
+@pytest.mark.parametrize(
+    "tree", [TOOL_RESULT, DISCOVERED, LISTENED, *(error(*one) for one in ERRORS)]
+)
+def test_final_result_asks_nothing(tree: Json) -> None:
+    """Complete results and errors end an interaction."""
+    assert recognise(parse(dump(tree)).get("result")) is None
+
+
+@pytest.mark.parametrize(
+    ("result", "ask"),
+    [
+        (
+            {
+                "resultType": "input_required",
+                "inputRequests": {
+                    "strength": FORM,
+                    "payment": URL,
+                    "name": SAMPLING,
+                    "dirs": ROOTS,
+                },
+                "requestState": "eyJwb3QiOjF9",
+            },
+            Ask(
+                "2026-07-28",
+                {
+                    "strength": InputRequest("form", "How strong?"),
+                    "payment": InputRequest("url", "Pay for your tea"),
+                    "name": InputRequest("sampling", ""),
+                    "dirs": InputRequest("roots", ""),
+                },
+                "eyJwb3QiOjF9",
+            ),
+        ),
+        (
+            {"resultType": "input_required", "requestState": "eyJkb25lIjoiNDAlIn0"},
+            Ask("2026-07-28", {}, "eyJkb25lIjoiNDAlIn0"),
+        ),
+        (
+            {"resultType": "input_required", "inputRequests": {"strength": FORM}},
+            Ask("2026-07-28", {"strength": InputRequest("form", "How strong?")}, None),
+        ),
+    ],
+    ids=["all kinds and state", "state only", "no state"],
+)
+def test_input_required_result_is_an_ask(result: Json, ask: Ask) -> None:
+    """Each kind of request that a server can make is recognised, with and without state."""
+    assert recognise(parse(dump(result))) == ask
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        {"strength": {"action": "accept", "content": {"grams": 5}}},
+        {
+            "strength": {
+                "action": "accept",
+                "content": {"name": "Ada", "mail": "a@x.example", "n": 3},
+            }
+        },
+        {"payment": {"action": "accept"}},
+        {"strength": {"action": "decline"}},
+        {"strength": {"action": "cancel"}},
+        {
+            "name": {
+                "role": "assistant",
+                "content": {"type": "text", "text": "Oolong"},
+                "model": "m-1",
+                "stopReason": "endTurn",
+            }
+        },
+        {
+            "name": {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c1", "name": "boil", "input": {"ml": 300}}],
+                "model": "m-1",
+                "stopReason": "toolUse",
+            }
+        },
+        {"dirs": {"roots": [{"uri": "file:///tea", "name": "Tea"}]}},
+    ],
+)
+def test_input_responses_make_a_retry(responses: Json) -> None:
+    """The bare results under the server's keys are the answers of a retry."""
+    params = {**TOOL_CALL["params"], "inputResponses": responses, "requestState": "S"}
+    call = read_call(post(dump({**TOOL_CALL, "id": "order-2", "params": params})))
+
+    assert call.answers is not None
+    assert call.answers.input_responses == parse(dump(responses))
+    assert call.answers.request_state == "S"
+    assert call.key() == read_call(post(dump(TOOL_CALL))).key()
+
+
+def test_call_is_named_by_its_tool() -> None:
+    """A call's key has the tool and its arguments, and none of its `_meta`."""
+    key = read_call(post(dump(TOOL_CALL))).key()
+
+    assert (key.method, key.name, key.arguments) == (
+        "tools/call",
+        "brew_tea",
+        '{"arguments":{"kind":"oolong"}}',
+    )
+
+
+def test_listening_is_played_with_the_callers_subscription() -> None:
+    """Every message of a listening stream has the id of whoever listens."""
+    recorded = stream(dump(LISTENING), dump(LISTENED))
+    decision = player_of((dump(LISTEN), recorded)).request_received(
+        post(dump({**LISTEN, "id": "other"}))
+    )
+
+    assert isinstance(decision, Play)
+    assert decision.reply is not None
+    got = b"".join(part.fill(decision.call.message) for part in decision.reply.parts)
+    assert got == b"".join(recorded.chunks).replace(b'"ear"', b'"other"')
+
+
+# The array dialect, which is recognised whole or not at all
+
+WHOLE: Json = {
+    "inputRequests": [
+        {"id": "city", "kind": "string", "description": "Where do you drink it?", "required": True},
+        {"id": "sugar", "kind": "boolean", "description": "With sugar?", "required": False},
+    ],
+    "requestState": "token-of-the-array-dialect",
+    "description": "Two things are missing",
+}
+
+
+def with_items(*items: Any) -> Json:
+    """Return the result with other requests."""
+    return {**WHOLE, "inputRequests": list(items)}
+
+
+CITY: Json = {"id": "city", "kind": "string", "description": "Where?"}
+
+
+@pytest.mark.parametrize(
+    ("result", "keys"),
+    [
+        (WHOLE, ["city", "sugar"]),
+        (with_items(CITY), ["city"]),
+        (with_items({**CITY, "more": 1}), ["city"]),
+        ({**WHOLE, "content": []}, ["city", "sugar"]),
+    ],
+)
+def test_whole_array_is_an_ask(result: Json, keys: list[str]) -> None:
+    """A non-empty array of requests with a non-empty state is an ask."""
+    ask = recognise(parse(dump(result)))
+
+    assert ask is not None
+    assert (ask.dialect, list(ask.input_requests), ask.request_state) == (
+        "array",
+        keys,
+        "token-of-the-array-dialect",
+    )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        with_items(),
+        {**WHOLE, "inputRequests": None},
+        {**WHOLE, "inputRequests": "city"},
+        {**WHOLE, "inputRequests": {"city": CITY}},
+        {key: WHOLE[key] for key in WHOLE if key != "inputRequests"},
+        {key: WHOLE[key] for key in WHOLE if key != "requestState"},
+        {**WHOLE, "requestState": ""},
+        {**WHOLE, "requestState": None},
+        {**WHOLE, "requestState": 5},
+        {**WHOLE, "requestState": ["token"]},
+        with_items({"kind": "string", "description": "Where?"}),
+        with_items({"id": "city", "description": "Where?"}),
+        with_items({**CITY, "id": 5}),
+        with_items({**CITY, "id": None}),
+        with_items({**CITY, "kind": 5}),
+        with_items({**CITY, "description": 5}),
+        with_items({**CITY, "required": "yes"}),
+        with_items({**CITY, "required": None}),
+        with_items(CITY, "sugar"),
+        with_items(CITY, None),
+        with_items(CITY, {"id": "sugar"}),
+        with_items(CITY, CITY),
+        {**WHOLE, "resultType": "complete"},
+        {**WHOLE, "resultType": "input_required"},
+        {**WHOLE, "resultType": "incomplete"},
+        {**WHOLE, "resultType": ""},
+    ],
+)
+def test_half_shaped_array_is_a_final_result(result: Json) -> None:
+    """Whatever lacks a part or has one of another shape asks for nothing."""
+    assert recognise(parse(dump(result))) is None

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.jsonbytes import Span
+from mrtr_cassette.core.sse import SseFramer, read_event
+
+BOM = b"\xef\xbb\xbf"
+
+
+def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
+    """Return the bytes of all events of a stream, and the rest."""
+    framer = SseFramer()
+    events = [event.raw for chunk in chunks for event in framer.feed(chunk)]
+    last, rest = framer.finish()
+    return events + ([last.raw] if last is not None else []), rest
+
+
+@pytest.mark.parametrize(
+    ("raw", "events", "rest"),
+    [
+        (b"", [], b""),
+        (b"data: 1\n\ndata: 2\n\n", [b"data: 1\n\n", b"data: 2\n\n"], b""),
+        (b"data: 1\r\n\r\ndata: 2\r\n\r\n", [b"data: 1\r\n\r\n", b"data: 2\r\n\r\n"], b""),
+        (b"data: 1\r\rdata: 2\r\r", [b"data: 1\r\r", b"data: 2\r\r"], b""),
+        (b"data: 1\n\r\ndata: 2\r\n\n", [b"data: 1\n\r\n", b"data: 2\r\n\n"], b""),
+        (b"data: 1\r\n\r", [b"data: 1\r\n\r"], b""),
+        (b"data: 1\r", [], b"data: 1\r"),
+        (b"data: 1\n", [], b"data: 1\n"),
+        (b"data: 1", [], b"data: 1"),
+        (b"\n\n", [b"\n", b"\n"], b""),
+        (b"\r", [b"\r"], b""),
+        (b": ping\n\nid: 1\ndata\n\n", [b": ping\n\n", b"id: 1\ndata\n\n"], b""),
+        (BOM + b"\n" + BOM + b"\n\n", [BOM + b"\n", BOM + b"\n\n"], b""),
+        (BOM + b"\r", [BOM + b"\r"], b""),
+        (BOM + b"data: 1\n\n", [BOM + b"data: 1\n\n"], b""),
+        (BOM, [], BOM),
+        (b"data: a\x00b\xff\n\n", [b"data: a\x00b\xff\n\n"], b""),
+        (b"data: a\x0b\xc2\x85\xe2\x80\xa8b\n\n", [b"data: a\x0b\xc2\x85\xe2\x80\xa8b\n\n"], b""),
+    ],
+)
+def test_events_end_at_blank_lines(raw: bytes, events: list[bytes], rest: bytes) -> None:
+    """An event ends at a blank line, whatever its line ends; whole, byte by byte, at every cut."""
+    assert framed(raw) == (events, rest)
+    assert framed(*(raw[at : at + 1] for at in range(len(raw)))) == (events, rest)
+    for cut in range(len(raw) + 1):
+        assert framed(raw[:cut], b"", raw[cut:]) == (events, rest)
+
+
+def test_event_is_there_as_soon_as_it_is_whole() -> None:
+    """An event whose blank line has come doesn't wait for the next chunk."""
+    framer = SseFramer()
+
+    assert framer.feed(b"data: 1\n") == []
+    assert [event.raw for event in framer.feed(b"\ndata: 2")] == [b"data: 1\n\n"]
+    assert [event.raw for event in framer.feed(b"\r\n\r\n")] == [b"data: 2\r\n\r\n"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "data"),
+    [
+        (b"data: 1\n\n", b"1"),
+        (b"data:1\n\n", b"1"),
+        (b"data:  1\n\n", b" 1"),
+        (b"data\n\n", b""),
+        (b"data:\n\n", b""),
+        (b"data: {\r\ndata: }\r\n\r\n", b"{\n}"),
+        (b"data: a\rdata: b\r\r", b"a\nb"),
+        (b"id: 7\ndata: 1\nretry: 5\n: comment\nevent: x\n\n", b"1"),
+        (b": data: 1\n\n", None),
+        (b"database: 1\n\n", None),
+        (b"DATA: 1\n\n", None),
+        (b" data: 1\n\n", None),
+        (b"id: 1\n\n", None),
+        (b"\n", None),
+        (b"data: unended", b"unended"),
+    ],
+)
+def test_data_is_that_of_the_data_lines(raw: bytes, data: bytes | None) -> None:
+    """The data lines, joined by LF, are the data; other fields and comments are not."""
+    assert read_event(raw, first=False).data == data
+    assert read_event(raw, first=True).data == data
+
+
+def test_byte_order_mark_counts_in_the_first_event_only() -> None:
+    """A byte order mark is skipped where the stream begins, and is part of a line elsewhere."""
+    raw = BOM + b"data: 1\n\n"
+
+    assert read_event(raw, first=True).data == b"1"
+    assert read_event(raw, first=False).data is None
+
+
+@pytest.mark.parametrize(
+    ("span", "found"),
+    [
+        (Span(0, 3), b"abc"),
+        (Span(1, 2), b"b"),
+        (Span(3, 3), b""),
+        (Span(4, 7), b"def"),
+        (Span(6, 7), b"f"),
+        (Span(2, 5), None),
+        (Span(3, 4), None),
+        (Span(7, 9), None),
+    ],
+)
+def test_span_of_data_is_found_in_the_bytes(span: Span, found: bytes | None) -> None:
+    """A span of the data stands in one data line of the event, or nowhere."""
+    event = read_event(b"id: 1\r\ndata: abc\r\ndata:def\r\n\r\n", first=True)
+
+    place = event.raw_span(span)
+
+    assert (None if place is None else event.raw[place.start : place.end]) == found

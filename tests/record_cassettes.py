@@ -1,0 +1,132 @@
+"""Record the cassettes in `cassettes/` again, with the transcripts of the clients that made them.
+
+    python tests/record_cassettes.py [NAME ...]
+
+Each is recorded from a server on a port of its own, so that `upstream` stays the same. A cassette
+that differs from the committed one in its recording block alone is left as it is: where this
+changes a file, something that matters has changed, and the difference is worth reading.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import (
+    CASSETTES,
+    TESTS,
+    TRANSCRIPTS,
+    ProcessError,
+    Side,
+    install_typescript,
+    lasting_part,
+    listening,
+    peer,
+    record_command,
+    run,
+)
+from traps import TRAPS
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a cassette comes from.
+
+    Attributes:
+        server: the command that serves, which takes `--port`.
+        port: the port it gets.
+        client: the SDK client that talks to it, or None where it is a trap.
+    """
+
+    server: tuple[str, ...]
+    port: int
+    client: Side | None = None
+
+
+SOURCES = {
+    "python-sdk": Source(peer("server", "python"), 8700, "python"),
+    "typescript-sdk": Source(peer("server", "typescript"), 8701, "typescript"),
+    "demo-server": Source((sys.executable, "-m", "mrtr_cassette.demo_server"), 8702, "python"),
+} | {
+    name: Source((sys.executable, str(TESTS / "traps.py"), name), 8710 + number)
+    for number, name in enumerate(TRAPS)
+}
+
+
+def converse(name: str, url: str) -> str | None:
+    """Hold the conversation of a cassette, and return the transcript of an SDK's client.
+
+    Raises:
+        AssertionError: a trap's caller got other bytes than the trap sends.
+        ProcessError: a flow of the SDK's client failed.
+    """
+    client = SOURCES[name].client
+    if client is None:
+        asyncio.run(TRAPS[name].hold(url))
+        return None
+    done = run((*peer("client", client), url))
+    if done.code or done.stderr:
+        raise ProcessError(f"the {client} client failed with {done.code}: {done.stderr}")
+    return done.stdout
+
+
+def record(name: str, cassette: Path, port: int) -> str | None:
+    """Record one cassette, and return the transcript of an SDK's client.
+
+    Raises:
+        AssertionError: the client saw other bytes than the server sends.
+        ProcessError: a process failed.
+    """
+    with listening((*SOURCES[name].server, "--port", str(port))) as server:
+        live = converse(name, server.url)
+        with listening(record_command(server.url, cassette), signal.SIGINT) as proxy:
+            recorded = converse(name, proxy.url)
+    if proxy.code:
+        raise ProcessError(f"the recorder failed with {proxy.code}: {proxy.stderr}")
+    if recorded != live:
+        raise ProcessError(f"{name}: the client saw another transcript through the proxy")
+    return live
+
+
+def publish(recorded: Path, cassette: Path) -> str:
+    """Put a cassette in its place unless only its recording block differs; say which."""
+    if cassette.exists() and lasting_part(cassette) == lasting_part(recorded):
+        return "unchanged"
+    what = "changed" if cassette.exists() else "new"
+    shutil.copyfile(recorded, cassette)
+    return what
+
+
+def main() -> int:
+    """Record the cassettes of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SOURCES))
+    names = parser.parse_args().names or list(SOURCES)
+    unknown = [name for name in names if name not in SOURCES]
+    if unknown:
+        parser.error(f"no such cassette: {', '.join(unknown)}")
+    CASSETTES.mkdir(exist_ok=True)
+    TRANSCRIPTS.mkdir(parents=True, exist_ok=True)
+    try:
+        install_typescript()
+        for name in names:
+            with tempfile.TemporaryDirectory() as directory:
+                recorded = Path(directory) / f"{name}.json"
+                transcript = record(name, recorded, SOURCES[name].port)
+                what = publish(recorded, CASSETTES / recorded.name)
+            if transcript is not None:
+                (TRANSCRIPTS / f"{name}.txt").write_text(transcript)
+            print(f"{name}: {what}")  # noqa: T201  for whoever runs it
+    except ProcessError as error:
+        sys.exit(f"error: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

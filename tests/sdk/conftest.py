@@ -1,0 +1,51 @@
+"""Peers on the official SDKs, each in a process of its own."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import pytest
+from harness import (
+    Listening,
+    ProcessError,
+    Run,
+    RunClient,
+    Side,
+    StartServer,
+    install_typescript,
+    listening,
+    peer,
+    run,
+)
+
+
+@pytest.fixture(scope="session")
+def typescript_sdk() -> None:
+    """Have the TypeScript SDK installed, or fail."""
+    problem = ""
+    try:
+        install_typescript()
+    except ProcessError as error:
+        problem = str(error)
+    if problem:
+        pytest.fail(problem, pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def start_server(typescript_sdk: None) -> StartServer:
+    """Give what runs a server peer, by its side and port, until a `with` block ends."""
+
+    def start(side: Side, port: int) -> AbstractContextManager[Listening]:
+        return listening((*peer("server", side), "--port", str(port)))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def run_client(typescript_sdk: None) -> RunClient:
+    """Give what runs a client peer, by its side, URL and options, to its end."""
+
+    def run_to_end(side: Side, url: str, *options: str) -> Run:
+        return run((*peer("client", side), url, *options))
+
+    return run_to_end

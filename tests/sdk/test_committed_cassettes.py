@@ -1,0 +1,259 @@
+"""The cassettes in `cassettes/`, replayed without any server; `record_cassettes.py` makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from harness import (
+    CASSETTE_COMMAND,
+    CASSETTES,
+    SIDES,
+    TRANSCRIPTS,
+    Listening,
+    RunClient,
+    Side,
+    lasting_part,
+    listening,
+    peer,
+    record_command,
+    replay_command,
+    run,
+    run_all,
+)
+from jsonschema import Draft202012Validator
+from record_cassettes import SOURCES, converse, record
+from traps import (
+    BY_HEADER,
+    TRAPS,
+    by_header_call,
+    calling,
+    endless_json_acknowledged,
+    endless_json_listen,
+    expect,
+    hold_by_header,
+    hold_endless_json,
+    hold_late_ask,
+    hold_pushed_request,
+    late_ask_call,
+    late_ask_question,
+    late_ask_retry,
+)
+
+from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+
+SDK_CASSETTES = [name for name, source in SOURCES.items() if source.client is not None]
+every_cassette = pytest.mark.parametrize(
+    "cassette", sorted(CASSETTES.glob("*.json")), ids=lambda path: path.stem
+)
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    """Make a validator of the schema that the command line prints."""
+    printed = run((*CASSETTE_COMMAND, "schema"))
+    assert (printed.code, printed.stderr) == (0, "")
+    schema = json.loads(printed.stdout)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def committed(name: str) -> Path:
+    """Return a cassette's file."""
+    return CASSETTES / f"{name}.json"
+
+
+def without_upstream(cassette: Path) -> bytes:
+    """Return what doesn't depend on where and when a cassette was recorded."""
+    lasting, found = re.subn(rb'\n  "upstream": ".*",\n', b"\n", lasting_part(cassette))
+    assert found == 1
+    return lasting
+
+
+def was_all_played(name: str, replay: Listening) -> bool:
+    """Tell whether a replay that has ended played every interaction and missed nothing."""
+    count = len(json.loads(committed(name).read_text())["interactions"])
+    summary = f"played {count} of {count} interactions, no misses\n"
+    return (replay.code, replay.stderr) == (0, summary)
+
+
+def test_every_source_has_its_cassette() -> None:
+    """Each cassette that the script records is committed."""
+    assert set(SOURCES) <= {path.stem for path in CASSETTES.glob("*.json")}
+
+
+@every_cassette
+def test_cassette_is_valid_by_the_published_schema(
+    cassette: Path, validator: Draft202012Validator
+) -> None:
+    """A cassette is valid by the JSON Schema that `mrtr-cassette schema` prints."""
+    problems = [error.message for error in validator.iter_errors(json.loads(cassette.read_bytes()))]
+    assert problems == []
+
+
+@every_cassette
+def test_cassette_comes_back_from_the_codec(cassette: Path) -> None:
+    """Decoding a cassette and encoding it again gives the same bytes."""
+    data = cassette.read_bytes()
+    assert encode_cassette(decode_cassette(data, cassette.name)) == data
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_upstream_is_the_fixed_one(name: str) -> None:
+    """A cassette names the port that its source always has, so recording again keeps it."""
+    upstream = urlsplit(json.loads(committed(name).read_text())["upstream"])
+    assert (upstream.hostname, upstream.port) == ("127.0.0.1", SOURCES[name].port)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_recording_a_replay_gives_the_cassette_again(
+    name: str, tmp_path: Path, typescript_sdk: None
+) -> None:
+    """A replay can't be told from the server: recorded anew, it gives the same cassette."""
+    cassette = tmp_path / f"{name}.json"
+    with (
+        listening(replay_command(committed(name)), signal.SIGINT) as replay,
+        listening(record_command(replay.url, cassette), signal.SIGINT) as proxy,
+    ):
+        transcript = converse(name, proxy.url)
+    assert without_upstream(cassette) == without_upstream(committed(name))
+    assert transcript is None or transcript == (TRANSCRIPTS / f"{name}.txt").read_text()
+    assert was_all_played(name, replay)
+
+
+@pytest.mark.parametrize("name", SDK_CASSETTES)
+def test_the_other_sdks_client_sees_the_same(name: str, run_client: RunClient) -> None:
+    """The client of the SDK that didn't record sees on replay what the one that did saw live."""
+    player: Side = "typescript" if SOURCES[name].client == "python" else "python"
+    with listening(replay_command(committed(name)), signal.SIGINT) as replay:
+        replayed = run_client(player, replay.url)
+    assert replayed.stdout == (TRANSCRIPTS / f"{name}.txt").read_text()
+    assert (replayed.code, replayed.stderr) == (0, "")
+    assert was_all_played(name, replay)
+
+
+def test_one_recorded_session_serves_many_that_only_read(typescript_sdk: None) -> None:
+    """What only reads is played to any number of sessions, of either SDK."""
+    reading = ("--flow", "list", "--flow", "release-notes", "--flow", "deployment")
+    with listening(replay_command(committed("typescript-sdk")), signal.SIGINT) as replay:
+        sessions = run_all(
+            [(*peer("client", side), replay.url, *reading) for side in (*SIDES, *SIDES)]
+        )
+    assert {each.code for each in sessions} == {0}
+    assert len({each.stdout for each in sessions}) == 1
+    assert sessions[0].stdout.count("result ") == 2
+    assert (replay.code, "no misses" in replay.stderr) == (0, True)
+
+
+@pytest.mark.parametrize("player", SIDES)
+def test_command_that_hides_its_miss_fails_all_the_same(player: Side, typescript_sdk: None) -> None:
+    """The exit code is 1 where there was a miss, even if the command's own is 0."""
+    declining = shlex.join((*peer("client", player), "--decline", "Deploy to production?"))
+    command = ("--", "sh", "-c", f"{declining} || true")
+    replayed = run(replay_command(committed("python-sdk"), *command))
+    assert replayed.stdout.count("miss: answers-differ: ") == 1
+    assert replayed.code == 1
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_trap_is_recorded_today_as_it_was(name: str, tmp_path: Path) -> None:
+    """Recording a trap again changes nothing but the upstream's port and the recording block."""
+    cassette = tmp_path / f"{name}.json"
+    record(name, cassette, port=0)
+    assert without_upstream(cassette) == without_upstream(committed(name))
+
+
+def test_late_ask_takes_the_callers_ids_and_tokens() -> None:
+    """In an ask at a stream's end and in what precedes it, only ids and tokens are the caller's."""
+    with listening(replay_command(committed("late-ask")), signal.SIGINT) as replay:
+        call, retry = (b'"call"', b'"t/\\u00e9 1"'), (b"18446744073709551617", b"0")
+        state = asyncio.run(hold_late_ask(replay.url, call, retry))
+    assert re.fullmatch(rb'"mrtr-state:[0-9a-f]{16}:1:1"', state)
+    assert was_all_played("late-ask", replay)
+
+
+def test_late_ask_refuses_another_state() -> None:
+    """A state that differs in its last character is a miss, and the right one still plays."""
+    one, two, three = ((number, number) for number in (b"1", b"2", b"3"))
+
+    async def tamper(url: str) -> dict[str, Any]:
+        async with calling(url) as caller:
+            asked = await caller.send(late_ask_call(*one))
+            [state] = re.findall(rb'"requestState":("[^"]*")', asked.body)
+            expect(asked.body, b"".join(late_ask_question(*one, state)))
+            tampered = await caller.send(late_ask_retry(*two, state[:-2] + b'x"'))
+            done = await caller.send(late_ask_retry(*three, state))
+            assert b"Migrated" in done.body
+            refusal: dict[str, Any] = json.loads(tampered.body)
+            return refusal
+
+    with listening(replay_command(committed("late-ask")), signal.SIGINT) as replay:
+        refusal = asyncio.run(tamper(replay.url))
+    assert (refusal["id"], refusal["error"]["code"]) == (2, -32010)
+    assert refusal["error"]["data"]["reason"] == "state-unknown"
+    assert refusal["error"]["message"] in replay.stderr
+    assert replay.code == 1
+
+
+def test_endless_json_takes_the_listeners_id() -> None:
+    """Each line of an endless JSON body has the listener's id, and comes after its cause."""
+    with listening(replay_command(committed("endless-json")), signal.SIGINT) as replay:
+        asyncio.run(hold_endless_json(replay.url, first=70))
+    assert was_all_played("endless-json", replay)
+
+
+def test_endless_json_does_not_keep_the_replay() -> None:
+    """A listener that stays doesn't keep the replay from ending, in good order."""
+
+    async def stay(url: str, stop: Callable[[], None]) -> None:
+        async with calling(url) as caller, caller.stream(endless_json_listen(b"1")) as response:
+            expect(await response.content.readline(), endless_json_acknowledged(b"1"))
+            stop()
+
+    with ExitStack() as running:
+        replaying = listening(replay_command(committed("endless-json")), signal.SIGINT)
+        replay = running.enter_context(replaying)
+        asyncio.run(stay(replay.url, running.close))
+    assert replay.stderr.startswith("played 1 of 4 interactions, no misses\n")
+    assert replay.code == 0
+
+
+def test_by_header_goes_by_the_headers_in_any_order() -> None:
+    """The same body gets what its headers were answered with, whatever was played before."""
+    with listening(replay_command(committed("by-header")), signal.SIGINT) as replay:
+        asyncio.run(hold_by_header(replay.url, b'"x"', BY_HEADER[::-1]))
+    assert was_all_played("by-header", replay)
+
+
+def test_by_header_gives_no_other_headers_answer() -> None:
+    """A body that was played with its headers is a miss, though other headers' answers are left."""
+
+    async def twice(url: str) -> dict[str, Any]:
+        await hold_by_header(url, b"1", BY_HEADER[:1])
+        async with calling(url) as caller:
+            received = await caller.send(by_header_call(b"2"), **BY_HEADER[0].headers)
+            refusal: dict[str, Any] = json.loads(received.body)
+            return refusal
+
+    with listening(replay_command(committed("by-header")), signal.SIGINT) as replay:
+        refusal = asyncio.run(twice(replay.url))
+    assert refusal["error"]["data"]["reason"] == "already-played"
+    assert replay.stderr.splitlines()[-1].startswith("  never played: #7 ")
+    assert replay.code == 1
+
+
+def test_pushed_request_keeps_its_own_id() -> None:
+    """A pushed request keeps its id, which the pending call had; the call's response does not."""
+    with listening(replay_command(committed("pushed-request")), signal.SIGINT) as replay:
+        session = asyncio.run(hold_pushed_request(replay.url, b'"call-a"'))
+    assert session == "mrtr-session:1"
+    assert was_all_played("pushed-request", replay)

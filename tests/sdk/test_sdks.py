@@ -1,0 +1,394 @@
+"""The official SDKs' servers and clients, through the command line, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import (
+    SIDES,
+    TRANSCRIPTS,
+    Run,
+    RunClient,
+    Side,
+    StartServer,
+    free_port,
+    is_refused,
+    lasting_part,
+    listening,
+    peer,
+    record_command,
+    replay_command,
+    run,
+    run_all,
+)
+from traps import Caller, calling
+
+from mrtr_cassette.core.cassette import Body, Cassette, HeaderMap, Interaction
+from mrtr_cassette.core.codec import decode_body, decode_cassette
+
+MISS_CODE = -32010
+PAIRS = [(server, client) for server in SIDES for client in SIDES]
+TRANSCRIPT = TRANSCRIPTS / "python-sdk.txt"
+DECLINES = {
+    "deploy": "Deploy to production?",
+    "release-train": "Which window?",
+    "ask-late": "Finish after 2?",
+}
+"""An ask without state, an ask in the middle of a chain of states, and one in a stream."""
+KEYS = {"deploy": "confirm", "release-train": "window", "ask-late": "confirm"}
+# The Python SDK's client lists the tools by itself after it has called one.
+STATEFUL_FLOWS = tuple(
+    option
+    for flow in ("list", "wipe-cache", "release-train", "build")
+    for option in ("--flow", flow)
+)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one client's session with one server left, after the server is gone."""
+
+    client: Side
+    cassette: Path
+    upstream: str
+    live: Run
+    recorded: Run
+    proxy: Run
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is there."""
+
+    side: Side
+    url: str
+
+
+def read(cassette: Path) -> Cassette:
+    """Decode a cassette."""
+    return decode_cassette(cassette.read_bytes(), str(cassette))
+
+
+def after_announcement(output: str) -> str:
+    """Return what a command printed under a proxy, whose own line stands above."""
+    announcement, _, rest = output.partition("\n")
+    assert announcement.startswith("listening on http://127.0.0.1:")
+    return rest
+
+
+def all_played(cassette: Path) -> str:
+    """Return the summary of a replay that played every interaction and missed nothing."""
+    count = len(read(cassette).interactions)
+    return f"played {count} of {count} interactions, no misses"
+
+
+def flows_of(transcript: str) -> dict[str, list[str]]:
+    """Return the lines of each flow."""
+    sections = transcript.removeprefix("== ").split("\n== ")
+    return {lines[0]: lines[1:] for lines in (section.splitlines() for section in sections)}
+
+
+def miss_in(line: str) -> str:
+    """Return the text of the miss that a line of a transcript is."""
+    kind, code, text = line.split(" ", 2)
+    assert (kind, int(code)) == ("error", MISS_CODE)
+    message = json.loads(text)
+    assert isinstance(message, str)
+    return message
+
+
+def request_states(tree: Any) -> Iterator[str]:
+    """Yield every `requestState` anywhere in a cassette's JSON."""
+    if isinstance(tree, dict):
+        state = tree.get("requestState")
+        if isinstance(state, str):
+            yield state
+        for member in tree.values():
+            yield from request_states(member)
+    elif isinstance(tree, list):
+        for member in tree:
+            yield from request_states(member)
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids="-".join)
+def recorded(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    start_server: StartServer,
+    run_client: RunClient,
+) -> Recorded:
+    """Record all flows of one client with one server, and stop the server."""
+    server, client = request.param
+    cassette = tmp_path_factory.mktemp("recorded") / "cassette.json"
+    with start_server(server, 0) as upstream:
+        live = run_client(client, upstream.url)
+        if client == server:
+            # As by hand: the client is pointed at the proxy, and Ctrl-C ends the recording.
+            with listening(record_command(upstream.url, cassette), signal.SIGINT) as proxy:
+                through = run_client(client, proxy.url)
+            assert proxy.code is not None
+            ended = Run(proxy.code, "", proxy.stderr)
+        else:
+            ended = run(record_command(upstream.url, cassette, "--", *peer("client", client)))
+            through = Run(ended.code, after_announcement(ended.stdout), "")
+    return Recorded(client, cassette, upstream.url, live, through, ended)
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterator[Server]:
+    """Run a server for all tests that need it to be there only."""
+    with start_server(request.param, 0) as started:
+        yield Server(request.param, started.url)
+
+
+def test_live_transcript_is_the_same_for_every_server_and_client(recorded: Recorded) -> None:
+    """Every client sees the same from every server, so one transcript can stand for all."""
+    assert (recorded.live.code, recorded.live.stderr) == (0, "")
+    assert recorded.live.stdout == TRANSCRIPT.read_text()
+
+
+def test_client_sees_the_same_through_the_record_proxy(recorded: Recorded) -> None:
+    """A client that talks through the record proxy sees what it sees without it."""
+    assert recorded.recorded.stdout == recorded.live.stdout
+    assert (recorded.recorded.code, recorded.proxy.code) == (0, 0)
+
+
+def test_record_says_what_it_wrote(recorded: Recorded) -> None:
+    """The recorder's last line tells the file and how much is in it."""
+    cassette = read(recorded.cassette)
+    assert recorded.proxy.stderr.splitlines()[-1] == (
+        f"wrote {recorded.cassette}: {len(cassette.interactions)} interactions, "
+        f"{len(cassette.recording.exchanges)} exchanges recorded"
+    )
+    assert [path.name for path in recorded.cassette.parent.iterdir()] == ["cassette.json"]
+
+
+@pytest.mark.parametrize("player", SIDES)
+def test_replay_needs_no_server(recorded: Recorded, player: Side) -> None:
+    """With the server gone, either SDK's client sees the recorded conversation, all of it."""
+    assert is_refused(recorded.upstream)
+    replayed = run(replay_command(recorded.cassette, "--", *peer("client", player)))
+    assert after_announcement(replayed.stdout) == recorded.live.stdout
+    assert replayed.stderr.splitlines() == [all_played(recorded.cassette)]
+    assert replayed.code == 0
+
+
+def test_another_answer_is_a_miss_and_no_other(recorded: Recorded, run_client: RunClient) -> None:
+    """A decline where an accept was recorded is an error that says so, and fails the replay."""
+    player: Side = "typescript" if recorded.client == "python" else "python"
+    declining = [option for message in DECLINES.values() for option in ("--decline", message)]
+    with listening(replay_command(recorded.cassette), signal.SIGINT) as replay:
+        declined = run_client(player, replay.url, *declining)
+    expected = flows_of(recorded.live.stdout)
+    received = flows_of(declined.stdout)
+    assert received.keys() == expected.keys()
+    assert {flow for flow in expected if received[flow] != expected[flow]} == DECLINES.keys()
+    for flow, message in DECLINES.items():
+        *before, last = received[flow]
+        assert before == expected[flow][: len(before)]
+        assert before[-1].startswith(f'ask form "{message}"')
+        text = miss_in(last)
+        pointer = f"/inputResponses/{KEYS[flow]}"
+        assert text.startswith("miss: answers-differ: ")
+        assert f'tools/call "{flow}"' in text
+        assert f'{pointer}/action: recorded "accept", received "decline"' in text
+        assert f"{pointer}/content: recorded {{" in text
+        assert text in replay.stderr
+    assert "3 misses (answers-differ 3)" in replay.stderr
+    assert (declined.code, replay.code) == (1, 1)
+
+
+def test_an_unrecorded_call_is_a_miss(
+    server: Server, tmp_path: Path, run_client: RunClient
+) -> None:
+    """A tool that was not called while recording is unknown on replay, not guessed."""
+    cassette = tmp_path / "cassette.json"
+    adding = (*peer("client", server.side), "--flow", "add")
+    assert run(record_command(server.url, cassette, "--", *adding)).code == 0
+    with listening(replay_command(cassette), signal.SIGTERM) as replay:
+        called = run_client(server.side, replay.url, "--flow", "deploy", "--flow", "deployment")
+    flows = flows_of(called.stdout)
+    assert miss_in(flows["deploy"][-1]).startswith("miss: unknown-name: ")
+    assert miss_in(flows["deployment"][-1]).startswith("miss: unknown-method: ")
+    assert (called.code, replay.code) == (1, 1)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_recording_again_changes_the_recording_block_only(
+    side: Side, tmp_path: Path, start_server: StartServer
+) -> None:
+    """A restarted server's cassette differs in times and state hashes, and nowhere else."""
+    port = free_port()
+    cassettes = [tmp_path / "first.json", tmp_path / "second.json"]
+    for cassette in cassettes:
+        with start_server(side, port) as server:
+            client = peer("client", side)
+            assert run(record_command(server.url, cassette, "--", *client)).code == 0
+    assert lasting_part(cassettes[0]) == lasting_part(cassettes[1])
+    first, second = (read(cassette).recording for cassette in cassettes)
+    places = [
+        [(facts.number, facts.interaction, facts.turn) for facts in recording.exchanges]
+        for recording in (first, second)
+    ]
+    assert places[0] == places[1]
+    for before, after in zip(first.exchanges, second.exchanges, strict=True):
+        for hashes in (
+            (before.request_state_sha256, after.request_state_sha256),
+            (before.echoed_state_sha256, after.echoed_state_sha256),
+        ):
+            assert hashes[0] != hashes[1] or hashes == (None, None)
+    issued = [facts for facts in first.exchanges if facts.request_state_sha256 is not None]
+    assert len(issued) >= 5
+
+
+def test_nothing_secret_is_written(server: Server, tmp_path: Path, run_client: RunClient) -> None:
+    """Neither a raw request state nor a credential reaches the journal or the cassette.
+
+    A second proxy that keeps the states as they are, behind the one that seals them, tells which
+    they were.
+    """
+    sealed, verbatim = tmp_path / "sealed.json", tmp_path / "verbatim.json"
+    credential = "c3VwZXItc2VjcmV0LWNyZWRlbnRpYWw"
+    keeping = record_command(server.url, verbatim, "--request-state", "verbatim")
+    with (
+        listening(keeping, signal.SIGINT) as inner,
+        listening(record_command(inner.url, sealed), signal.SIGINT) as outer,
+    ):
+        header = f"Authorization: Bearer {credential}"
+        through = run_client("python", outer.url, "--headers", header)
+        journal = Path(f"{sealed}.journal").read_text()
+    assert (through.stdout, through.code) == (TRANSCRIPT.read_text(), 0)
+    raw = set(request_states(json.loads(verbatim.read_text())))
+    hashes = {hashlib.sha256(state.encode()).hexdigest() for state in raw}
+    written = read(sealed).recording.exchanges
+    assert hashes == {facts.request_state_sha256 for facts in written} - {None}
+    assert len(raw) >= 5
+    assert len(journal.splitlines()) > len(written)
+    parts = {part for state in raw for part in state.split(".") if len(part) >= 8}
+    for text in (journal, sealed.read_text()):
+        assert [part for part in parts if part in text] == []
+        assert credential not in text
+        assert "authorization" not in text.lower()
+    assert credential not in verbatim.read_text() + inner.stderr + outer.stderr
+
+
+async def resend(caller: Caller, interaction: Interaction) -> None:
+    """Send an interaction's requests as they were recorded; all responses are the recorded ones."""
+    http = interaction.request.http
+    requests: list[tuple[Body, HeaderMap]] = [(interaction.request, http.headers)]
+    requests += [
+        (turn.answer, turn.answer.headers)
+        for turn in interaction.elicitation_turns
+        if turn.answer is not None
+    ]
+    responses = [turn.ask for turn in interaction.elicitation_turns]
+    if interaction.response is not None:
+        responses.append(interaction.response)
+    for (asking, headers), responding in zip(requests, responses, strict=True):
+        named = {name: value for name, value in headers.items() if isinstance(value, str)}
+        body = b"".join(decode_body(asking, "", ""))
+        received = await caller.send(body, http.method, **named)
+        assert received.status == responding.status
+        assert received.body == b"".join(decode_body(responding, "", ""))
+
+
+async def resend_all(url: str, cassette: Cassette) -> None:
+    """Send every recorded request again, in recorded order."""
+    async with calling(url) as caller:
+        for interaction in cassette.interactions:
+            await resend(caller, interaction)
+
+
+def test_recorded_requests_get_the_recorded_bytes(recorded: Recorded) -> None:
+    """Whoever sends the recorded requests gets the recorded bytes, streams included."""
+    with listening(replay_command(recorded.cassette), signal.SIGINT) as replay:
+        asyncio.run(resend_all(replay.url, read(recorded.cassette)))
+    assert replay.stderr.splitlines() == [all_played(recorded.cassette)]
+
+
+def test_verbatim_keeps_the_states(server: Server, tmp_path: Path) -> None:
+    """With `--request-state verbatim` the raw states are kept and played, byte for byte."""
+    cassette = tmp_path / "cassette.json"
+    options = ("--request-state", "verbatim", "--", *peer("client", server.side), *STATEFUL_FLOWS)
+    recording = run(record_command(server.url, cassette, *options))
+    flows = flows_of(after_announcement(recording.stdout))
+    assert flows == {flow: flows_of(TRANSCRIPT.read_text())[flow] for flow in flows}
+    states = list(request_states(json.loads(cassette.read_text())))
+    kept = read(cassette)
+    assert kept.request_state == "verbatim"
+    assert not [state for state in states if state.startswith("mrtr-state:")]
+    assert {hashlib.sha256(state.encode()).hexdigest() for state in states} == {
+        facts.request_state_sha256 for facts in kept.recording.exchanges
+    } - {None}
+    for player in SIDES:
+        replayed = run(replay_command(cassette, "--", *peer("client", player), *STATEFUL_FLOWS))
+        assert replayed.stderr.splitlines() == [all_played(cassette)]
+        assert (replayed.stdout.partition("== ")[2], replayed.code) == (
+            recording.stdout.partition("== ")[2],
+            0,
+        )
+    with listening(replay_command(cassette), signal.SIGINT) as replay:
+        asyncio.run(resend_all(replay.url, kept))
+    assert replay.code == 0
+
+
+def run_together(url: str, sessions: int) -> list[str]:
+    """Run sessions of the Python client and two TypeScript clients at once; return transcripts."""
+    flow = ("--flow", "release-train")
+    python, *typescript = run_all(
+        [
+            (*peer("client", "python"), url, *flow, "--sessions", str(sessions)),
+            (*peer("client", "typescript"), url, *flow),
+            (*peer("client", "typescript"), url, *flow),
+        ]
+    )
+    assert [each.code for each in (python, *typescript)] == [0, 0, 0]
+    lines = [line.split(" ", 1) for line in python.stdout.splitlines()]
+    return [
+        "".join(f"{text}\n" for number, text in lines if number == str(session))
+        for session in range(1, sessions + 1)
+    ] + [each.stdout for each in typescript]
+
+
+def test_parallel_sessions_do_not_mix(server: Server, tmp_path: Path, typescript_sdk: None) -> None:
+    """Ten sessions that make the same call at once are ten interactions, and play at once."""
+    cassette = tmp_path / "cassette.json"
+    train = flows_of(TRANSCRIPT.read_text())["release-train"]
+    expected = "".join(f"{line}\n" for line in ("== release-train", *train))
+    with listening(record_command(server.url, cassette), signal.SIGINT) as proxy:
+        assert run_together(proxy.url, 8) == [expected] * 10
+    kept = read(cassette)
+    trains = {
+        number
+        for number, interaction in enumerate(kept.interactions, start=1)
+        if len(interaction.elicitation_turns) == 3
+    }
+    assert len(trains) == 10
+    assert {(each.branch, each.orphan) for each in kept.interactions} == {(None, None)}
+    arrivals = {
+        train: [facts for facts in kept.recording.exchanges if facts.interaction == train]
+        for train in trains
+    }
+    for arrived in arrivals.values():
+        issued = [facts.request_state_sha256 for facts in arrived]
+        echoed = [facts.echoed_state_sha256 for facts in arrived]
+        assert [facts.turn for facts in arrived] == [0, 1, 2, 3]
+        assert issued[:-1] == echoed[1:]
+    interleaved = [
+        train
+        for train, arrived in arrivals.items()
+        if arrived[-1].number - arrived[0].number > len(arrived) - 1
+    ]
+    assert len(interleaved) >= 8
+    with listening(replay_command(cassette), signal.SIGINT) as replay:
+        assert run_together(replay.url, 8) == [expected] * 10
+    assert replay.stderr.splitlines() == [all_played(cassette)]
+    assert replay.code == 0

@@ -1,0 +1,157 @@
+"""The layers hold by construction: what a module may import and call is read from its source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
+CORE = sorted((PACKAGE / "core").glob("*.py"))
+
+WAITS_OR_VARIES = frozenset(
+    {
+        "asyncio",
+        "datetime",
+        "http",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    }
+)
+"""Modules of the standard library that do I/O, tell time, make chance or wait."""
+
+THIRD_PARTY = {"orjson": None, "pydantic": frozenset({"cassette", "codec"})}
+"""Third-party packages that the core may use, and by which modules; None stands for all."""
+
+OWN = ("mrtr_cassette.errors", "mrtr_cassette.core")
+
+CALLS = frozenset({"breakpoint", "compile", "eval", "exec", "input", "open", "print", "__import__"})
+"""Built-in functions that read, write or run something."""
+
+OFFLINE = {
+    "replaying": (
+        "aiohttp.ClientSession",
+        "aiohttp.client",
+        "aiohttp.connector",
+        "aiohttp.request",
+        "asyncio.create_connection",
+        "asyncio.open_connection",
+        "http.client",
+        "httpx",
+        "mrtr_cassette.shell.recording",
+        "socket",
+        "urllib.request",
+    )
+}
+"""What a module of the shell must not reach, because it could call somebody."""
+
+
+def tree_of(path: Path) -> ast.Module:
+    """Return the syntax tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names that a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def attributes_of(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names that a module uses."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node)
+
+
+def is_within(name: str, package: str) -> bool:
+    """Tell whether a dotted name is a package or something inside it."""
+    return name == package or name.startswith(f"{package}.")
+
+
+def test_there_is_a_core() -> None:
+    """The rules below are about something."""
+    assert len(CORE) > 15
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_core_imports_nothing_that_waits(path: Path) -> None:
+    """The core imports its own modules, its two libraries, and of Python what can't do I/O."""
+    for name in imports_of(tree_of(path)):
+        package = name.partition(".")[0]
+        if package in THIRD_PARTY:
+            modules = THIRD_PARTY[package]
+            assert modules is None or path.stem in modules, f"{name} in {path.stem}"
+        elif package == "mrtr_cassette":
+            assert any(is_within(name, own) for own in OWN), f"{name} in {path.stem}"
+        else:
+            assert package in sys.stdlib_module_names, f"{name} in {path.stem}"
+            assert package not in WAITS_OR_VARIES, f"{name} in {path.stem}"
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
+    """The core calls no built-in function that does I/O, and has no coroutine."""
+    for node in ast.walk(tree_of(path)):
+        assert not isinstance(
+            node, ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith | ast.Await
+        ), f"line {node.lineno} of {path.stem}"
+        if isinstance(node, ast.Name):
+            assert node.id not in CALLS, f"{node.id} in line {node.lineno} of {path.stem}"
+
+
+def test_core_modules_form_no_circle() -> None:
+    """Each module of the core can be imported before those that use it."""
+    uses = {
+        path.stem: {
+            name.split(".")[2]
+            for name in imports_of(tree_of(path))
+            if name.startswith("mrtr_cassette.core.")
+        }
+        for path in CORE
+    }
+    while uses:
+        free = {module for module, used in uses.items() if not used & uses.keys()}
+        assert free, f"a circle in {sorted(uses)}"
+        uses = {module: used for module, used in uses.items() if module not in free}
+
+
+@pytest.mark.parametrize("module", OFFLINE)
+def test_replay_can_reach_nobody(module: str) -> None:
+    """What serves a cassette neither imports nor names anything that opens a connection."""
+    path = PACKAGE / "shell" / f"{module}.py"
+    if not path.exists():
+        pytest.skip(f"there is no shell/{module}.py yet")
+    tree = tree_of(path)
+    for name in (*imports_of(tree), *attributes_of(tree)):
+        assert not any(is_within(name, banned) for banned in OFFLINE[module]), name
+
+
+def test_errors_stand_below_the_core() -> None:
+    """The errors import nothing of this package."""
+    assert not any(
+        is_within(name, "mrtr_cassette") for name in imports_of(tree_of(PACKAGE / "errors.py"))
+    )

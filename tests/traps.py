@@ -1,0 +1,575 @@
+"""Four stand-ins for servers whose answers are easy to get wrong, byte by byte, and their callers.
+
+Each trap is a server that sends scripted bytes, and a conversation with it that checks every byte.
+A conversation is held with the real stand-in while recording and, with other ids and tokens, with
+its replay; the bytes that it expects differ in these alone.
+
+    python tests/traps.py late-ask --port 0
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from aiohttp import hdrs
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+ACCEPT = f"{JSON}, {EVENTS}"
+Headers = Mapping[str, str]
+
+
+# --- Both sides. ---
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, as the stand-in received it."""
+
+    method: str
+    headers: Headers
+    body: bytes
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The JSON-RPC message."""
+        message: dict[str, Any] = json.loads(self.body)
+        return message
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Sends one response; a connection carries no second one."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def caller_gone(self) -> None:
+        """Wait until the caller has left."""
+        await self.reader.read()
+
+    async def whole(self, status: str, body: bytes = b"", **headers: str) -> None:
+        """Send a response whose length is known."""
+        await self._head(status, headers | {"Content-Length": str(len(body))})
+        self.writer.write(body)
+        await self.writer.drain()
+
+    async def start(self, **headers: str) -> None:
+        """Send the head of a response in chunks."""
+        await self._head("200 OK", headers | {"Transfer-Encoding": "chunked"})
+
+    async def chunk(self, body: bytes) -> None:
+        """Send a chunk; an empty one ends the response."""
+        self.writer.write(b"%x\r\n%s\r\n" % (len(body), body))
+        await self.writer.drain()
+
+    async def events(self, *events: bytes, **headers: str) -> None:
+        """Send an event stream, each event in a chunk of its own, and its end."""
+        await self.start(Content_Type=EVENTS, Cache_Control="no-cache", **headers)
+        for event in (*events, b""):
+            await self.chunk(event)
+
+    async def _head(self, status: str, headers: Headers) -> None:
+        lines = [f"HTTP/1.1 {status}", "Connection: close"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self.writer.write("\r\n".join([*lines, "", ""]).encode())
+        await self.writer.drain()
+
+
+Answer = Callable[[Asked, Sender], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A whole response, as the caller received it."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Speaks to one URL with no headers but the given ones."""
+
+    http: aiohttp.ClientSession
+    url: str
+
+    @asynccontextmanager
+    async def stream(
+        self, body: bytes, method: str = "POST", **headers: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, and leave when the block ends."""
+        given = {"Accept": ACCEPT} | ({"Content-Type": JSON} if body else {})
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.http.request(
+            method, self.url, data=body or None, headers=given
+        ) as response:
+            yield response
+
+    async def send(self, body: bytes, method: str = "POST", **headers: str) -> Received:
+        """Send a request and read the whole response."""
+        async with self.stream(body, method, **headers) as response:
+            return Received(response.status, response.headers, await response.read())
+
+
+@asynccontextmanager
+async def calling(url: str) -> AsyncIterator[Caller]:
+    """Give a caller without habits of its own."""
+    async with aiohttp.ClientSession(
+        skip_auto_headers=(hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT), auto_decompress=False
+    ) as http:
+        yield Caller(http, url)
+
+
+def expect(received: object, expected: object) -> None:
+    """Compare what came with what should have come.
+
+    Raises:
+        AssertionError: they differ.
+    """
+    if received != expected:
+        raise AssertionError(f"received {received!r}\nexpected {expected!r}")
+
+
+# --- late-ask: the ask is the last event of a stream, after notifications. ---
+
+
+def late_ask_call(identity: bytes, token: bytes, rest: bytes = b"") -> bytes:
+    """Return the request; `rest` makes it a retry."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"migrate",'
+        b'"arguments":{"table":"users"}%s,"_meta":{"progressToken":%s}}}' % (identity, rest, token)
+    )
+
+
+def late_ask_retry(identity: bytes, token: bytes, state: bytes) -> bytes:
+    """Return the retry; `state` is a JSON string."""
+    answers = b'{"confirm":{"action":"accept","content":{"confirm":true}}}'
+    rest = b',"inputResponses":%s,"requestState":%s' % (answers, state)
+    return late_ask_call(identity, token, rest)
+
+
+def late_ask_question(identity: bytes, token: bytes, state: bytes) -> tuple[bytes, ...]:
+    """Return the events of the ask: CRLF, `id` before `data` before `retry`, odd numbers."""
+    return (
+        b"id: 0\r\ndata: \r\nretry: 3000\r\n\r\n",
+        b": the server is thinking\r\n\r\n",
+        b'id: 1\r\ndata: {"jsonrpc":"2.0","method":"notifications/progress",'
+        b'"params":{"progressToken":%s,"progress":1.50,"total":2}}\r\n\r\n' % token,
+        b'id: 2\r\ndata: {"params":{"progress":2,"total":2,"progressToken":%s},'
+        b'"method":"notifications/progress","jsonrpc":"2.0"}\r\n\r\n' % token,
+        b'id: 3\r\nevent: message\r\ndata: {"jsonrpc":"2.0","result":{"resultType":'
+        b'"input_required","inputRequests":{"confirm":{"method":"elicitation/create","params":'
+        b'{"mode":"form","message":"Migrate 1,000 rows?","requestedSchema":{"type":"object",'
+        b'"properties":{"confirm":{"type":"boolean"}},"required":["confirm"]}}}},'
+        b'"requestState":%s},"id":%s}\r\n\r\n' % (state, identity),
+    )
+
+
+def late_ask_result(identity: bytes, token: bytes) -> tuple[bytes, ...]:
+    """Return the events of the final response: data on two lines."""
+    return (
+        b'id: 4\r\ndata: {"jsonrpc":"2.0","method":"notifications/progress",'
+        b'"params":{"progressToken":%s,"progress":2E0}}\r\n\r\n' % token,
+        b'id: 5\r\ndata: {"jsonrpc":"2.0","id":%s,\r\ndata: "result":{"content":'
+        b'[{"type":"text","text":"Migrated \\u0031,000 rows"}],"resultType":"complete"}}\r\n\r\n'
+        % identity,
+    )
+
+
+def late_ask() -> Answer:
+    """Make the server; its state is JSON text of a random length."""
+    issued: set[bytes] = set()
+
+    async def answer(asked: Asked, sender: Sender) -> None:
+        params = asked.message["params"]
+        identity = json.dumps(asked.message["id"]).encode()
+        token = json.dumps(params["_meta"]["progressToken"]).encode()
+        if "requestState" not in params:
+            nonce = secrets.token_hex(secrets.choice(range(16, 64)))
+            state = json.dumps(json.dumps({"table": "users", "nonce": nonce})).encode()
+            issued.add(state)
+            await sender.events(*late_ask_question(identity, token, state))
+        elif json.dumps(params["requestState"]).encode() in issued:
+            await sender.events(*late_ask_result(identity, token))
+        else:
+            await sender.whole("400 Bad Request", b"the state is not the one that was issued")
+
+    return answer
+
+
+IdAndToken = tuple[bytes, bytes]
+
+
+async def hold_late_ask(
+    url: str, call: IdAndToken = (b"1", b"1"), retry: IdAndToken = (b"2", b"2")
+) -> bytes:
+    """Hold the conversation and return the request state, a JSON string."""
+    async with calling(url) as caller:
+        asked = await caller.send(late_ask_call(*call))
+        state = asked.body.partition(b'"requestState":')[2].rpartition(b'},"id":')[0]
+        json.loads(state)
+        expect(asked.body, b"".join(late_ask_question(*call, state)))
+        done = await caller.send(late_ask_retry(*retry, state))
+        expect(done.body, b"".join(late_ask_result(*retry)))
+        return state
+
+
+# --- endless-json: newline-delimited JSON under application/json that never ends. ---
+
+_SUBSCRIPTION = b'"io.modelcontextprotocol/subscriptionId":'
+
+
+def endless_json_listen(identity: bytes) -> bytes:
+    """Return the request that is answered without end."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":'
+        b'{"notifications":{"resourceSubscriptions":["config://plain"]}}}' % identity
+    )
+
+
+def endless_json_acknowledged(identity: bytes) -> bytes:
+    """Return the first line."""
+    return (
+        b'{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{'
+        b'%s%s},"notifications":{"resourceSubscriptions":["config://plain"]}}}\n'
+        % (_SUBSCRIPTION, identity)
+    )
+
+
+def endless_json_updated(identity: bytes) -> bytes:
+    """Return each further line."""
+    return (
+        b'{"jsonrpc":"2.0","method":"notifications/resources/updated","params":'
+        b'{"uri":"config://plain","_meta":{%s%s}}}\n' % (_SUBSCRIPTION, identity)
+    )
+
+
+def endless_json_call(method: bytes, identity: bytes) -> bytes:
+    """Return a request that is answered at once."""
+    params = b'{"name":"touch","arguments":{}}' if method == b"tools/call" else b"{}"
+    return b'{"jsonrpc":"2.0","id":%s,"method":"%s","params":%s}' % (identity, method, params)
+
+
+def endless_json_result(identity: bytes) -> bytes:
+    """Return the answer to any such request."""
+    return b'{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}' % identity
+
+
+def endless_json() -> Answer:
+    """Make the server: each call of `touch` makes a line for everybody who listens."""
+    listeners: list[tuple[bytes, Sender]] = []
+
+    async def answer(asked: Asked, sender: Sender) -> None:
+        identity = json.dumps(asked.message["id"]).encode()
+        if asked.message["method"] == "subscriptions/listen":
+            await sender.start(Content_Type=JSON)
+            await sender.chunk(endless_json_acknowledged(identity))
+            listeners.append((identity, sender))
+            await sender.caller_gone()
+            listeners.remove((identity, sender))
+            return
+        if asked.message["method"] == "tools/call":
+            for listener, stream in listeners:
+                await stream.chunk(endless_json_updated(listener))
+        await sender.whole("200 OK", endless_json_result(identity), Content_Type=JSON)
+
+    return answer
+
+
+async def hold_endless_json(url: str, first: int = 1) -> None:
+    """Hold the conversation, with ids counted from `first`; leave what never ends."""
+    listen, discover, *touches = (str(first + n).encode() for n in range(4))
+    async with calling(url) as caller, caller.stream(endless_json_listen(listen)) as response:
+        expect(response.headers["Content-Type"], JSON)
+        expect(await response.content.readline(), endless_json_acknowledged(listen))
+        found = await caller.send(endless_json_call(b"server/discover", discover))
+        expect(found.body, endless_json_result(discover))
+        for touch in touches:
+            # A line that didn't wait for its cause would be here already.
+            expect(response.content.read_nowait(), b"")
+            touched = await caller.send(endless_json_call(b"tools/call", touch))
+            expect(touched.body, endless_json_result(touch))
+            expect(await response.content.readline(), endless_json_updated(listen))
+        expect(response.content.read_nowait(), b"")
+
+
+# --- by-header: the same body is answered differently by its headers. ---
+
+
+@dataclass(frozen=True, slots=True)
+class ByHeader:
+    """What one set of headers leads to; `%s` in the body is the request's id."""
+
+    headers: Headers
+    status: str
+    content_type: str
+    body: bytes
+
+
+_PRICE = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "price"}
+_RESULT = b'{"jsonrpc":"2.0","id":%%s,"result":{"content":[{"type":"text","text":"%s"}]}}'
+_ERROR = b'{"jsonrpc":"2.0","id":%%s,"error":{"code":%d,"message":"%s"}}'
+
+BY_HEADER = (
+    ByHeader(_PRICE, "200 OK", JSON, _RESULT % b"EUR 10"),
+    ByHeader(
+        _PRICE | {"Accept": EVENTS},
+        "200 OK",
+        EVENTS,
+        b"event: message\ndata: " + _RESULT % b"EUR 10" + b"\n\n",
+    ),
+    ByHeader(_PRICE | {"Mcp-Param-Region": "us"}, "200 OK", JSON, _RESULT % b"USD 11"),
+    ByHeader(_PRICE | {"Mcp-Name": "=?base64?cHJpY2U=?="}, "200 OK", JSON, _RESULT % b"EUR 10.00"),
+    ByHeader(
+        _PRICE | {"Mcp-Name": "cost"},
+        "400 Bad Request",
+        JSON,
+        _ERROR % (-32020, b"Header mismatch"),
+    ),
+    ByHeader(
+        _PRICE | {"Mcp-Method": "tools/list"},
+        "400 Bad Request",
+        JSON,
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"Header mismatch"}}',
+    ),
+    ByHeader(
+        _PRICE | {"MCP-Protocol-Version": "2099-01-01"},
+        "400 Bad Request",
+        JSON,
+        _ERROR % (-32022, b"Unsupported protocol version"),
+    ),
+)
+_TOLD_APART_BY = ("accept", "mcp-method", "mcp-name", "mcp-param-region", "mcp-protocol-version")
+
+
+def by_header_call(identity: bytes) -> bytes:
+    """Return the one body."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"method":"tools/call",'
+        b'"params":{"name":"price","arguments":{}}}' % identity
+    )
+
+
+def by_header() -> Answer:
+    """Make the server."""
+
+    async def answer(asked: Asked, sender: Sender) -> None:
+        identity = json.dumps(asked.message["id"]).encode()
+        for row in BY_HEADER:
+            wanted = {"accept": ACCEPT} | {k.lower(): v for k, v in row.headers.items()}
+            if all(asked.headers.get(name) == wanted.get(name) for name in _TOLD_APART_BY):
+                body = row.body.replace(b"%s", identity)
+                await sender.whole(row.status, body, Content_Type=row.content_type)
+                return
+        await sender.whole("404 Not Found")
+
+    return answer
+
+
+async def hold_by_header(
+    url: str, identity: bytes = b"1", rows: tuple[ByHeader, ...] = BY_HEADER
+) -> None:
+    """Send the one body with each set of headers."""
+    async with calling(url) as caller:
+        for row in rows:
+            received = await caller.send(by_header_call(identity), **row.headers)
+            expect(received.status, int(row.status[:3]))
+            expect(received.headers["Content-Type"], row.content_type)
+            expect(received.body, row.body.replace(b"%s", identity))
+
+
+# --- pushed-request: in 2025's manner, and with the pending call's id. ---
+
+PUSHED_ID = b"2"
+
+
+def pushed_request_initialize(identity: bytes) -> bytes:
+    """Return the first request."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+        b'"capabilities":{"elicitation":{}},"clientInfo":{"name":"raw","version":"1.0.0"}}}'
+        % identity
+    )
+
+
+def pushed_request_initialized(identity: bytes) -> bytes:
+    """Return the answer to it."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":'
+        b'{"tools":{}},"serverInfo":{"name":"pushing","version":"1.0.0"}}}' % identity
+    )
+
+
+def pushed_request_call(identity: bytes) -> bytes:
+    """Return the call that is asked back."""
+    return (
+        b'{"jsonrpc":"2.0","id":%s,"method":"tools/call",'
+        b'"params":{"name":"deploy","arguments":{"env":"production"}}}' % identity
+    )
+
+
+def pushed_request_question() -> bytes:
+    """Return the event with the pushed request: LF, `id` before `retry` before `data`."""
+    return (
+        b'id: 2\nretry: 500\ndata: {"jsonrpc":"2.0","id":%s,"method":"elicitation/create","params":'
+        b'{"message":"Deploy to production?","requestedSchema":{"type":"object","properties":'
+        b'{"confirm":{"type":"boolean"}}}}}\n\n' % PUSHED_ID
+    )
+
+
+PUSHED_REQUEST_PRIMING = b"id: 1\nretry: 500\ndata: \n\n"
+PUSHED_REQUEST_ANSWER = (
+    b'{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"confirm":true}}}' % PUSHED_ID
+)
+
+
+def pushed_request_result(identity: bytes) -> bytes:
+    """Return the event with the answer to the call."""
+    return (
+        b'id: 3\ndata: {"jsonrpc":"2.0","id":%s,"result":'
+        b'{"content":[{"type":"text","text":"Deployed"}]}}\n\n' % identity
+    )
+
+
+def pushed_request_ping(identity: bytes) -> bytes:
+    """Return a request that changes nothing."""
+    return b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % identity
+
+
+@dataclass(slots=True)
+class _PushingServer:
+    """The server: one session, one call at a time."""
+
+    session: str = field(default_factory=lambda: secrets.token_hex(16))
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, asked: Asked, sender: Sender) -> None:
+        if asked.method == "GET":
+            await sender.whole("405 Method Not Allowed", Allow="POST, DELETE")
+            return
+        if asked.method == "POST" and asked.message.get("method") == "initialize":
+            identity = json.dumps(asked.message["id"]).encode()
+            body = pushed_request_initialized(identity)
+            await sender.whole("200 OK", body, Content_Type=JSON, Mcp_Session_Id=self.session)
+            return
+        if asked.headers.get("mcp-session-id") != self.session:
+            await sender.whole("404 Not Found")
+        elif asked.method == "DELETE":
+            await sender.whole("204 No Content")
+        elif "method" not in asked.message or "id" not in asked.message:
+            if asked.body == PUSHED_REQUEST_ANSWER:
+                self.answered.set()
+            await sender.whole("202 Accepted")
+        elif asked.message["method"] == "ping":
+            identity = json.dumps(asked.message["id"]).encode()
+            body = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % identity
+            await sender.whole("200 OK", body, Content_Type=JSON)
+        else:
+            self.answered.clear()
+            await sender.start(Content_Type=EVENTS)
+            await sender.chunk(PUSHED_REQUEST_PRIMING)
+            await sender.chunk(pushed_request_question())
+            await self.answered.wait()
+            await sender.chunk(pushed_request_result(json.dumps(asked.message["id"]).encode()))
+            await sender.chunk(b"")
+
+
+def pushed_request() -> Answer:
+    """Make the server."""
+    return _PushingServer().answer
+
+
+async def hold_pushed_request(url: str, call: bytes = PUSHED_ID) -> str:
+    """Hold the conversation, giving the call this id, and return the session id."""
+    async with calling(url) as caller:
+        begun = await caller.send(pushed_request_initialize(b"1"))
+        expect(begun.body, pushed_request_initialized(b"1"))
+        session = begun.headers["Mcp-Session-Id"]
+        ours = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
+        ready = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+        expect((await caller.send(ready, **ours)).status, 202)
+        no_stream = await caller.send(b"", "GET", **(ours | {"Accept": EVENTS}))
+        expect((no_stream.status, no_stream.headers["Allow"]), (405, "POST, DELETE"))
+        async with caller.stream(pushed_request_call(call), **ours) as response:
+            question = PUSHED_REQUEST_PRIMING + pushed_request_question()
+            expect(await response.content.readexactly(len(question)), question)
+            pong = await caller.send(pushed_request_ping(b"3"), **ours)
+            expect(pong.body, b'{"jsonrpc":"2.0","id":3,"result":{}}')
+            # A result that didn't wait for the answer would be here already.
+            expect(response.content.read_nowait(), b"")
+            accepted = await caller.send(PUSHED_REQUEST_ANSWER, **ours)
+            expect((accepted.status, accepted.body), (202, b""))
+            expect(await response.read(), pushed_request_result(call))
+        expect((await caller.send(b"", "DELETE", **ours)).status, 204)
+        return session
+
+
+# --- The table, and the program. ---
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """A stand-in, and the conversation with it that is recorded."""
+
+    serve: Callable[[], Answer]
+    hold: Callable[[str], Coroutine[Any, Any, object]]
+
+
+TRAPS = {
+    "late-ask": Trap(late_ask, hold_late_ask),
+    "endless-json": Trap(endless_json, hold_endless_json),
+    "by-header": Trap(by_header, hold_by_header),
+    "pushed-request": Trap(pushed_request, hold_pushed_request),
+}
+
+
+async def _read(reader: asyncio.StreamReader) -> Asked:
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(":") for line in lines if line)
+    }
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return Asked(first.split()[0], headers, body)
+
+
+async def serve(trap: Trap, port: int) -> None:
+    """Serve a trap until the process is ended."""
+    answer = trap.serve()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await answer(await _read(reader), Sender(reader, writer))
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    bound = server.sockets[0].getsockname()[1]
+    print(f"listening on http://127.0.0.1:{bound}/mcp", flush=True)  # noqa: T201  what it is for
+    async with server:
+        await server.serve_forever()
+
+
+def main() -> None:
+    """Serve the trap of the command line until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("trap", choices=TRAPS)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    asyncio.run(serve(TRAPS[options.trap], options.port))
+
+
+if __name__ == "__main__":
+    main()
