@@ -112,6 +112,17 @@ def _logs(options: dict[str, Any]) -> dict[str, Any]:
     return {"on_event": lambda event: _say(orjson.dumps(event).decode())}
 
 
+def _conclude(options: dict[str, Any], text: str, facts: dict[str, Any]) -> None:
+    """Say what a run came to, in the form of its log."""
+    if options["log_format"] == "text":
+        _say(text)
+        return
+
+    import orjson
+
+    _say(orjson.dumps({"event": "concluded", **facts}).decode())
+
+
 def _command_argument(command: Any) -> Any:
     return click.argument(_COMMAND, nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]")(
         command
@@ -213,18 +224,19 @@ async def _record(**options: Any) -> int:
             **_logs(options),
         ) as session:
             code = await _until_stopped(session.url, options[_COMMAND], stop)
-        if session.published is None:
-            _say("nothing was recorded, no cassette was written")
-        else:
-            count = len(session.published.interactions)
-            _say(
+        count = 0 if session.published is None else len(session.published.interactions)
+        text = "nothing was recorded, no cassette was written"
+        if session.published is not None:
+            text = (
                 f"wrote {session.path}: {count} interaction{'' if count == 1 else 's'}, "
                 f"{session.exchanges} exchange{'' if session.exchanges == 1 else 's'} recorded"
             )
+        _conclude(options, text, {"interactions": count, "exchanges": session.exchanges})
     if code:
         return code
     if session.problem is not None:
-        _say(f"error: the recording is not whole: {session.problem}")
+        text = f"error: the recording is not whole: {session.problem}"
+        _conclude(options, text, {"problem": session.problem})
         return 3
     if session.unreachable and not session.exchanges:
         return UpstreamError.exit_code
@@ -286,7 +298,16 @@ async def _replay(ignored: list[MemberPath], **options: Any) -> int:
             **_logs(options),
         ) as session:
             code = await _until_stopped(session.url, options[_COMMAND], stop)
-        _say(summary(session.player))
+        player = session.player
+        _conclude(
+            options,
+            summary(player),
+            {
+                "interactions": len(player.interactions),
+                "unplayed": player.unplayed,
+                "misses": len(player.misses),
+            },
+        )
     return code or (1 if session.player.misses else 0)
 
 

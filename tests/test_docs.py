@@ -100,6 +100,7 @@ class Session:
 
 @pytest.fixture
 def session(tmp_path):
+    """A session in a folder of its own, whose server is stopped at the end."""
     session = Session(tmp_path)
     yield session
     session.stop()

@@ -61,6 +61,11 @@ class Access:
         except ValueError:
             return False
 
+    def is_named(self, name: str) -> bool:
+        """Tell whether a host name is one under which clients call the proxy."""
+        allowed = (self.host, *self.allowed_hosts)
+        return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
+
     def refusal(self, host: str, origin: str | None) -> str | None:
         """Return why a request is refused; DNS rebinding shows in `Host` or `Origin`.
 
@@ -81,8 +86,7 @@ class Access:
             return False
         if name is None:
             return False
-        names = {*_LOOPBACK_NAMES, self.host.lower(), *(n.lower() for n in self.allowed_hosts)}
-        if name in names:
+        if self.is_named(name):
             return True
         if self.is_loopback:
             return False

@@ -165,10 +165,12 @@ async def recording(
     session = RecordSession("", output)
     recorder = Recorder(seals=request_state == "sealed", largest_body=access.max_body)
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
-    tls = _tls(ca_file) if verifies else False
+    tls = _tls(ca_file) if verifies and url.scheme == "https" else False
     try:
         async with relay.client(tls), serving(relay.handle, access, log) as address:
             session.url = address.url(url.raw_path_qs)
+            if url.port == address.port and (access.is_named(url.host or "")):
+                raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
             relay.journal = files.Journal(files.journal_path(output), header, syncs=syncs)
             yield session
     finally:

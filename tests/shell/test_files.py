@@ -1,0 +1,377 @@
+"""Facts about cassettes and journals on disk: nothing is lost, nothing overwritten unasked."""
+
+# ruff: noqa: ASYNC240  the files of a test are small and local
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from standin import (
+    answering,
+    asks,
+    http,
+    json_response,
+    looped,
+    post,
+    read,
+    response,
+    result,
+    taping,
+    tool,
+    yes,
+)
+
+from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell import files
+from mrtr_cassette.shell.files import Journal, JournalHeader
+from mrtr_cassette.shell.recording import publish_journal
+
+HEADER = JournalHeader("http://x/mcp", "sealed", "2026-11-21T00:00:00+00:00", "keep")
+
+
+async def journal_of_three(path: Path) -> bytes:
+    """Record an ask, its answer and a request of another kind; return the journal's bytes."""
+    state = "S" * 40
+    replies = (
+        json_response(asks(state, "ok")),
+        json_response(result({"text": "é"}, id=2)),
+        response(b"\xff\xfe"),
+    )
+    async with taping(path, answering(*replies)) as tape:
+        await post(tape.url, tool("x"))
+        await post(tape.url, tool("x", id=2, requestState=state, inputResponses=yes("ok")))
+        await http("GET", tape.url)
+        data = files.journal_path(path).read_bytes()
+    path.unlink()
+    return data
+
+
+@looped
+async def test_every_prefix_of_a_journal_gives_its_whole_lines(tmp_path: Path) -> None:
+    """Wherever a journal was cut, its whole lines come back and the torn one is reported."""
+    path = tmp_path / "c.json"
+    data = await journal_of_three(path)
+    ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    assert len(ends) == 4
+    journal = files.journal_path(path)
+    for cut in range(ends[0], len(data) + 1):
+        journal.write_bytes(data[:cut])
+        content = files.read_journal(journal)
+        # A line is whole without the newline that ends it.
+        whole = sum(end <= cut for end in ends[1:])
+        assert sorted(content.exchanges) == list(range(1, whole + 1))
+        rest = cut - max(end for end in ends if end <= cut) - 1
+        assert (content.lost is not None) == (rest > 0)
+        if content.lost is not None:
+            assert content.lost.startswith(f"line {whole + 2} is not whole ({rest:,} bytes)")
+
+
+@looped
+async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
+    """A line in the middle that can't be read is reported, and those around it are kept."""
+    path = tmp_path / "c.json"
+    lines = (await journal_of_three(path)).split(b"\n")
+    journal = files.journal_path(path)
+    for bad in (b"\x00" * 30, b'{"number":2}', b"[]", b"2", lines[2][:-1], lines[2][1:]):
+        journal.write_bytes(b"\n".join([*lines[:2], bad, *lines[3:]]))
+        content = files.read_journal(journal)
+        assert sorted(content.exchanges) == [1, 3]
+        assert content.lost is not None
+        assert content.lost.startswith("line 3 is not whole")
+
+
+@looped
+async def test_every_damaged_line_is_reported(tmp_path: Path) -> None:
+    """Of two damaged lines both are named."""
+    path = tmp_path / "c.json"
+    lines = (await journal_of_three(path)).split(b"\n")
+    journal = files.journal_path(path)
+    journal.write_bytes(b"\n".join([lines[0], b"{", lines[2], b"["]))
+    content = files.read_journal(journal)
+    assert content.lost is not None
+    assert "line 2" in content.lost
+    assert "line 4" in content.lost
+
+
+@looped
+async def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
+    """A journal that tells of an exchange twice, as of a stream that went on, gives the last state."""
+    path = tmp_path / "c.json"
+    lines = (await journal_of_three(path)).split(b"\n")
+    journal = files.journal_path(path)
+    again = lines[3].replace(b'"number":3', b'"number":1')
+    journal.write_bytes(b"\n".join([*lines[:4], again, b""]))
+    content = files.read_journal(journal)
+    assert sorted(content.exchanges) == [1, 2, 3]
+    assert content.exchanges[1].request == content.exchanges[3].request
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"{", b"[]\n", b"{}\n", b'{"version":1}\n', b"\xff\n", b'"journal"\n']
+)
+def test_what_is_no_journal_is_refused(tmp_path: Path, data: bytes) -> None:
+    """A file whose first line is not a journal's is an error that names it, and stays."""
+    path = tmp_path / "c.json"
+    journal = files.journal_path(path)
+    journal.write_bytes(data)
+    with pytest.raises(CassetteError) as caught:
+        publish_journal(path)
+    assert str(caught.value).startswith(f"{journal}: ")
+    assert journal.read_bytes() == data
+
+
+@looped
+async def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
+    """A journal without exchanges gives no cassette, and is in nobody's way afterwards."""
+    path = tmp_path / "c.json"
+    Journal(files.journal_path(path), HEADER).close()
+    assert publish_journal(path) == (None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
+    """A journal that is open is another's; one that was left behind is to be recovered."""
+    path = tmp_path / "c.json.journal"
+    journal = Journal(path, HEADER)
+    assert files.is_being_written(path)
+    with pytest.raises(CassetteError, match="another recorder is writing"):
+        Journal(path, HEADER)
+    journal.close()
+    assert not files.is_being_written(path)
+    with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
+        Journal(path, HEADER)
+    assert not files.is_being_written(tmp_path / "none")
+
+
+def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Nobody else can read a journal."""
+    Journal(tmp_path / "j", HEADER).close()
+    assert stat.S_IMODE((tmp_path / "j").stat().st_mode) == 0o600
+
+
+def test_a_journal_takes_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that writes a line in parts gets the rest, too."""
+    journal = Journal(tmp_path / "j", HEADER)
+    before = (tmp_path / "j").read_bytes()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:3]))
+    journal.append(b"0123456789\n")
+    monkeypatch.undo()
+    journal.close()
+    assert (tmp_path / "j").read_bytes() == before + b"0123456789\n"
+
+
+def test_a_journal_that_syncs_has_each_line_on_the_medium(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `syncs` each line, the first included, is synced before `append` returns; else none is."""
+    synced: list[bytes] = []
+    path = tmp_path / "j"
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
+    for syncs in (False, True):
+        journal = Journal(path, HEADER, syncs=syncs)
+        journal.append(b"1\n")
+        journal.append(b"2\n")
+        journal.close()
+        data = path.read_bytes()
+        path.unlink()
+    assert synced == [data[:-4], data[:-2], data]
+
+
+# --- Publishing ---
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Set the umask within a block."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+async def some_cassette(path: Path) -> Cassette:
+    """Record something, remove the file, and return the cassette."""
+    async with taping(path, answering(response(b"x"))) as tape:
+        await http("GET", tape.url)
+    cassette = files.read_cassette(path)
+    path.unlink()
+    return cassette
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+@looped
+async def test_a_cassette_has_the_rights_that_the_user_gives(
+    tmp_path: Path, mask: int, mode: int
+) -> None:
+    """A published cassette has the rights of any new file under the user's umask."""
+    cassette = await some_cassette(tmp_path / "c.json")
+    with umask(mask):
+        files.publish(tmp_path / "c.json", cassette, replace=False)
+    assert stat.S_IMODE((tmp_path / "c.json").stat().st_mode) == mode
+
+
+@looped
+async def test_what_exists_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    """Publishing leaves an existing file alone, or replaces it whole."""
+    path = tmp_path / "c.json"
+    cassette = await some_cassette(path)
+    path.write_text("precious")
+    with pytest.raises(CassetteError, match="the cassette exists"):
+        files.publish(path, cassette, replace=False)
+    assert path.read_text() == "precious"
+    files.publish(path, cassette, replace=True)
+    assert files.read_cassette(path) == cassette
+    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+
+
+@pytest.mark.parametrize("failing", ["fsync", "fchmod"])
+@pytest.mark.parametrize("replace", [False, True])
+@looped
+async def test_a_publish_that_fails_leaves_everything_as_it_was(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+    *,
+    replace: bool,
+) -> None:
+    """On a full disk the old cassette stays whole, no part of the new one is left, and it is said."""
+    path = tmp_path / "c.json"
+    cassette = await some_cassette(path)
+    if replace:
+        path.write_text("precious")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(CassetteError, match="no space left on the device"):
+        files.publish(path, cassette, replace=replace)
+    monkeypatch.undo()
+    assert [one.read_text() for one in tmp_path.iterdir()] == ["precious"] * replace
+
+
+@looped
+async def test_a_publish_that_fails_keeps_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording that can't be published is still in its journal, and can be once there is room."""
+    path = tmp_path / "c.json"
+    data = await journal_of_three(path)
+    files.journal_path(path).write_bytes(data)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CassetteError):
+        publish_journal(path)
+    monkeypatch.undo()
+    assert files.journal_path(path).read_bytes() == data
+    published, lost = publish_journal(path)
+    assert (published, lost) == (files.read_cassette(path), None)
+    assert not files.journal_path(path).exists()
+
+
+@looped
+async def test_a_file_system_without_hard_links_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no hard links a cassette is published, and what exists still refused."""
+    path = tmp_path / "c.json"
+    cassette = await some_cassette(path)
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    files.publish(path, cassette, replace=False)
+    assert files.read_cassette(path) == cassette
+    with pytest.raises(CassetteError, match="the cassette exists"):
+        files.publish(path, cassette, replace=False)
+
+
+def test_a_file_system_without_locks_is_told_or_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no locks a journal works without, or the error names the file."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with contextlib.suppress(CassetteError):
+        Journal(tmp_path / "j", HEADER).close()
+
+
+@pytest.mark.parametrize("length", [240, 247])
+@looped
+async def test_a_name_that_a_journal_can_have_can_be_published(tmp_path: Path, length: int) -> None:
+    """A long name, as a parametrised test may have, is refused at once or can be published."""
+    cassette = await some_cassette(tmp_path / "c.json")
+    path = tmp_path / ("n" * (length - 5) + ".json")
+    try:
+        Journal(files.journal_path(path), HEADER).close()
+    except CassetteError:
+        return
+    files.publish(path, cassette, replace=False)
+    assert files.read_cassette(path) == cassette
+
+
+@looped
+async def test_a_cassette_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    """Writing what was read gives the same bytes, in the order that people read."""
+    path = tmp_path / "c.json"
+    cassette = await some_cassette(path)
+    files.publish(path, cassette, replace=False)
+    data = path.read_bytes()
+    files.publish(path, files.read_cassette(path), replace=True)
+    assert path.read_bytes() == data
+    assert data.endswith(b"}\n")
+    tree = read(path)
+    assert [*tree][:2] == ["$schema", "version"]
+    assert [*tree][-1] == "recording"
+
+
+# --- Reading ---
+
+
+def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
+    """Where there is no cassette the message names the file and the command that makes it."""
+    path = tmp_path / "c.json"
+    with pytest.raises(CassetteError) as caught:
+        files.read_cassette(path)
+    assert str(caught.value).startswith(f"{path}: there is no such cassette; record one with: ")
+
+
+def test_a_cassette_that_was_never_published_says_recover(tmp_path: Path) -> None:
+    """Where only the journal of a killed recording stands the message names `recover`."""
+    path = tmp_path / "c.json"
+    Journal(files.journal_path(path), HEADER).close()
+    with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):
+        files.read_cassette(path)
+
+
+def test_a_directory_is_no_cassette(tmp_path: Path) -> None:
+    """A directory in the place of a cassette is refused for reading and for writing."""
+    with pytest.raises(CassetteError, match="is a directory"):
+        files.read_cassette(tmp_path)
+    with pytest.raises(CassetteError, match="is a directory; name a file"):
+        files.check_writable(tmp_path)
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    """A cassette in a directory that doesn't exist is refused, and the directory is named."""
+    with pytest.raises(CassetteError, match=f"there is no directory {tmp_path / 'none'}"):
+        files.check_writable(tmp_path / "none" / "c.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(CassetteError, match="there is no directory"):
+        files.check_writable(tmp_path / "file" / "c.json")

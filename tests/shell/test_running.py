@@ -1,0 +1,122 @@
+"""Facts about running until a signal or a command's end."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from standin import Visit, looped, response, upstream
+
+from mrtr_cassette.shell import running
+from mrtr_cassette.shell.running import URL_VARIABLE, run, run_command, stop_signals
+
+
+async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
+    """Run a command to its end and return its code."""
+    say = (said if said is not None else []).append
+    return await run_command(command, url, asyncio.Event(), say)
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+@looped
+async def test_the_code_is_the_commands(code: int) -> None:
+    """A command's exit code is passed on."""
+    assert await code_of(sys.executable, "-c", f"raise SystemExit({code})") == code
+
+
+@looped
+async def test_the_command_finds_the_url_beside_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The URL is in one variable, and all others are there too."""
+    monkeypatch.setenv("ANOTHER", "kept")
+    program = f"import os; e = os.environ; raise SystemExit((e['{URL_VARIABLE}'], e['ANOTHER']) != ('http://u/', 'kept'))"
+    assert await code_of(sys.executable, "-c", program, url="http://u/") == 0
+    assert URL_VARIABLE not in os.environ
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+@looped
+async def test_a_command_that_a_signal_ends_has_the_shells_code(number: signal.Signals) -> None:
+    """The code of a command that a signal ended is 128 plus the signal's number."""
+    program = f"import os; os.kill(os.getpid(), {number})"
+    assert await code_of(sys.executable, "-c", program) == 128 + number
+
+
+@looped
+async def test_a_command_that_cannot_be_run_has_the_shells_code(tmp_path: Path) -> None:
+    """A command that isn't there is 127, one that can't be executed 126, and it is said which."""
+    said: list[str] = []
+    assert await code_of("no-such-command", said=said) == 127
+    plain = tmp_path / "plain"
+    plain.write_text("text")
+    assert await code_of(str(plain), said=said) == 126
+    assert await code_of(str(tmp_path), said=said) == 126
+    assert said[0] == "error: can't run 'no-such-command': no such file or directory"
+    assert [line.partition(": can't run ")[0] for line in said] == ["error"] * 3
+
+
+async def stopped(program: str) -> int:
+    """Stop a command once it has called its URL, and return its code."""
+    stop = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response())
+        stop.set()
+
+    call = f"import os, signal, urllib.request\n{program}\nurllib.request.urlopen(os.environ['{URL_VARIABLE}']).read()\nsignal.pause()"
+    async with upstream(script) as server:
+        return await run_command([sys.executable, "-c", call], server.url, stop, print)
+
+
+@looped
+async def test_a_stop_ends_the_command() -> None:
+    """When we are told to stop the command is told to end, and its code counts."""
+    assert await stopped("") == 128 + signal.SIGTERM
+    assert await stopped("signal.signal(signal.SIGTERM, lambda *_: os._exit(5))") == 5
+
+
+@looped
+async def test_a_command_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that ignores the signal is killed when its time is up."""
+    monkeypatch.setattr(running, "_GRACE_S", 0.01)
+    code = await stopped("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    assert code == 128 + signal.SIGKILL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@looped
+async def test_signals_stop_in_good_order(number: signal.Signals) -> None:
+    """SIGINT and SIGTERM, once or twice, set the event; after the block they are Python's again."""
+    async with stop_signals() as stop:
+        assert not stop.is_set()
+        for _ in range(2):
+            os.kill(os.getpid(), number)
+            await stop.wait()
+    assert signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
+
+
+async def _loop_and(value: int) -> tuple[str, int]:
+    return type(asyncio.get_running_loop()).__module__, value
+
+
+def test_run_works_with_and_without_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coroutine's value comes back, from uvloop where that is installed, else from asyncio."""
+    module, value = run(_loop_and(5))
+    assert value == 5
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert run(_loop_and(6)) == ("asyncio.unix_events", 6)
+    if module != "asyncio.unix_events":
+        assert module.startswith("uvloop")
+
+
+def test_run_raises_what_the_coroutine_raises() -> None:
+    """An error in the coroutine is the caller's."""
+
+    async def failing() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(failing())
