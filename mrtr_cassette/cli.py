@@ -17,6 +17,7 @@ from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.jsonbytes import Path as MemberPath
+    from mrtr_cassette.core.redact import RedactionRules
     from mrtr_cassette.shell.http import Access
 
 DEFAULT_PORT = 8722
@@ -173,6 +174,29 @@ def main() -> None:
     help="sealed: raw state tokens never reach the disk; verbatim: they are kept as they are.",
 )
 @click.option(
+    "--redact",
+    "patterns",
+    multiple=True,
+    metavar="REGEX",
+    help="Replace what this matches by a placeholder, besides the known shapes of secrets; with a "
+    "group, group 1; may be repeated.",
+)
+@click.option(
+    "--redact-key",
+    "keys",
+    multiple=True,
+    metavar="NAME",
+    help="Replace values under this member name too, such as pin; may be repeated.",
+)
+@click.option(
+    "--no-redact",
+    "disabled",
+    multiple=True,
+    metavar="NAME",
+    help="Switch off a rule, such as jwt, or a member name, such as password; may be repeated.",
+)
+@click.option("--seal-answers", is_flag=True, help="Keep only hashes of what the user answered.")
+@click.option(
     "--ca-file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Certificates (PEM) by which a TLS upstream is verified, besides the system's.",
@@ -218,6 +242,8 @@ async def _record(**options: Any) -> int:
             headers=tuple(_header(text) for text in options["headers"]),
             request_state=options["request_state"],
             existing=existing,  # type: ignore[arg-type]
+            redaction=_redaction(options),
+            seals_answers=options["seal_answers"],
             ca_file=options["ca_file"],
             verifies=not options["insecure"],
             syncs=options["fsync"],
@@ -320,6 +346,15 @@ async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
         return await run_command(command, url, stop, _say)
     await stop.wait()
     return 0
+
+
+def _redaction(options: dict[str, Any]) -> RedactionRules:
+    from mrtr_cassette.core.redact import RedactionRules
+
+    try:
+        return RedactionRules(options["patterns"], options["keys"], options["disabled"])
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _header(text: str) -> tuple[str, str]:

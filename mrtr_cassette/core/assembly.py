@@ -27,12 +27,20 @@ from mrtr_cassette.core.cassette import (
     Interaction,
     PieceFacts,
     Recording,
+    Redaction,
     Responding,
 )
-from mrtr_cassette.core.codec import decode_body, encode_body, header_map, headers_of
+from mrtr_cassette.core.codec import (
+    decode_body,
+    encode_body,
+    encode_cassette,
+    header_map,
+    headers_of,
+)
 from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
 from mrtr_cassette.core.messages import ask_in
+from mrtr_cassette.core.redact import renumber
 from mrtr_cassette.core.seal import reveal, reveal_text, session_surrogate, state_surrogate
 from mrtr_cassette.core.wire import (
     SESSION_HEADER,
@@ -90,6 +98,8 @@ def assemble(
     request_state: RequestState,
     recorded_at: str,
     tool: str,
+    redaction: Redaction | None = None,
+    answers: Literal["sealed"] | None = None,
     earlier: Cassette | None = None,
 ) -> Cassette:
     """Return the cassette of a recording.
@@ -100,12 +110,11 @@ def assemble(
         request_state: whether the exchanges are sealed.
         recorded_at: ISO 8601, UTC.
         tool: name and version of this program.
+        redaction: the rules by which secrets became placeholders.
+        answers: whether users' answers are sealed.
         earlier: a cassette to which the recording is added.
     """
-    reads = {
-        exchange.number: _read(exchange)
-        for exchange in sorted(exchanges, key=lambda exchange: exchange.number)
-    }
+    reads = {exchange.number: _read(exchange) for exchange in _numbered(exchanges, earlier)}
     chains = link(_facts(read) for read in reads.values())
     _Surrogates(earlier).put_into(reads, chains)
     interactions = list(earlier.interactions) if earlier is not None else []
@@ -127,6 +136,8 @@ def assemble(
     return Cassette(
         upstream=upstream,
         request_state=request_state,
+        redaction=redaction,
+        answers=answers,
         interactions=interactions,
         recording=Recording(
             recorded_at=recorded_at,
@@ -134,6 +145,43 @@ def assemble(
             exchanges=[*facts, *sorted(new_facts, key=lambda fact: fact.number)],
         ),
     )
+
+
+def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterator[Exchange]:
+    """Yield the exchanges in arrival order, with placeholders numbered as secrets turn up."""
+    numbers: dict[tuple[str, str], int] = {}
+    last: Counter[str] = Counter()
+
+    def before(rule: str, token: str) -> int:
+        last[rule] = max(last[rule], int(token) if token.isdigit() else 0)
+        return 0
+
+    def number(rule: str, token: str) -> int:
+        if (rule, token) not in numbers:
+            last[rule] += 1
+            numbers[rule, token] = last[rule]
+        return numbers[rule, token]
+
+    if earlier is not None:
+        renumber(encode_cassette(earlier), before)
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.number):
+        request, response = exchange.request, exchange.response
+        yield replace(
+            exchange,
+            request=Request(
+                request.method,
+                renumber(request.target, number),
+                tuple((name, renumber(value, number)) for name, value in request.headers),
+                renumber(request.body, number),
+            ),
+            response=replace(
+                response,
+                headers=tuple((name, renumber(value, number)) for name, value in response.headers),
+                pieces=tuple(
+                    replace(piece, raw=renumber(piece.raw, number)) for piece in response.pieces
+                ),
+            ),
+        )
 
 
 class _Surrogates:

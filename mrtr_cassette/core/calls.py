@@ -8,13 +8,15 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.dialect import Answers, answers_in
-from mrtr_cassette.core.jsonbytes import Path, canonical, parse, without_paths
+from mrtr_cassette.core.jsonbytes import Path, canonical, find_spans, parse, splice, without_paths
 from mrtr_cassette.core.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import SESSION_HEADER, Request
@@ -33,6 +35,8 @@ _READING = frozenset(
         "subscriptions/listen",
     }
 )
+_INPUT_RESPONSES: Path = ("params", "inputResponses")
+_SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 _NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -184,6 +188,40 @@ def read_call(request: Request) -> Call:
     """Read a request."""
     is_message = request.method == "POST"
     return Call(request, classify(request.body) if is_message else None)
+
+
+def seal_answers(body: bytes) -> bytes:
+    """Replace what a retry answers by hashes; an `action` such as `accept` stays readable.
+
+    The member is written anew, which costs nothing: requests are matched, never played back.
+    """
+    message = classify(body)
+    responses = message.params.get("inputResponses") if message is not None else None
+    if isinstance(responses, dict):
+        sealed: Any = {key: _sealed_answer(value) for key, value in responses.items()}
+    elif isinstance(responses, list):
+        sealed = [_sealed_answer(value) for value in responses]
+    else:
+        return body
+    new = json.dumps(sealed, separators=(",", ":")).encode()
+    spans = find_spans(body, [_INPUT_RESPONSES])[_INPUT_RESPONSES]
+    return splice(body, [(span, new) for span in spans])
+
+
+def _sealed_answer(value: Any) -> Any:
+    """Return an answer with hashes of its values; what has been sealed stays as it is."""
+    if isinstance(value, str) and _SEALED_ANSWER.fullmatch(value):
+        return value
+    if isinstance(value, dict):
+        kept = {name: value[name] for name in ("action", "id") if isinstance(value.get(name), str)}
+        if kept:
+            rest = {
+                name: _sealed_answer(item)
+                for name, item in value.items()
+                if name not in kept and item is not None
+            }
+            return kept | rest
+    return f"mrtr-answer:{sha256_of(canonical(value, without_null=True))}"
 
 
 Slot = tuple[CallKey, str | None, str | None]

@@ -140,6 +140,14 @@ class ExchangeFacts(_Model):
     pieces: list[PieceFacts] | None = None
 
 
+class Redaction(_Model):
+    """What was changed about redaction for this recording; the built-in rules always apply."""
+
+    patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
+    keys: list[str] = Field(description="further member names whose values are secrets")
+    disabled: list[str] = Field(description="rules or member names that were switched off")
+
+
 class Recording(_Model):
     """What differs from one recording to the next."""
 
@@ -180,6 +188,12 @@ class Cassette(_Model):
     upstream: str = Field(description="the server's URL, without credentials")
     request_state: Literal["sealed", "verbatim"] = Field(
         description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
+    )
+    redaction: Redaction | None = Field(
+        None, description="by which rules secrets became placeholders `<rule:n>`"
+    )
+    answers: Literal["sealed"] | None = Field(
+        None, description="`sealed`: of what users answered only hashes are kept"
     )
     interactions: list[Interaction]
     recording: Recording

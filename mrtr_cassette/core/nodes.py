@@ -6,7 +6,7 @@ Does not own: which exchange a request gets (`player`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,9 +22,9 @@ from mrtr_cassette.core.cassette import (
 )
 from mrtr_cassette.core.codec import decode_body, headers_of
 from mrtr_cassette.core.dialect import Ask
-from mrtr_cassette.core.jsonbytes import Path
+from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind
-from mrtr_cassette.core.messages import ask_in, messages_in
+from mrtr_cassette.core.messages import ask_in, messages_in, response_to
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
@@ -70,9 +70,12 @@ class Node:
     @cached_property
     def question(self) -> tuple[CallKey, str] | None:
         """What its ask asks, where the ask has no state: equal asks of a call are the same one."""
+        message, response = self.call.message, self.response
         if self.ask is None or self.ask.request_state is not None:
             return None
-        return self.key, repr(sorted(self.ask.input_requests.items()))
+        located = response_to(message, response) if message and response else None
+        result = located.message.tree["result"] if located is not None else {}
+        return self.key, canonical(result.get("inputRequests"))
 
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
@@ -100,13 +103,19 @@ def _steps(interaction: Interaction, pointer: str) -> Iterator[_Step]:
     yield _Step(request, at, interaction.response, f"{pointer}/response")
 
 
-def read_nodes(cassette: Cassette, path: str, ignored: Collection[Path] = ()) -> list[list[Node]]:
+def read_nodes(
+    cassette: Cassette,
+    path: str,
+    ignored: Collection[Path] = (),
+    matched_as: Callable[[Request], Request] = lambda request: request,
+) -> list[list[Node]]:
     """Return each interaction's own exchanges; those a branch shares are the other's.
 
     Args:
         cassette: what was recorded.
         path: how messages name its file.
         ignored: members of the params that don't count.
+        matched_as: what a request is matched as, where that is not itself.
 
     Raises:
         CassetteError: a body isn't what was recorded, or not what its place asks for.
@@ -121,7 +130,7 @@ def read_nodes(cassette: Cassette, path: str, ignored: Collection[Path] = ()) ->
         for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
             if turn >= shared:
                 timing = timings.get((index + 1, turn))
-                call = _call(interaction, step, path)
+                call = read_call(matched_as(_request(interaction, step, path)))
                 response = _response(step, timing, path)
                 found = ask_in(call.message, response) if response is not None else None
                 node = Node(
@@ -143,12 +152,12 @@ def read_nodes(cassette: Cassette, path: str, ignored: Collection[Path] = ()) ->
     return own
 
 
-def _call(interaction: Interaction, step: _Step, path: str) -> Call:
+def _request(interaction: Interaction, step: _Step, path: str) -> Request:
     http = interaction.request.http
     request = step.request
     headers = request.headers if isinstance(request, Answering) else http.headers
     body = b"".join(decode_body(request, path, step.request_at))
-    return read_call(Request(http.method, http.path, headers_of(headers), body))
+    return Request(http.method, http.path, headers_of(headers), body)
 
 
 def _response(step: _Step, timing: ExchangeFacts | None, path: str) -> Response | None:

@@ -10,15 +10,26 @@ Source: docs/matching.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, read_call, slot_of
+from mrtr_cassette.core.calls import (
+    Call,
+    CallKey,
+    Slot,
+    Traits,
+    is_reading,
+    read_call,
+    seal_answers,
+    slot_of,
+)
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
 from mrtr_cassette.core.nodes import Node, read_nodes
+from mrtr_cassette.core.recorder import redacted_request
+from mrtr_cassette.core.redact import RedactionRules, Redactor, without_numbers
 from mrtr_cassette.core.reply import Reply, build_reply
 from mrtr_cassette.core.wire import Request
 
@@ -111,7 +122,15 @@ class Player:
         self._ignored = tuple(ignored)
         self._repeat = repeat
         self._paced = paced
-        self.interactions = read_nodes(cassette, path, self._ignored)
+        self._answers_are_sealed = cassette.answers is not None
+        self._redactor: Redactor | None = None
+        if cassette.redaction is not None:
+            rules = cassette.redaction
+            self._redactor = Redactor(
+                RedactionRules(tuple(rules.patterns), tuple(rules.keys), tuple(rules.disabled)),
+                lambda _rule, _secret: "0",
+            )
+        self.interactions = read_nodes(cassette, path, self._ignored, self._matched_as)
         self._nodes = [node for nodes in self.interactions for node in nodes]
         self._replies: dict[Node, Reply] = {}
         self._asked: set[tuple[CallKey, str]] = set()
@@ -130,7 +149,9 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss:
         """Find the recorded reply to a request, and count it as played or missed."""
-        call = read_call(request)
+        asked = read_call(request)
+        matched = self._matched_as(request)
+        call = asked if matched is request else read_call(matched)
         shelf = self._index.get(slot_of(call, self._ignored))
         candidates = shelf.most_specific(call.traits) if shelf is not None else []
         node = self._choose(candidates, call)
@@ -148,7 +169,30 @@ class Player:
         self.plays += 1
         if node.number is not None:
             self.arrived.add(node.number)
-        return Play(call, node, self._reply(node))
+        return Play(asked, node, self._reply(node))
+
+    def _matched_as(self, request: Request) -> Request:
+        """Return a request as it is matched: secrets and sealed answers as they were recorded.
+
+        Which secret it was is not known any more, so a placeholder tells its rule only.
+        """
+        if self._answers_are_sealed:
+            sealed = seal_answers(request.body)
+            request = request if sealed is request.body else replace(request, body=sealed)
+        if self._redactor is None:
+            return request
+        redacted = redacted_request(request, self._redactor)
+        plain = Request(
+            redacted.method,
+            without_numbers(redacted.target),
+            tuple((name, without_numbers(value)) for name, value in redacted.headers),
+            without_numbers(redacted.body.decode("latin-1")).encode("latin-1"),
+        )
+        return request if plain == request else plain
+
+    def redacted(self, text: str) -> str:
+        """Return a text for the terminal, without what the cassette's rules know as secrets."""
+        return text if self._redactor is None else self._redactor.text(text)
 
     def _reply(self, node: Node) -> Reply | None:
         if node.response is None:

@@ -12,11 +12,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from mrtr_cassette.core.calls import Call, read_call
+from mrtr_cassette.core.calls import Call, read_call, seal_answers
 from mrtr_cassette.core.dialect import RESULT_STATE, Ask, recognise
 from mrtr_cassette.core.jsonbytes import find_spans, parse, splice
 from mrtr_cassette.core.jsonrpc import REQUEST_STATE, Kind, classify
 from mrtr_cassette.core.messages import Located, response_to, splice_pieces
+from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.seal import KnownState, placeholder, seal_broken, sha256_of
 from mrtr_cassette.core.sse import SseFramer
 from mrtr_cassette.core.wire import (
@@ -34,7 +35,7 @@ from mrtr_cassette.core.wire import (
     kept_request_headers,
     kept_response_headers,
 )
-from mrtr_cassette.errors import BodyTooLargeError
+from mrtr_cassette.errors import BodyTooLargeError, printable
 
 _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
@@ -48,12 +49,16 @@ class Recorder:
 
     Attributes:
         seals: raw states are replaced by their hash on the way to disk.
+        redactor: replaces secrets on the way to disk.
+        seals_answers: of what users answer only hashes reach the disk.
         largest_body: bytes up to which a response is kept.
         arrived: how many requests have arrived.
         known: the last states that were issued or echoed.
     """
 
     seals: bool
+    redactor: Redactor | None = None
+    seals_answers: bool = False
     largest_body: int = LARGEST_BODY
     arrived: int = 0
     known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
@@ -103,6 +108,17 @@ class Observation:
         self._missing: int | None = None
         self.ask: Ask | None = None
 
+    @property
+    def label(self) -> str:
+        """The call as a log may name it: without arguments, and redacted."""
+        redactor = self._recorder.redactor
+        key = self.call.key()
+        if redactor is None:
+            return str(key)
+        if key.method:
+            return redactor.text(str(key))
+        return printable(f"{self.call.request.method} {redactor.target(self.call.request.target)}")
+
     def response_started(self, status: int, headers: Headers) -> None:
         """Take the response's head."""
         self.status = status
@@ -124,7 +140,7 @@ class Observation:
         """
         self.size += len(chunk)
         if self.size > self._recorder.largest_body:
-            raise BodyTooLargeError(str(self.call.key()), self._recorder.largest_body)
+            raise BodyTooLargeError(self.label, self._recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
@@ -191,6 +207,11 @@ class Observation:
             elif issued is not None:
                 response = _sealed_result(response, located, issued)
             response = self._sealed_everywhere(response)
+        if self._recorder.seals_answers:
+            request = replace(request, body=seal_answers(request.body))
+        if self._recorder.redactor is not None:
+            request = redacted_request(request, self._recorder.redactor)
+            response = _redacted_response(response, self._recorder.redactor)
         return Exchange(
             number=self.number,
             request=request,
@@ -279,6 +300,30 @@ def _sealed_unread(response: Response) -> tuple[Response, str | None]:
             pieces[index] = replace(piece, raw=raw)
             found = found or state
     return (replace(response, pieces=tuple(pieces)), found) if found else (response, None)
+
+
+def redacted_request(request: Request, redactor: Redactor) -> Request:
+    """Replace the secrets in a request by placeholders."""
+    return Request(
+        request.method,
+        redactor.target(request.target),
+        tuple((name, redactor.header(name, value)) for name, value in request.headers),
+        redactor.body(request.body, request.header("content-type")),
+    )
+
+
+def _redacted_response(response: Response, redactor: Redactor) -> Response:
+    content_type = header_value(response.headers, "content-type")
+    headers = tuple((name, redactor.header(name, value)) for name, value in response.headers)
+    pieces = response.pieces
+    if response.is_event_stream:
+        pieces = tuple(replace(p, raw=redactor.body(p.raw, content_type)) for p in pieces)
+    elif pieces:
+        body = response.body
+        redacted = redactor.body(body, content_type)
+        if redacted != body:
+            pieces = (replace(pieces[-1], raw=redacted),)
+    return replace(response, headers=headers, pieces=pieces)
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

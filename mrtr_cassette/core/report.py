@@ -338,7 +338,7 @@ def _turn_lines(number: int, turn: dict[str, Any]) -> list[str]:
 def observation_line(observation: Observation, at_ms: float) -> str:
     """Return one recorded exchange as a line for a log, without a value that anybody sent."""
     call = observation.call
-    line = f"{observation.number:>4}  {call.key()}"
+    line = f"{observation.number:>4}  {observation.label}"
     if call.answers is not None:
         line += f", {_answering(call.answers)}"
     line += f" -> HTTP {observation.status}" if observation.status else " -> no response"
@@ -407,7 +407,7 @@ def missed_event(miss: Miss) -> dict[str, Any]:
 
 
 def _call_facts(observation: Observation) -> dict[str, Any]:
-    return {"exchange": observation.number, "call": str(observation.call.key())}
+    return {"exchange": observation.number, "call": observation.label}
 
 
 def _hash(state: str | None) -> str | None:

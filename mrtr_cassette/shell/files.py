@@ -13,6 +13,7 @@ import os
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import orjson
 
@@ -39,12 +40,16 @@ class JournalHeader:
         request_state: `sealed` or `verbatim`.
         recorded_at: when it began, ISO 8601, UTC.
         existing: what becomes of a cassette that exists: `keep`, `replace` or `append`.
+        redaction: the rules by which secrets became placeholders.
+        answers: `sealed` where only hashes of users' answers are kept.
     """
 
     upstream: str
     request_state: RequestState
     recorded_at: str
     existing: str
+    redaction: dict[str, list[str]] | None = None
+    answers: Literal["sealed"] | None = None
     journal: int = 1
 
 
@@ -223,7 +228,11 @@ def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
             hint=f"move it away and publish the recording with: mrtr-cassette recover {path}",
         ) from None
     except OSError as error:
-        raise CassetteError(path, _reason(error)) from None
+        raise CassetteError(
+            path,
+            _reason(error),
+            hint=f"the recording is in the journal; publish it with: mrtr-cassette recover {path}",
+        ) from None
     finally:
         if temporary:
             Path(temporary).unlink(missing_ok=True)

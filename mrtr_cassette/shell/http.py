@@ -128,6 +128,9 @@ async def read_request(request: web.Request) -> Request:
     if not target.startswith("/"):
         target = request.rel_url.raw_path_qs or "/"
     headers = tuple((header_text(name), header_text(value)) for name, value in request.raw_headers)
+    announced = request.content_length or 0
+    if announced > request.client_max_size:
+        raise web.HTTPRequestEntityTooLarge(request.client_max_size, announced)
     try:
         async with asyncio.timeout(SLOWEST_BODY_S):
             body = await request.read()

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import io
 import re
+import secrets
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,9 +30,10 @@ from yarl import URL
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.assembly import RequestState, assemble
-from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.codec import encode_journal_line
 from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.redact import RedactionRules, Redactor
 from mrtr_cassette.core.report import (
     observation_line,
     request_event,
@@ -38,7 +41,7 @@ from mrtr_cassette.core.report import (
     upstream_error_body,
 )
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
-from mrtr_cassette.errors import BodyTooLargeError, UsageError
+from mrtr_cassette.errors import BodyTooLargeError, UsageError, printable
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
@@ -59,6 +62,9 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 _IDLE_S = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
+
+BUILT_IN = RedactionRules()
+"""The rules of redaction as they come."""
 
 _LARGE_BODY = 1024 * 1024
 """Bytes from which on a request is sent in parts."""
@@ -127,6 +133,8 @@ async def recording(
     headers: Headers = (),
     request_state: RequestState = "sealed",
     existing: Existing = "keep",
+    redaction: RedactionRules = BUILT_IN,
+    seals_answers: bool = False,
     ca_file: Path | None = None,
     verifies: bool = True,
     syncs: bool = False,
@@ -142,6 +150,8 @@ async def recording(
         headers: added to every upstream request, in the place of the client's of that name.
         request_state: whether raw states are replaced by surrogates.
         existing: what becomes of a cassette that exists.
+        redaction: what is changed about the built-in rules of redaction.
+        seals_answers: of what users answer only hashes are kept.
         ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
         verifies: a TLS upstream that can't be verified is refused.
         syncs: what is written is on the medium before the client has its response.
@@ -154,16 +164,28 @@ async def recording(
     """
     url = upstream_url(upstream)
     _check_output(output, existing, request_state)
+    redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = files.JournalHeader(
-        upstream=shown_url(url),
+        upstream=redactor.text(shown_url(url)),
         request_state=request_state,
         recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         existing=existing,
+        redaction={
+            "patterns": list(redaction.patterns),
+            "keys": list(redaction.keys),
+            "disabled": list(redaction.disabled),
+        },
+        answers="sealed" if seals_answers else None,
     )
     if url.user is not None:
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output)
-    recorder = Recorder(seals=request_state == "sealed", largest_body=access.max_body)
+    recorder = Recorder(
+        seals=request_state == "sealed",
+        redactor=redactor,
+        seals_answers=seals_answers,
+        largest_body=access.max_body,
+    )
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
     tls = _tls(ca_file) if verifies and url.scheme == "https" else False
     try:
@@ -179,6 +201,31 @@ async def recording(
             session.published, lost = publish_journal(output)
             if lost is not None:
                 session.problem = lost
+
+
+def _redaction(header: files.JournalHeader, earlier: Cassette | None) -> Redaction | None:
+    """Return the rules that a cassette names: its own, and those of what it is added to."""
+    if header.redaction is None:
+        return None
+    rules = Redaction(**header.redaction)
+    if earlier is None or earlier.redaction is None:
+        return rules
+    before = earlier.redaction
+    return Redaction(
+        patterns=[*before.patterns, *(p for p in rules.patterns if p not in before.patterns)],
+        keys=[*before.keys, *(key for key in rules.keys if key not in before.keys)],
+        disabled=[name for name in before.disabled if name in rules.disabled],
+    )
+
+
+def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
+    """Return what stands for a secret in the journal: its hash under a key that nobody keeps."""
+
+    def token(_rule: str, secret: str) -> str:
+        raw = secret.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
+
+    return token
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
@@ -239,6 +286,8 @@ def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
             request_state=header.request_state,
             recorded_at=header.recorded_at,
             tool=TOOL,
+            redaction=_redaction(header, earlier),
+            answers=header.answers,
             earlier=earlier,
         )
         files.publish(output, cassette, replace=header.existing != "keep")
@@ -358,7 +407,7 @@ class _Relay:
         self.session.unreachable += 1
         problem = f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
         self.say(
-            f"{asked.method} {asked.target}: {problem}; not recorded",
+            f"{asked.method} {self._shown(asked.target)}: {problem}; not recorded",
             {"event": "unreachable", "problem": problem},
         )
         return web.Response(
@@ -366,6 +415,10 @@ class _Relay:
             body=upstream_error_body(asked, problem),
             content_type="application/json",
         )
+
+    def _shown(self, target: str) -> str:
+        redactor = self.recorder.redactor
+        return printable(target if redactor is None else redactor.target(target))
 
     def say(self, line: str | None, event: dict[str, Any]) -> None:
         """Log; a log that nobody reads any more must not break what passes."""

@@ -99,7 +99,7 @@ class _ReplayServer:
     def _missed(self, miss: Miss) -> web.StreamResponse:
         with suppress(OSError):
             self.on_event(missed_event(miss))
-            self.log(miss_text(miss, self.player.path))
+            self.log(self.player.redacted(miss_text(miss, self.player.path)))
         if miss.call.message is None:
             text = miss_text(miss, self.player.path) + "\n"
             return web.Response(status=404, text=text)

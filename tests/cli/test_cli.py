@@ -1,6 +1,6 @@
 """Facts about the command line, each of a real process."""
 
-# ruff: noqa: ASYNC240  the files of a test are small and local
+
 
 import asyncio
 import json

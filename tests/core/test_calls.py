@@ -252,6 +252,7 @@ FULL = with_meta(
 def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
     """Each trait changes with what a server may answer differently by, and only it does."""
     one, two = read_call(post(FULL)).traits, read_call(other).traits
+    assert one.has_progress_token
 
     assert [name for name in one._fields if getattr(one, name) != getattr(two, name)] == [trait]
 
@@ -265,6 +266,14 @@ def test_traits_ignore_what_varies_between_runs() -> None:
     assert one.traits == two.traits == three.traits
     assert one.caller == two.caller != three.caller
     assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
+
+
+def test_order_and_case_of_headers_make_no_trait() -> None:
+    """Headers are compared by name, in any order and spelling of the name."""
+    one = read_call(post(FULL, ("Mcp-Method", "m"), ("Mcp-Name", "n")))
+    two = read_call(post(FULL, ("mcp-name", "n"), ("MCP-METHOD", "m")))
+
+    assert one.traits == two.traits
 
 
 def test_traits_of_what_is_no_message_are_its_headers() -> None:

@@ -319,6 +319,20 @@ def test_file_whose_turns_cannot_have_happened_is_refused(
         decode_cassette(data, "f")
 
 
+def test_response_after_an_unanswered_later_turn_is_refused() -> None:
+    """Of several turns it is the last that ends an interaction."""
+    script = [
+        (CALL, asks("a")),
+        (retry(CALL, {"a": 1}), asks("b")),
+        (retry(CALL, {"b": 1}), text("done")),
+    ]
+    tree = json.loads(encode_cassette(cassette_of(*script)))
+    del tree["interactions"][0]["elicitation_turns"][1]["answer"]
+
+    with pytest.raises(CassetteError, match=r"^f: at /interactions/0/response"):
+        decode_cassette(json.dumps(tree).encode(), "f")
+
+
 def test_branch_of_a_turn_that_it_does_not_answer_is_refused() -> None:
     """A branch without an answer of its own is no interaction."""
 
@@ -382,6 +396,7 @@ def journal_tree() -> dict[str, Any]:
         {**journal_tree(), "request": ["POST", "/", 5, {"text": ""}]},
         {**journal_tree(), "request": ["POST", "/", [], {"base64": "A"}]},
         {**journal_tree(), "request": ["POST", "/", [], {"base64": "é"}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"base64": "AA=!="}]},
         {**journal_tree(), "request": ["POST", "/", [], {"base64": 5}]},
         {**journal_tree(), "request": ["POST", "/", [], {"text": 5}]},
         {**journal_tree(), "request": ["POST", "/", [], "base64"]},
@@ -390,6 +405,14 @@ def journal_tree() -> dict[str, Any]:
         {**journal_tree(), "response": [200, [], "open", [1]]},
         {**journal_tree(), "response": [200, [], "open", [[{"text": ""}, 1]]]},
         {key: value for key, value in journal_tree().items() if key != "number"},
+        {**journal_tree(), "number": "1"},
+        {**journal_tree(), "request": ["POST", "/", [], {}]},
+        {**journal_tree(), "number": 0},
+        {**journal_tree(), "started_ms": "1"},
+        {**journal_tree(), "issued_sha256": "x"},
+        {**journal_tree(), "request": ["POST", "/", [["Accept", 5]], {"text": ""}]},
+        {**journal_tree(), "response": ["200", [], "open", []]},
+        {**journal_tree(), "response": [200, [], "open", [[{"text": ""}, 1, "1"]]]},
     ],
 )
 def test_journal_line_of_another_shape_is_refused(tree: Any) -> None:

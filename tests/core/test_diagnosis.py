@@ -274,6 +274,50 @@ def test_second_round_without_its_state_lacks_the_state() -> None:
     miss = missed(player, retry(CALL, {"b": YES}))
 
     assert miss.reason is Reason.STATE_MISSING
+    assert miss.nearest is not None
+    assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
+
+
+def test_answers_that_fit_no_ask_lack_the_state_of_the_first() -> None:
+    """Where every ask has a state and none has these keys, the first ask is shown."""
+    player = player_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), asks("b", state=STATE + "2")),
+        (retry(CALL, {"b": YES}, state=STATE + "2"), text("done")),
+    )
+
+    for answers, turn in (({"c": YES}, 0), ({"b": YES}, 1), ({"a": YES}, 0)):
+        miss = missed(player, retry(CALL, answers))
+
+        assert miss.reason is Reason.STATE_MISSING
+        assert miss.nearest is not None
+        assert miss.nearest.turn == turn
+
+
+@pytest.mark.parametrize(
+    ("request_", "script"),
+    [
+        (retry(CALL, {"a": 1}), [(CALL, text("one")), (CALL, text("two"))]),
+        (retry(CALL, state="S"), [(CALL, text("one")), (CALL, text("two"))]),
+        (
+            CALL,
+            [
+                (retry(CALL, {"a": 1}, state="S"), refusal(CALL)),
+                (retry(CALL, {"a": 1}, state="T"), refusal(CALL)),
+            ],
+        ),
+        (
+            retry(CALL, {"a": 1}, state="S"),
+            [(CALL, asks("a", state="T")), (CALL, asks("a", state="U"))],
+        ),
+    ],
+)
+def test_first_of_equally_near_exchanges_is_shown(request_: bytes, script: list[Step]) -> None:
+    """Of several exchanges that come as near, the first is named."""
+    nearest = miss_of(request_, *script).nearest
+
+    assert nearest is not None
+    assert nearest.interaction == 1
 
 
 @pytest.mark.parametrize(
@@ -294,6 +338,54 @@ def test_played_calls_are_counted(times: int, detail: str) -> None:
     assert (miss.reason, miss.detail) == (Reason.ALREADY_PLAYED, detail)
     assert miss.nearest is not None
     assert miss.nearest.interaction == times
+
+
+def test_first_call_that_issued_a_state_is_shown() -> None:
+    """A state that several other calls issued is explained by the first of them."""
+    miss = missed(
+        player_of(
+            (tool("one"), asks("a", state=STATE)),
+            (tool("two"), asks("a", state=STATE)),
+            (CALL, text("x")),
+            seals=False,
+        ),
+        retry(CALL, {"a": YES}, state=STATE),
+    )
+
+    assert (miss.reason, miss.detail) == (
+        Reason.STATE_UNKNOWN,
+        "this request state belongs to another call",
+    )
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 1
+
+
+def test_answer_that_was_recorded_for_another_state_is_named() -> None:
+    """An answer that was given to an equal call's ask, but not to this one, says where it was."""
+    player = player_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+        (CALL, asks("a", state=STATE + "2")),
+        (retry(CALL, {"a": NO}, state=STATE + "2"), text("left")),
+    )
+    first = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, {"a": NO}, state=first))
+
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.detail == (
+        "this answer was recorded in #2, for another state; equal calls play in recorded order"
+    )
+
+
+def test_first_of_several_unasked_retries_is_shown() -> None:
+    """Where a retry fits several asks that haven't been played, the first is named."""
+    script = [(CALL, asks("a")), (retry(CALL, {"a": 1}), text("x"))] * 2
+    miss = miss_of(retry(CALL, {"a": 1}), *script)
+
+    assert miss.reason is Reason.OUT_OF_ORDER
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 1
 
 
 def test_retry_before_its_ask_is_out_of_order() -> None:

@@ -152,6 +152,11 @@ def test_of_equal_asks_the_callers_own_comes_first(state: str | None) -> None:
 
     assert log.linked() == [[1, 4], [2, 3]]
 
+    log = Log().add(asks="k", issues=state, caller="a").add(asks="k", issues=state, caller="b")
+    log.add(answers="k", echoes=state, caller="c")
+
+    assert log.linked() == [[1, 3], [2]]
+
 
 def test_open_ask_comes_before_an_answered_one() -> None:
     """A retry that several asks fit answers one that nobody has answered."""

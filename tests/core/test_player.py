@@ -15,6 +15,7 @@ from builders import (
     Step,
     asks,
     cassette_of,
+    form,
     get,
     missed,
     notification,
@@ -152,6 +153,60 @@ def test_identical_retries_play_in_recorded_order() -> None:
     play(player, CALL)
 
     assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
+
+
+def test_answer_to_an_equal_ask_plays() -> None:
+    """Of equal asks without state any may be the one that was played, as nothing tells them apart."""
+    player = player_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": NO}), text("left")),
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), text("done")),
+    )
+    play(player, CALL)
+
+    assert said(play(player, retry(CALL, {"a": YES}))) == "done"
+    play(player, CALL)
+    assert said(play(player, retry(CALL, {"a": NO}))) == "left"
+    assert player.unplayed == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        asks("a", "b"),
+        {"resultType": "input_required", "inputRequests": {"a": form("Really?")}},
+        {
+            "resultType": "input_required",
+            "inputRequests": {"a": {"method": "elicitation/create", "params": {"mode": "url"}}},
+        },
+        {
+            "resultType": "input_required",
+            "inputRequests": {
+                "a": {
+                    "method": "elicitation/create",
+                    "params": {"mode": "form", "message": "a?", "requestedSchema": {"x": 1}},
+                }
+            },
+        },
+        asks("a", state=STATE),
+    ],
+    ids=["more", "message", "mode", "schema", "state"],
+)
+def test_answer_to_another_ask_does_not_play(other: Any) -> None:
+    """An ask that differs in anything is not the one that a recorded answer belongs to."""
+    state = other.get("requestState")
+    player = player_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": NO}), text("left")),
+        (CALL, other),
+        (retry(CALL, {"a": YES}, state=state), text("done")),
+    )
+    play(player, CALL)
+
+    miss = missed(player, retry(CALL, {"a": YES}, state=state))
+
+    assert miss.reason in {Reason.OUT_OF_ORDER, Reason.ANSWERS_DIFFER}
 
 
 def test_equally_like_retries_play_in_recorded_order() -> None:
@@ -293,6 +348,16 @@ def test_repeat_plays_the_whole_conversation_again() -> None:
         assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
 
 
+def test_plays_are_counted() -> None:
+    """Each exchange knows how often it was played, and the replay how many plays there were."""
+    player = player_of((rpc("tools/list"), text("x")), (CALL, text("y")))
+    for _ in range(3):
+        play(player, rpc("tools/list"))
+
+    assert [node.played for own in player.interactions for node in own] == [3, 0]
+    assert player.plays == 3
+
+
 def test_request_that_got_no_response_plays_none() -> None:
     """A recorded request without response is a hit without reply."""
     player = player_of((CALL, Answer((), status=0, end=End.OPEN)))
@@ -339,6 +404,10 @@ def test_replay_keeps_the_rhythm_where_asked() -> None:
         return len(decision.reply.parts)
 
     assert (parts(paced=False), parts(paced=True)) == (1, 2)
+    decision = player_of(*script).request_received(post(CALL))
+    assert isinstance(decision, Play)
+    assert decision.reply is not None
+    assert len(decision.reply.parts) == 1
 
 
 def test_each_play_is_filled_with_its_own_callers_values() -> None:

@@ -100,6 +100,7 @@ def test_body_of_known_length_is_one_piece() -> None:
     [
         ((("Content-Length", "4"),), [b"ab", b"cd"], [False, True]),
         ((("content-length", "4"),), [b"abcdef"], [True]),
+        ((("content-length", "4"),), [b"abc", b"d"], [False, True]),
         ((), [b"ab", b"cd"], [False, False]),
         ((("Content-Length", "four"),), [b"abcd"], [False]),
         ((("Content-Length", "4"), ("Content-Length", "4")), [b"abcd"], [False]),
@@ -315,6 +316,14 @@ def test_state_is_sealed_across_chunks(cut: int) -> None:
     recorded = exchange(CALL, Answer((body[:cut], body[cut:])))
 
     assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+
+
+def test_sealed_body_came_with_its_last_chunk() -> None:
+    """Where sealing joins the pieces of a body, the time is that of the last."""
+    body = answer(CALL, {"log": STATE, **asks("ok", state=STATE)})
+    (piece,) = exchange(CALL, Answer((body[:9], body[9:]))).response.pieces
+
+    assert piece.at_ms == 3
 
 
 def test_state_is_sealed_in_a_stream_before_and_in_the_ask() -> None:

@@ -6,6 +6,7 @@ from builders import (
     SUBSCRIPTION_KEY,
     Answer,
     answer,
+    dump,
     notification,
     progress,
     response_of,
@@ -150,6 +151,33 @@ def test_id_is_the_callers_wherever_the_body_was_cut(cut: int) -> None:
     response = Answer((body[:cut], body[cut:]))
 
     assert served(response, OTHER, request=request) == with_id(DONE, "call-7")
+
+
+@pytest.mark.parametrize("cut", range(130))
+def test_all_values_are_the_callers_wherever_the_body_was_cut(cut: int) -> None:
+    """Several values of the caller's own in one body are each put in once."""
+
+    def body(number: str) -> bytes:
+        meta = {SUBSCRIPTION_KEY: number}
+        return dump({"jsonrpc": "2.0", "result": {"_meta": meta, "x": 1}, "id": number})
+
+    request = with_id(CALL, "recorded")
+    recorded = body("recorded")
+    assert len(recorded) < 130
+
+    assert served(Answer((recorded[:cut], recorded[cut:])), OTHER, request=request) == body(
+        "call-7"
+    )
+
+
+def test_value_goes_with_the_piece_in_which_it_begins() -> None:
+    """In the recorded rhythm nothing is sent before it came."""
+    at = DONE.index(b"1,")
+
+    first, second = parts_of(Answer((DONE[:at], DONE[at:])), paced=True)
+
+    assert first.fill(message(OTHER)) == DONE[:at]
+    assert second.fill(message(OTHER)) == b'"call-7"' + DONE[at + 1 :]
 
 
 def test_lines_of_json_have_the_callers_values() -> None:

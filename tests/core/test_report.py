@@ -231,6 +231,25 @@ def test_inspection_is_ready_for_json() -> None:
     )
 
 
+def test_branch_of_a_later_turn_is_inspected_whole() -> None:
+    """A branch shows all its turns, the shared ones too, in their order."""
+    script: tuple[Step, ...] = (
+        (CALL, asks("a")),
+        (retry(CALL, {"a": 1}), asks("b", state=STATE)),
+        (retry(CALL, {"b": 1}, state=STATE), text("x")),
+        (retry(CALL, {"b": 2}, state=STATE), asks("c")),
+    )
+
+    _, branch = inspected(*script)["interactions"]
+
+    assert [[one["key"] for one in turn["asked"]] for turn in branch["turns"]] == [
+        ["a"],
+        ["b"],
+        ["c"],
+    ]
+    assert [turn["answered"] for turn in branch["turns"]] == [{"a": "1"}, {"b": "2"}, None]
+
+
 @pytest.mark.parametrize(
     ("response", "ended"),
     [
@@ -321,10 +340,16 @@ def test_answer_that_was_not_asked_for_is_told() -> None:
     """A recorded answer under a key that nobody asked for is shown as such."""
     script: tuple[Step, ...] = (
         (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES, "b": 2}, state=STATE), text("done")),
+        (retry(CALL, {"a": YES, "d": 4, "b": 2, "c": 3}, state=STATE), text("done")),
     )
 
-    assert "      answered b = 2, which was not asked" in inspection_text(inspected(*script))
+    lines = inspection_text(inspected(*script)).splitlines()
+
+    assert [line for line in lines if "not asked" in line] == [
+        "      answered b = 2, which was not asked",
+        "      answered c = 3, which was not asked",
+        "      answered d = 4, which was not asked",
+    ]
 
 
 def test_one_interaction_is_singular() -> None:

@@ -1,6 +1,6 @@
 """Facts about cassettes and journals on disk: nothing is lost, nothing overwritten unasked."""
 
-# ruff: noqa: ASYNC240  the files of a test are small and local
+
 
 import contextlib
 import errno

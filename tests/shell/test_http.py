@@ -1,6 +1,6 @@
 """Facts about the HTTP server side, which record and replay share."""
 
-# ruff: noqa: ASYNC240  the files of a test are small and local
+
 
 import asyncio
 import socket

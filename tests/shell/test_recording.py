@@ -1,6 +1,6 @@
 """Facts about the record proxy: what passes is untouched, and what passed is kept."""
 
-# ruff: noqa: ASYNC240  the files of a test are small and local
+
 
 import asyncio
 import base64

@@ -1,0 +1,679 @@
+"""Made-up secrets in the places where they turn up, and look-alikes that must stay.
+
+Each row is ready to be put into a message (`message_of`) or is a form, a request target or a
+header's value. All secrets are made up, and put together from parts, so that no scanner takes this
+file for a leak.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import quote, urlencode
+
+
+class Place(Enum):
+    """Where a row stands; what `raw` is follows from it."""
+
+    ARGUMENTS = "arguments"
+    """JSON, under `params.arguments.input` of a `tools/call`."""
+    ANSWER = "answer"
+    """JSON, under `content.input` of an accepted answer in `params.inputResponses`."""
+    RESULT = "result"
+    """JSON, under `result.structuredContent.output`."""
+    ERROR = "error"
+    """JSON, under `error.data`."""
+    EVENT = "event"
+    """JSON, under `params.data` of a notification in an event stream."""
+    MESSAGE = "message"
+    """JSON, a message as a whole."""
+    FORM = "form"
+    """A body in `application/x-www-form-urlencoded`."""
+    TEXT = "text"
+    """A body in `text/plain`."""
+    TARGET = "target"
+    """A request target."""
+    HEADER = "header"
+    """A header's value."""
+
+
+JSON_PLACES = (Place.ARGUMENTS, Place.ANSWER, Place.RESULT, Place.ERROR, Place.EVENT)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One row.
+
+    Attributes:
+        name: what it shows.
+        place: where it stands.
+        raw: what stands there, spelled for the place.
+        secret: what must not reach the disk, with all escapes undone; None for a look-alike.
+        rule: what finds it.
+    """
+
+    name: str
+    place: Place
+    raw: str
+    secret: str | None = None
+    rule: str = ""
+
+    def __str__(self) -> str:
+        """Name the row in a test's id."""
+        return self.name.replace(" ", "-")
+
+
+_MESSAGES = {
+    Place.ARGUMENTS: '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
+    '{"name":"t","arguments":{"input":INPUT}}}',
+    Place.ANSWER: '{"jsonrpc":"2.0","id":"r-2","method":"tools/call","params":{"name":"t",'
+    '"inputResponses":{"ask":{"action":"accept","content":{"input":INPUT}}},'
+    '"requestState":"opaque"}}',
+    Place.RESULT: '{"result":{"content":[],"structuredContent":{"output":INPUT}},"id":1,"jsonrpc":"2.0"}',
+    Place.ERROR: '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no","data":INPUT}}',
+    Place.EVENT: "id: 7\r\nevent: message\r\ndata: "
+    '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":INPUT}}'
+    "\r\n\r\n",
+}
+"""What a row is put into, in the place of `INPUT`."""
+
+
+def message_of(row: Planted, raw: str | None = None) -> bytes:
+    """Return the body that a row stands in.
+
+    Args:
+        raw: what to put there instead of the row's own.
+    """
+    text = _MESSAGES.get(row.place, "INPUT")
+    return text.replace("INPUT", row.raw if raw is None else raw).encode()
+
+
+def content_type_of(row: Planted) -> str:
+    """Return the media type of the body that a row stands in."""
+    return {
+        Place.EVENT: "text/event-stream",
+        Place.FORM: "application/x-www-form-urlencoded",
+        Place.TEXT: "text/plain; charset=utf-8",
+    }.get(row.place, "application/json")
+
+
+# Made-up secrets
+
+
+def encoded_header(text: str) -> str:
+    """Return a text in the spelling that MCP has for headers."""
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def fill(length: int) -> str:
+    """Return letters and digits that nobody takes for a real secret."""
+    return ("Fake0NotReal1MadeUp2" * 20)[:length]
+
+
+def digits(length: int) -> str:
+    """Return hexadecimal digits that nobody takes for a real secret."""
+    return ("fa4e0bad0c0ffee0" * 20)[:length]
+
+
+def armoured(kind: str, lines: int = 4) -> str:
+    """Return text in the form of a PEM file."""
+    words = f"{kind} KEY" if "CERT" not in kind else kind
+    body = "\n".join(fill(64) for _ in range(lines))
+    return f"-----BEGIN {words}-----\n{body}\n-----END {words}-----"
+
+
+JWT = ".".join(
+    base64.urlsafe_b64encode(part).decode().rstrip("=")
+    for part in (
+        b'{"alg":"none","typ":"fake"}',
+        b'{"sub":"nobody","for":"tests"}',
+        b"made up signature",
+    )
+)
+JWE = f"{'ey' + 'J' + fill(20)}..{fill(16)}.{fill(30)}.{fill(22)}"
+GITHUB = "gh" + "p_" + fill(36)
+BASIC = base64.b64encode(b"nobody:made-up-word").decode()
+
+SHAPES: tuple[tuple[str, str], ...] = (
+    ("private-key", armoured("RSA PRIVATE")),
+    ("private-key", armoured("OPENSSH PRIVATE")),
+    ("private-key", "AGE-SECRET-" + "KEY-1" + fill(58).upper()),
+    ("jwt", JWT),
+    ("jwt", JWE),
+    ("aws", "AK" + "IA" + "FAKE0FAKE0FAKE0F"),
+    ("aws", "AS" + "IA" + "FAKE0FAKE0FAKE0F"),
+    ("aws", "AB" + "SK" + "QmVkcm9ja0FQSUtleS" + fill(100)),
+    ("google", "AI" + "za" + fill(35)),
+    ("google", "ya" + "29." + fill(60)),
+    ("google", "GOC" + "SPX-" + fill(28)),
+    ("azure", "abc" + "8Q" + "~" + fill(34)),
+    ("github", "gh" + "p_" + fill(36)),
+    ("github", "gh" + "o_" + fill(36)),
+    ("github", "gh" + "s_" + fill(36)),
+    ("github", "gh" + "u_" + fill(36)),
+    ("github", "github" + "_pat_" + fill(22) + "_" + fill(59)),
+    ("gitlab", "gl" + "pat-" + fill(20)),
+    ("slack", "xo" + "xb-123456789012-" + fill(24)),
+    ("slack", "xo" + "xp-123456789012-" + fill(24)),
+    ("slack", "xa" + "pp-1-A0FAKE-1234567890-" + digits(30)),
+    ("stripe", "sk" + "_live_" + fill(24)),
+    ("stripe", "rk" + "_live_" + fill(24)),
+    ("webhook-secret", "wh" + "sec_" + fill(14) + "+/" + fill(16)),
+    ("anthropic", "sk-" + "ant-api03-" + fill(80)),
+    ("openrouter", "sk-" + "or-v1-" + digits(64)),
+    ("langfuse", "sk-" + "lf-fa4e0bad-0000-4000-8000-" + digits(12)),
+    ("openai", "sk-" + fill(48)),
+    ("openai", "sk-" + "proj-" + fill(100)),
+    ("hugging-face", "h" + "f_" + fill(34)),
+    ("groq", "gs" + "k_" + fill(52)),
+    ("xai", "xa" + "i-" + fill(80)),
+    ("perplexity", "pp" + "lx-" + fill(48)),
+    ("replicate", "r" + "8_" + fill(37)),
+    ("nvidia", "nv" + "api-" + fill(64)),
+    ("cerebras", "cs" + "k-" + fill(48).lower()),
+    ("together", "tg" + "p_v1_" + fill(43)),
+    ("elevenlabs", "s" + "k_" + digits(48)),
+    ("pinecone", "pc" + "sk_" + fill(60)),
+    ("langsmith", "lsv" + "2_pt_" + digits(32) + "_" + digits(10)),
+    ("tavily", "tv" + "ly-dev-" + fill(32)),
+    ("firecrawl", "f" + "c-" + digits(32)),
+    ("apify", "api" + "fy_api_" + fill(36)),
+    ("databricks", "da" + "pi" + digits(32)),
+    ("alibaba", "LT" + "AI" + fill(20)),
+    ("tencent", "AK" + "ID" + fill(32)),
+    ("digitalocean", "do" + "p_v1_" + digits(64)),
+    ("heroku", "HR" + "KU-" + fill(40)),
+    ("fly", "fo" + "1_" + fill(43)),
+    ("supabase", "sb" + "p_" + digits(40)),
+    ("netlify", "nf" + "p_" + fill(36)),
+    ("neon", "na" + "pi_" + fill(60).lower()),
+    ("planetscale", "psc" + "ale_tkn_" + fill(43)),
+    ("shopify", "shp" + "at_" + digits(32)),
+    ("square", "sq0" + "atp-" + fill(22)),
+    ("sendgrid", "S" + "G." + fill(22) + "." + fill(43)),
+    ("mailgun", "k" + "ey-" + digits(32)),
+    ("resend", "r" + "e_" + fill(8) + "_" + fill(24)),
+    ("telegram", "123456789" + ":A" + "A" + fill(33)),
+    ("discord", "MT" + fill(24) + "." + fill(6) + "." + fill(38)),
+    ("notion", "nt" + "n_" + fill(46)),
+    ("linear", "lin" + "_api_" + fill(40)),
+    ("figma", "fi" + "gd_" + fill(40)),
+    ("atlassian", "ATA" + "TT3x" + fill(180) + "=FA4E0BAD"),
+    ("airtable", "pa" + "t" + fill(14) + "." + digits(64)),
+    ("postman", "PM" + "AK-" + digits(24) + "-" + digits(34)),
+    ("doppler", "dp" + ".pt." + fill(43)),
+    ("vault", "hv" + "s." + fill(90)),
+    ("grafana", "gl" + "sa_" + fill(32) + "_" + digits(8)),
+    ("grafana", "gl" + "c_ey" + "J" + fill(20) + "+/" + fill(20) + "="),
+    ("new-relic", "NR" + "AK-" + fill(27).upper()),
+    ("sentry", "snt" + "rys_" + fill(60) + "=_" + fill(40)),
+    ("docker", "dck" + "r_pat_" + fill(27)),
+    ("npm", "np" + "m_" + fill(36)),
+    ("pypi", "py" + "pi-AgE" + fill(100)),
+    ("rubygems", "ruby" + "gems_" + digits(48)),
+    ("jfrog", "AK" + "Cp" + fill(69)),
+    ("1password", "op" + "s_ey" + "J" + fill(200)),
+)
+"""Secrets that their own shape tells, and the rule of each."""
+
+IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
+    ("aws", fill(38) + "+/", "aws_secret_access_key = {}"),
+    ("aws", fill(38) + "/+", 'export AWS_SECRET_ACCESS_KEY="{}"'),
+    ("azure", fill(86) + "==", "AccountName=fake;AccountKey={};EndpointSuffix=core.windows.net"),
+    ("azure", fill(43) + "=", "https://fake.blob.core.windows.net/c?sv=2024-01-01&sig={}&sp=r"),
+    ("webhook", "T0FAKE000/B0FAKE000/" + fill(24), "https://hooks.slack.com/services/{}"),
+    ("webhook", fill(68), "https://discord.com/api/webhooks/123456789012345678/{}"),
+    (
+        "webhook",
+        f"{digits(8)}@{digits(8)}/IncomingWebhook/{digits(32)}",
+        "https://fake.webhook.office.com/webhookb2/{}",
+    ),
+    ("webhook", "1234567/" + fill(7), "https://hooks.zapier.com/hooks/catch/{}"),
+    ("twilio", "SK" + digits(32), "Twilio API key: {}"),
+    ("url-password", "made-up-word", "https://nobody:{}@example.com/repo.git"),
+    ("url-password", "made-up-word", "postgres://app:{}@db.example.com:5432/app?sslmode=require"),
+    ("url-password", "made-up-word", "redis://:{}@127.0.0.1:6379/0"),
+    ("url-password", "made-up-word", "mongodb+srv://app:{}@cluster0.example.net/?retryWrites=true"),
+    ("basic", BASIC, "Authorization: Basic {}"),
+    ("basic", BASIC, "basic {}"),
+    ("bearer", fill(32), "Bearer {}"),
+    (
+        "bearer",
+        "made.up~" + fill(12) + "==",
+        "curl -H 'authorization: bearer {}' https://example.com",
+    ),
+    ("bearer", "Made-Up-Word", "Authorization: Bearer {}"),
+    ("bearer", "made_up_word_1", 'the header was "Authorization": "token {}"'),
+    ("jwt", JWT, "Authorization: Bearer {}"),
+    ("github", "gh" + "p_" + fill(36), "https://x-access-token:{}@github.com/fake/fake.git"),
+    ("password", "made-up", "PGPASSWORD=made-up psql".replace("made-up", "{}")),
+    ("password", "made-up", "level=info password={} user=nobody"),
+    ("password", "made up word", 'the file says {{"user": "nobody", "password": "{}"}} only'),
+    ("password", "made-up-word", "user: nobody\npassword: '{}'\n"),
+    ("password", "made-up-word1", "user: nobody\npassword: {}\n"),
+    ("secret", "made-up", "grant_type=client_credentials&client_secret={}&scope=a"),
+    ("api-key", "made-up", "tool --api-key={} --verbose"),
+    ("api-key", "made-up", 'config.apiKey = "{}";'),
+    ("api-key", "made-up-1", "X-Api-Key: {}"),
+    ("token", "made-up", "https://example.com/callback#access_token={}&expires_in=3600"),
+    ("token", "made-up", "/callback?refresh_token={}"),
+)
+"""Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
+
+
+def _shaped() -> list[Planted]:
+    rows = []
+    for index, (rule, secret) in enumerate(SHAPES):
+        place = JSON_PLACES[index % len(JSON_PLACES)]
+        raw = json.dumps({"note": f"it is {secret}, keep it", "list": [secret]})
+        rows.append(Planted(f"{rule} {index} in {place.value}", place, raw, secret, rule))
+    for index, (rule, secret, text) in enumerate(IN_CONTEXT):
+        place = JSON_PLACES[index % len(JSON_PLACES)]
+        raw = json.dumps(text.format(secret))
+        rows.append(Planted(f"{rule} context {index} in {place.value}", place, raw, secret, rule))
+    return rows
+
+
+def _named() -> list[Planted]:
+    names = {
+        "password": "password Password PASSWORD passwd passphrase dbPassword DB_PASSWORD new-password",
+        "secret": "secret client_secret clientSecret CLIENT-SECRET secretAccessKey aws_secret_access_key",
+        "api-key": "api_key apiKey apikey API-KEY x-api-key X-Api-Key openaiApiKey OPENAI_API_KEY",
+        "token": "access_token accessToken refresh_token id_token auth_token session_token bearerToken",
+        "authorization": "authorization Authorization Proxy-Authorization",
+        "cookie": "cookie Set-Cookie set_cookie",
+        "private-key": "private_key privateKey",
+        "credentials": "credentials Credential",
+    }
+    rows = []
+    for rule, spelled in names.items():
+        for index, name in enumerate(spelled.split()):
+            place = JSON_PLACES[index % len(JSON_PLACES)]
+            raw = json.dumps({name: f"made up {index}", "other": "stays"})
+            rows.append(Planted(f"{name} in {place.value}", place, raw, f"made up {index}", rule))
+    return rows
+
+
+def _number(name: str, place: Place, raw: str) -> Planted:
+    return Planted(name, place, raw, "8675309", "password")
+
+
+PLANTED: tuple[Planted, ...] = (
+    *_shaped(),
+    *_named(),
+    _number("number under a name", Place.ARGUMENTS, '{"password":8675309}'),
+    _number("number in nested JSON", Place.RESULT, r'"{\"password\": 8675309 }"'),
+    Planted("array under a name", Place.RESULT, '{"cookies":["made up",""]}', "made up", "cookie"),
+    Planted("name in an array", Place.RESULT, '[[{"secret":"made up"}]]', "made up", "secret"),
+    Planted("accents", Place.ANSWER, '{"passphrase":"mäde üp 🔑"}', "mäde üp 🔑", "password"),
+    Planted(
+        "escaped accents",
+        Place.ANSWER,
+        r'{"passphrase":"m\u00e4de \u00fcp \ud83d\udd11"}',
+        "mäde üp 🔑",
+        "password",
+    ),
+    Planted(
+        "escaped quotes", Place.ARGUMENTS, r'{"password":"a\"b\\c\/d\n"}', 'a"b\\c/d\n', "password"
+    ),
+    Planted("escaped name", Place.ARGUMENTS, r'{"p\u0061ssword":"made up"}', "made up", "password"),
+    Planted(
+        "escaped underscore",
+        Place.ARGUMENTS,
+        json.dumps(GITHUB).replace("_", "\\u005f"),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "escaped hyphen",
+        Place.RESULT,
+        json.dumps("key sk-" + "ant-" + fill(40)).replace("-", "\\u002D"),
+        "sk-" + "ant-" + fill(40),
+        "anthropic",
+    ),
+    Planted(
+        "every character escaped",
+        Place.RESULT,
+        '"' + "".join(f"\\u{ord(char):04x}" for char in GITHUB) + '"',
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "escaped slashes",
+        Place.RESULT,
+        r'"https:\/\/nobody:made-up@example.com\/"',
+        "made-up",
+        "url-password",
+    ),
+    Planted(
+        "after a line's end",
+        Place.RESULT,
+        json.dumps(f"one\n{GITHUB}"),
+        GITHUB,
+        "github",
+    ),
+    Planted("nested JSON", Place.ARGUMENTS, r'"{\"password\":\"made up\"}"', "made up", "password"),
+    Planted(
+        "JSON in JSON in JSON",
+        Place.ARGUMENTS,
+        json.dumps(json.dumps({"inner": json.dumps({"apiKey": 'made "up"'})})),
+        'made "up"',
+        "api-key",
+    ),
+    Planted(
+        "shape in nested JSON",
+        Place.EVENT,
+        json.dumps(json.dumps([{"text": f"a\n{GITHUB}"}])),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "key file in nested JSON",
+        Place.ARGUMENTS,
+        json.dumps(json.dumps({"file": armoured("PRIVATE")})),
+        armoured("PRIVATE"),
+        "private-key",
+    ),
+    Planted(
+        "header map",
+        Place.ARGUMENTS,
+        '{"headers":{"Authorization":"Bearer made-up","Accept":"*/*"}}',
+        "made-up",
+        "bearer",
+    ),
+    Planted(
+        "basic header map",
+        Place.ERROR,
+        json.dumps({"Authorization": f"Basic {BASIC}"}),
+        BASIC,
+        "basic",
+    ),
+    Planted(
+        "cut off",
+        Place.MESSAGE,
+        '{"jsonrpc":"2.0","id":1,"result":{"password":"made-up',
+        "made-up",
+        "password",
+    ),
+    Planted(
+        "broken at its beginning",
+        Place.MESSAGE,
+        'ks","password":"made-up","b":{"c":1}}',
+        "made-up",
+        "password",
+    ),
+    Planted(
+        "second line of JSON lines",
+        Place.MESSAGE,
+        '{"jsonrpc":"2.0","method":"a"}\n{"jsonrpc":"2.0","method":"b","params":{"secret":"made-up"}}\n',
+        "made-up",
+        "secret",
+    ),
+    Planted(
+        "batch", Place.MESSAGE, '[{"jsonrpc":"2.0","id":1,"secret":"made-up"}]', "made-up", "secret"
+    ),
+    Planted("form", Place.FORM, "grant_type=x&client_secret=made-up&code=1", "made-up", "secret"),
+    Planted(
+        "escaped form",
+        Place.FORM,
+        urlencode({"a": "b c", "client_secret": "ma/de up+&é"}),
+        "ma/de up+&é",
+        "secret",
+    ),
+    Planted(
+        "form with JSON",
+        Place.FORM,
+        urlencode({"payload": '{"password":"made up"}'}),
+        "made up",
+        "password",
+    ),
+    Planted("form with a shape", Place.FORM, f"a={GITHUB}&b=c", GITHUB, "github"),
+    Planted("assertion in a form", Place.FORM, f"assertion={JWT}", JWT, "jwt"),
+    Planted(
+        "key file in a form",
+        Place.FORM,
+        urlencode({"k": armoured("PRIVATE")}),
+        armoured("PRIVATE"),
+        "private-key",
+    ),
+    Planted("text", Place.TEXT, f"<p>your key is {GITHUB}</p>", GITHUB, "github"),
+    Planted(
+        "settings", Place.TEXT, "HOST=example.com\nDB_PASSWORD=made-up\n", "made-up", "password"
+    ),
+    Planted("query", Place.TARGET, "/mcp?v=1&api_key=made-up#top", "made-up", "api-key"),
+    Planted(
+        "escaped query", Place.TARGET, "/mcp?access_token=made%20up%2F%C3%A9", "made up/é", "token"
+    ),
+    Planted(
+        "escaped name in a query", Place.TARGET, "/mcp?api%5Fkey=made-up", "made-up", "api-key"
+    ),
+    Planted("shape in a query", Place.TARGET, f"/mcp?k={GITHUB}&z=1", GITHUB, "github"),
+    Planted(
+        "escaped shape in a query",
+        Place.TARGET,
+        f"/mcp?k={GITHUB.replace('g', '%67').replace('_', '%5F')}",
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "shape in a path",
+        Place.TARGET,
+        f"/bot123456789:AA{fill(33)}/getMe",
+        f"123456789:AA{fill(33)}",
+        "telegram",
+    ),
+    Planted(
+        "URL in a query",
+        Place.TARGET,
+        "/go?to=" + quote("https://nobody:made-up@example.com/", safe=""),
+        "made-up",
+        "url-password",
+    ),
+    Planted(
+        "location", Place.HEADER, "https://example.com/cb?id_token=made-up&a=b", "made-up", "token"
+    ),
+    Planted("relative location", Place.HEADER, "/cb?a=b&access_token=made-up", "made-up", "token"),
+    Planted("shape in a header", Place.HEADER, GITHUB, GITHUB, "github"),
+    Planted(
+        "URI in a header", Place.HEADER, "postgres://app:made-up@db/app", "made-up", "url-password"
+    ),
+    Planted(
+        "encoded header",
+        Place.HEADER,
+        encoded_header(f"é {GITHUB}"),
+        GITHUB,
+        "github",
+    ),
+)
+
+_UUID = "3f2b8c1e-9d47-4c55-8a1b-0e6f7d2c9a10"
+_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_BLOB = base64.b64encode(bytes(range(256)) * 2).decode()
+_URL_BLOB = base64.urlsafe_b64encode(bytes(range(256)) * 2).decode()
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "password": {"type": "string", "title": "Password", "minLength": 8, "format": "password"},
+        "api_key": {"type": ["string", "null"], "description": "your API key"},
+        "accept": {"type": "boolean"},
+    },
+    "required": ["password", "api_key"],
+    "dependentRequired": {"password": ["user"], "api_key": ["region"]},
+}
+
+
+def _text(name: str, text: str) -> Planted:
+    return Planted(name, Place.RESULT, json.dumps({"text": text}))
+
+
+LOOK_ALIKES: tuple[Planted, ...] = (
+    _text("UUID", f"order {_UUID} is done"),
+    _text("UUID alone", _UUID),
+    _text("SHA-256", _SHA256),
+    _text("SHA-256 with its name", f"sha256:{_SHA256}"),
+    _text("SHA-1", _SHA256[:40]),
+    _text("commit of a secret key", f"secret key rotation in commit {_SHA256[:40]}"),
+    _text("MD5", _SHA256[:32]),
+    _text("SRI hash", f"sha512-{_BLOB[:86]}=="),
+    _text("base64 blob", _BLOB),
+    _text("URL-safe base64 blob", _URL_BLOB),
+    _text("image as a data URL", f"data:image/png;base64,iVBORw0KGgo{_BLOB}"),
+    _text("cursor", base64.b64encode(b'{"offset":10,"id":"a1b2c3"}').decode()),
+    _text("short three parts", "eyJ.eyJ.abc"),
+    _text("bearer of news", "Bearer of news and of extraordinary-circumstances"),
+    _text(
+        "bearer in prose",
+        "a bearer authentication scheme; Bearer tokens; bearer internationalization",
+    ),
+    _text(
+        "Bearer without a token",
+        "Authorization: Bearer <your token>, or Authorization: Bearer authentication",
+    ),
+    _text("basic plan", "Basic plan, basic subscription, Basic authentication required"),
+    _text("token in prose", "Authorization uses token authentication; a token of appreciation"),
+    _text("sk-learn", "sk-learn, sk-image and sk-learn-contrib-imbalanced-datasets"),
+    _text(
+        "task", "task-0123456789abcdefghijklmnopqrstuvwxyz0123456789 and risk-0123456789abcdef0123"
+    ),
+    _text("AKIA in a word", "AKIAnnouncement, AKIA, SLOVAK" + "IA0123456789ABCDEF"),
+    _text("AIza in a word", "AIzawa and PAIza0123"),
+    _text("xoxo", "xoxo-with-love-from-all-of-us-2026, xoxo"),
+    _text(
+        "short after a prefix",
+        "ghp_short, glpat-abc, hf_model, npm_config_registry, sk-1234, xoxb-1",
+    ),
+    _text(
+        "words after a prefix",
+        "hf_hub_download_with_progress_bars_and_more; npm_package_config_registry_url",
+    ),
+    _text("key- in a word", "key-value-store-of-the-tenant-number-one, foreign-key-constraint"),
+    _text("public key", armoured("PUBLIC")),
+    _text("certificate", armoured("CERTIFICATE")),
+    _text("public SSH key", f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5{fill(40)} nobody@example.com"),
+    _text("PEM in prose", "a file that starts with -----BEGIN PRIVATE KEY----- is a key"),
+    _text("private key in prose", "keep the private key private; PRIVATE KEY"),
+    _text("version", "v1.24.0-rc.1+build.20260728, protocol 2026-07-28"),
+    _text(
+        "URL with a port",
+        "http://localhost:8080/a:b@c and https://example.com:443/@user?x=a@b.example",
+    ),
+    _text("e-mail", "mail nobody@example.com or mailto:some.body+tag@example.co.uk"),
+    _text("git URL", "git@github.com:owner/repo.git and ssh://git@github.com/owner/repo"),
+    _text(
+        "password in prose",
+        "Your password must have 12 characters; the password: secret, he said. Password=?",
+    ),
+    _text(
+        "password as a type", "password: string, api_key: required, secret=None, password = input()"
+    ),
+    _text(
+        "password in code", "connect(user=user, password=password), self.password = get_password()"
+    ),
+    _text(
+        "password template",
+        "password=${DB_PASSWORD} api_key: {{ api_key_1234 }} secret=<your secret>",
+    ),
+    _text(
+        "challenge", 'Bearer realm="mcp", resource_metadata="https://example.com/.well-known/x1"'
+    ),
+    _text(
+        "URL query",
+        "https://example.com/a?token=abc123&key=abc123&id=7&cursor=abc&signature=zz&hash=1",
+    ),
+    _text("time", "2026-07-28T12:34:56.789Z, 12:34:56, 1722170096"),
+    _text("phone and card", "+41 44 668 18 00, 4111 1111 1111 1111"),
+    _text("tags", "<div:1> <a:b> &lt;password&gt; <password>"),
+    _text("surrogates of ours", "mrtr-state:0123456789abcdef:1:2 and mrtr-session:1"),
+    _text("Twilio-like without its name", "SK" + digits(32)),
+    _text("telegram-like time", "1234567890:15 and 12:AA"),
+    _text(
+        "webhook in prose",
+        "see https://api.slack.com/messaging/webhooks and hooks.slack.com/services",
+    ),
+    _text("Go package", "google.golang.org/protobuf/types/known/timestamppb.v1.36.10"),
+    _text("dotted name", "com.example.service.SomeVeryLongClassName.someVeryLongMethodName"),
+    Planted("schema", Place.RESULT, json.dumps({"requestedSchema": _SCHEMA})),
+    Planted("schema in nested JSON", Place.RESULT, json.dumps(json.dumps(_SCHEMA))),
+    Planted(
+        "objects under names",
+        Place.ARGUMENTS,
+        '{"secret":{"a":"b"},"credentials":{"user":"nobody"}}',
+    ),
+    Planted(
+        "nothing under names",
+        Place.ARGUMENTS,
+        '{"password":"","api_key":null,"secret":true,"cookies":[]}',
+    ),
+    Planted("numbers in an array", Place.ARGUMENTS, '{"cookies":[1,2],"pin":1234,"tokens":512}'),
+    Planted(
+        "plain names",
+        Place.ARGUMENTS,
+        '{"token":"abc","key":"abc","id":"abc","cursor":"abc","nextCursor":"abc","hash":"abc",'
+        '"sha256":"abc","signature":"abc","nonce":"abc","max_tokens":7,"keyboard":"de","author":"x",'
+        '"page_token":"abc","progressToken":"abc","tokenizer":"abc","public_key":"abc"}',
+    ),
+    Planted(
+        "names as values",
+        Place.ARGUMENTS,
+        '{"required":["password","secret"],"in":"header","name":"x-api-key"}',
+    ),
+    Planted("secret as a key", Place.ARGUMENTS, json.dumps({GITHUB: 1})),
+    Planted(
+        "sealed under a name", Place.ARGUMENTS, json.dumps({"session_token": f"sha256:{_SHA256}"})
+    ),
+    Planted(
+        "surrogate under a name",
+        Place.ARGUMENTS,
+        '{"session_token":"mrtr-state:0123456789abcdef:1:2"}',
+    ),
+    Planted("numbers", Place.ARGUMENTS, "[0,-1,1.50,1E+2,18446744073709551616]"),
+    Planted(
+        "ids and tokens",
+        Place.MESSAGE,
+        '{"jsonrpc":"2.0","id":"SHAPE","method":"tools/call","params":{"_meta":{"progressToken":'
+        '"SHAPE","io.modelcontextprotocol/subscriptionId":"SHAPE"},"requestState":"SHAPE"}}'.replace(
+            "SHAPE", GITHUB
+        ),
+    ),
+    Planted(
+        "id after accents",
+        Place.MESSAGE,
+        '\ufeff {"é🔑":"é","id":"SHAPE","jsonrpc":"2.0","result":{"requestState":"SHAPE"}}'.replace(
+            "SHAPE", JWT
+        ),
+    ),
+    Planted(
+        "progress",
+        Place.MESSAGE,
+        '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"SHAPE"}}'.replace(
+            "SHAPE", JWT
+        ),
+    ),
+    Planted(
+        "ids of JSON lines",
+        Place.MESSAGE,
+        '{"jsonrpc":"2.0","id":"SHAPE"}\n{"jsonrpc":"2.0","id":"SHAPE"}\n'.replace("SHAPE", GITHUB),
+    ),
+    Planted(
+        "form", Place.FORM, "grant_type=authorization_code&code=abc&state=xyz&token=abc&password="
+    ),
+    Planted(
+        "text with colons",
+        Place.TEXT,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<b>secret: no</b>",
+    ),
+    Planted(
+        "target", Place.TARGET, f"/mcp/{_UUID}?cursor={_URL_BLOB[:40]}&token=abc&page=2&q=a%20b%2Fc"
+    ),
+    Planted("target with an @", Place.TARGET, "/npm/@scope/name@1.2.3:latest?x=%40"),
+    Planted(
+        "header",
+        Place.HEADER,
+        'Bearer resource_metadata="https://example.com/.well-known/a1", scope="a b"',
+    ),
+    Planted("encoded header", Place.HEADER, encoded_header("é")),
+    Planted("content type", Place.HEADER, "multipart/form-data; boundary=----0123456789abcdef"),
+)
+"""What looks like a secret to a careless rule, and must stay byte for byte."""

@@ -1,0 +1,854 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from core.planted import (
+    GITHUB,
+    IN_CONTEXT,
+    LOOK_ALIKES,
+    PLANTED,
+    SHAPES,
+    Place,
+    Planted,
+    armoured,
+    content_type_of,
+    fill,
+    message_of,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.redact import (
+    NAME_ENDINGS,
+    NAMES,
+    RULES,
+    RedactionRules,
+    Redactor,
+    renumber,
+    without_numbers,
+)
+
+STREAM = "text/event-stream"
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+
+
+def token(_rule: str, secret: str) -> str:
+    """Stand for the recorder's keyed hash."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+REDACTOR = Redactor(RedactionRules(), token)
+WITH_PATTERNS = Redactor(
+    RedactionRules(
+        patterns=(r"[0-9]{3}", r"is (\w+)", r"\W+$", r"(?<=T)[a-z>]"), keys=("token", "ключ")
+    ),
+    lambda _rule, _secret: "T",
+)
+
+
+def placeholder(rule: str, secret: str) -> str:
+    """Return what stands for a secret."""
+    return f"<{rule}:{token(rule, secret)}>"
+
+
+def raw_of(row: Planted) -> bytes:
+    """Return the bytes that a row is, or stands in."""
+    return row.raw.encode() if row.place in (Place.TARGET, Place.HEADER) else message_of(row)
+
+
+def redact(row: Planted, redactor: Redactor = REDACTOR) -> bytes:
+    """Redact a row by the way that its place takes."""
+    match row.place:
+        case Place.TARGET:
+            return redactor.target(row.raw).encode()
+        case Place.HEADER:
+            return redactor.header("x-other", row.raw).encode()
+        case _:
+            return redactor.body(message_of(row), content_type_of(row))
+
+
+def body(value: Any, redactor: Redactor = REDACTOR) -> Any:
+    """Redact a value as a JSON body, and read it again."""
+    return json.loads(redactor.body(json.dumps(value).encode(), JSON))
+
+
+def spellings(text: str, depth: int = 4) -> Iterator[str]:
+    """Yield a text and whatever a reader may find in it: strings of JSON, escapes of URLs."""
+    yield text
+    if depth == 0:
+        return
+    if "%" in text or "+" in text:
+        yield from spellings(unquote(text), 0)
+        yield from spellings(unquote(text.replace("+", " ")), depth - 1)
+    for string in re.findall(r'"(?:[^"\\]|\\.)*"', text, re.DOTALL):
+        try:
+            inner = json.loads(string, strict=False)
+        except ValueError:
+            continue
+        if inner != string[1:-1] or "%" in inner:
+            yield from spellings(inner, depth - 1)
+
+
+def same_shape(before: Any, after: Any) -> bool:
+    """Tell whether two values differ in strings only, and in numbers that became placeholders."""
+    if isinstance(before, dict):
+        return (
+            isinstance(after, dict)
+            and list(before) == list(after)
+            and all(same_shape(before[key], after[key]) for key in before)
+        )
+    if isinstance(before, list):
+        return (
+            isinstance(after, list)
+            and len(before) == len(after)
+            and all(map(same_shape, before, after))
+        )
+    if isinstance(before, str):
+        return isinstance(after, str)
+    if isinstance(after, str):
+        return isinstance(before, int | float) and without_numbers(after) != after
+    return before == after and type(before) is type(after)
+
+
+# The planted secrets and the look-alikes
+
+
+def test_tables_are_large_and_plain() -> None:
+    """The tables have what they promise, each row once by name."""
+    assert len(PLANTED) >= 45
+    assert len(LOOK_ALIKES) >= 45
+    assert len({row.name for row in PLANTED}) == len(PLANTED)
+    assert len({row.name for row in LOOK_ALIKES}) == len(LOOK_ALIKES)
+    assert {row.place for row in PLANTED} == set(Place)
+    assert all(row.secret is None for row in LOOK_ALIKES)
+
+
+@pytest.mark.parametrize("row", PLANTED, ids=str)
+def test_planted_secret_is_replaced(row: Planted) -> None:
+    """A secret is found in its place by its rule, with all escapes undone, and nothing else is."""
+    asked: list[tuple[str, str]] = []
+
+    def remember(rule: str, secret: str) -> str:
+        asked.append((rule, secret))
+        return "T"
+
+    redacted = redact(row, Redactor(RedactionRules(), remember)).decode()
+
+    assert set(asked) == {(row.rule, row.secret)}
+    assert f"{row.rule}:T" in redacted
+    assert not any(row.secret in text for text in spellings(redacted) if row.secret)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PLANTED if "encoded header" not in row.name], ids=str
+)
+def test_nothing_but_the_planted_secret_changes(row: Planted) -> None:
+    """What stands before and after the secrets stays byte for byte."""
+    parts = re.split(rb"(?:<|%3C)[a-z0-9-]+:[0-9a-f]{12}(?:>|%3E)", redact(row))
+    first, last = parts[0], parts[-1]
+    if row.secret == "8675309":
+        # A number's placeholder comes with quotes of its own.
+        first, last = re.sub(rb'\\*"\Z', b"", first), re.sub(rb'\A\\*"', b"", last)
+
+    assert raw_of(row).startswith(first)
+    assert raw_of(row).endswith(last)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in PLANTED if row.place not in (Place.TARGET, Place.HEADER)], ids=str
+)
+def test_planted_message_keeps_its_shape(row: Planted) -> None:
+    """A message stays JSON of the same shape, and an event stream keeps its lines."""
+    raw, redacted = message_of(row), redact(row)
+
+    assert len(raw.splitlines()) == len(redacted.splitlines()) or row.place is Place.TEXT
+    try:
+        before = json.loads(raw.partition(b"data: ")[2] if row.place is Place.EVENT else raw)
+    except ValueError:
+        return
+    after = json.loads(redacted.partition(b"data: ")[2] if row.place is Place.EVENT else redacted)
+    assert same_shape(before, after)
+
+
+@pytest.mark.parametrize("row", [*PLANTED, *LOOK_ALIKES], ids=str)
+def test_redacting_again_changes_nothing(row: Planted) -> None:
+    """A placeholder is no secret, whatever it stands in and under."""
+    once = redact(row)
+
+    assert redact(Planted(row.name, row.place, row.raw), REDACTOR) == once
+    if row.place is Place.TARGET:
+        assert REDACTOR.target(once.decode()).encode() == once
+    elif row.place is Place.HEADER:
+        assert REDACTOR.header("x-other", once.decode()).encode() == once
+    else:
+        assert REDACTOR.body(once, content_type_of(row)) == once
+
+
+@pytest.mark.parametrize("row", LOOK_ALIKES, ids=str)
+def test_look_alike_stays(row: Planted) -> None:
+    """What only looks like a secret stays byte for byte."""
+    assert redact(row) == raw_of(row)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_shape_is_planted(rule: Any) -> None:
+    """Each row of the table finds one of the planted secrets, and its markers tell so."""
+    texts = [secret for _, secret in SHAPES]
+    texts += [text.format(secret) for _, secret, text in IN_CONTEXT]
+    texts.append(f"https://api.telegram.org/bot123456789:AA{fill(33)}/getMe")
+    found = [match[0] for text in texts for match in rule.pattern.finditer(text)]
+
+    assert found
+    for text in found:
+        folded = text.lower().replace("-", "").replace("_", "")
+        assert any(marker in (text if rule.is_prefixed else folded) for marker in rule.markers)
+        assert not rule.is_prefixed or re.match(r"[\w.-]{20}", text, re.ASCII)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *NAME_ENDINGS])
+def test_every_name_is_looked_for(name: str) -> None:
+    """Each name and ending makes its value a secret, however it is spelled."""
+    rule = NAMES.get(name) or NAME_ENDINGS[name]
+
+    for spelled in (name, name.upper(), f"-{name[:3]}_{name[3:]}"):
+        assert body({spelled: "made up"}) == {spelled: placeholder(rule, "made up")}
+
+
+@pytest.mark.parametrize("name", NAME_ENDINGS)
+def test_ending_of_a_longer_name_is_enough(name: str) -> None:
+    """A longer name with a secret's ending is a secret's name."""
+    assert body({f"main_{name}": "x"}) == {f"main_{name}": placeholder(NAME_ENDINGS[name], "x")}
+
+
+# Where secrets are looked for
+
+
+def test_schemes_of_credentials_stay() -> None:
+    """A credential's scheme isn't secret, and a shape that is known gives the placeholder."""
+    assert body({"Authorization": "Bearer abc"}) == {
+        "Authorization": f"Bearer {placeholder('bearer', 'abc')}"
+    }
+    assert body({"Authorization": f"token {GITHUB}"}) == {
+        "Authorization": f"token {placeholder('github', GITHUB)}"
+    }
+    assert body({"authorization": "Digest a=b"})["authorization"].startswith(
+        "Digest <authorization:"
+    )
+    assert body({"password": "Bearer abc"}) == {"password": placeholder("password", "Bearer abc")}
+
+
+def test_known_shape_under_a_name_is_called_by_its_shape() -> None:
+    """The same secret has the same placeholder under a name and in other text."""
+    found = body({"password": GITHUB, "note": f"use {GITHUB}", "apiKey": f"use {GITHUB}"})
+
+    assert found["password"] == placeholder("github", GITHUB)
+    assert found["note"] == f"use {placeholder('github', GITHUB)}"
+    assert found["apiKey"] == placeholder("api-key", f"use {GITHUB}")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'"%s"' % GITHUB.encode(),
+        b'"%s"' % GITHUB.replace("_", "\\u005F").encode(),
+        b'{"password":"%s"}' % GITHUB.encode(),
+        b'"{\\"a\\":\\"%s\\"}"' % GITHUB.replace("_", "\\\\u005f").encode(),
+        b'"https://x:%s@example.com"' % GITHUB.replace("_", "%5F").encode(),
+        b'"/x?access_token=%s"' % GITHUB.encode(),
+    ],
+)
+def test_equal_secrets_have_equal_tokens(raw: bytes) -> None:
+    """However and wherever a secret is spelled, it has the same token."""
+    assert token("", GITHUB).encode() in REDACTOR.body(raw, JSON)
+
+
+def test_ids_are_exempt_in_their_places_only() -> None:
+    """A secret's shape is replaced under `id` and `requestState` anywhere else."""
+    raw = json.dumps(
+        {
+            "jsonrpc": "2.0",
+            "id": GITHUB,
+            "params": {"id": GITHUB, "arguments": {"requestState": GITHUB}},
+        }
+    )
+    tree = json.loads(REDACTOR.body(raw.encode(), JSON))
+
+    assert REDACTOR.body(b'{"id":{"password":"made up"}}', JSON) != b'{"id":{"password":"made up"}}'
+    assert tree["id"] == GITHUB
+    assert tree["params"]["id"] == tree["params"]["arguments"]["requestState"] != GITHUB
+
+
+def test_messages_too_deep_to_read_are_redacted() -> None:
+    """Nesting has no limit, as it has for those who read messages."""
+    deep = b'{"a":[' * 50_000 + b'{"password":"made up"}'
+
+    assert b"made up" not in REDACTOR.body(deep, JSON)
+
+
+def test_event_stream_keeps_its_framing() -> None:
+    """Secrets are replaced in data, in comments and in other fields, line by line."""
+    key = armoured("PRIVATE")
+    lines = "\r\n".join(f"data: {line}" for line in key.split("\n"))
+    raw = f"\ufeff: {GITHUB}\r\nid:{GITHUB}\r\ndata\r\n\r\n{lines}\r\n\r\ndata:{GITHUB}\rretry: 5\n"
+
+    redacted = REDACTOR.body(raw.encode(), STREAM).decode()
+
+    new = placeholder("github", GITHUB)
+    empty = "data: \r\n" * key.count("\n")
+    assert redacted == (
+        f"\ufeff: {new}\r\nid:{new}\r\ndata\r\n\r\n"
+        f"data: {placeholder('private-key', key)}\r\n{empty}\r\ndata:{new}\rretry: 5\n"
+    )
+
+
+def test_data_of_several_lines_is_one_text() -> None:
+    """A name and its value may stand in different data lines, with other lines between them."""
+    raw = (
+        b'data: {"jsonrpc":"2.0","id":"%s","password":\nid: 1\ndata:"x","n":1}\n\n'
+        % GITHUB.encode()
+    )
+
+    assert REDACTOR.body(raw, STREAM) == raw.replace(
+        b'"x"', b'"%s"' % placeholder("password", "x").encode()
+    )
+
+
+def test_json_is_recognised_under_any_media_type() -> None:
+    """A body that is JSON is read as JSON, whatever it says it is."""
+    raw = b'{"password":"a&client_secret=b"}'
+    new = b'{"password":"%s"}' % placeholder("password", "a&client_secret=b").encode()
+
+    assert (
+        REDACTOR.body(raw, FORM)
+        == REDACTOR.body(raw, "text/plain")
+        == REDACTOR.body(raw, "")
+        == new
+    )
+
+
+@pytest.mark.parametrize("content_type", [JSON, FORM, STREAM, "text/html", "image/png", ""])
+def test_bytes_that_are_no_text_pass(content_type: str) -> None:
+    """A body with NUL bytes that is not UTF-8 is no text."""
+    raw = b"\x89PNG\0\0 " + GITHUB.encode() + b"\xff\0"
+
+    assert REDACTOR.body(raw, content_type) == raw
+
+
+def test_text_in_another_encoding_is_searched() -> None:
+    """Bytes that aren't UTF-8 stay, and secrets among them don't."""
+    raw = b"caf\xe9 %s \xff" % GITHUB.encode()
+
+    assert (
+        REDACTOR.body(raw, "text/plain")
+        == b"caf\xe9 %s \xff" % placeholder("github", GITHUB).encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "redacted"),
+    [
+        ("Mcp-Param-Password", "made up", placeholder("password", "made up")),
+        ("mcp-param-api_key", "=?base64?bWFkZSB1cA==?=", placeholder("api-key", "made up")),
+        ("Mcp-Param-Password", "", ""),
+        ("Mcp-Param-Note", "password", "password"),
+        ("Mcp-Name", "=?base64?w6k=?=", "=?base64?w6k=?="),
+        ("Mcp-Name", "=?base64?w6k?=", "=?base64?w6k?="),
+        ("Mcp-Method", "tools/call", "tools/call"),
+    ],
+)
+def test_header_is_redacted_by_name_too(name: str, value: str, redacted: str) -> None:
+    """A header that mirrors an argument with a secret's name has a secret."""
+    assert REDACTOR.header(name, value) == redacted
+    assert REDACTOR.header(name, redacted) == redacted
+
+
+def test_target_stays_a_target() -> None:
+    """Placeholders in a target have no character that a target may not have."""
+    redacted = REDACTOR.target(f"/a/{GITHUB}?api_key=x&y=%20&access_token=a%3Cb#password=z")
+
+    assert redacted == (
+        f"/a/%3Cgithub:{token('', GITHUB)}%3E?api_key=%3Capi-key:{token('', 'x')}%3E&y=%20"
+        f"&access_token=%3Ctoken:{token('', 'a<b')}%3E#password=%3Cpassword:{token('', 'z')}%3E"
+    )
+
+
+def test_hostile_escapes_come_to_an_end() -> None:
+    """Escapes of escapes are undone to some depth, in good time."""
+    for raw in (
+        "%25" * 20_000 + "password%3Dx",
+        "/?a=" + "%2525" * 20_000,
+        "\\" * 50_000 + '"password="x"',
+    ):
+        REDACTOR.target(raw)
+        REDACTOR.body(json.dumps([raw]).encode(), JSON)
+        REDACTOR.body(raw.encode(), FORM)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "eyJ" * 30_000,
+        "bearer " * 15_000,
+        "password=" * 10_000,
+        '"password":"' * 8_000,
+        "-----BEGIN PRIVATE KEY-----" * 4_000,
+        "a://b:" * 15_000,
+        "sk-" * 30_000,
+        "<password:x>" * 8_000 + "password=",
+        'secret key = "' * 6_000,
+        "x" * 100_000 + "://secret:",
+        '{"id":"é",' * 5_000 + '"password":"x"',
+        "{" + '"id":"é",' * 10_000 + f'"a":"{GITHUB}"' + "}",
+        f'{{"id":1,"a":"{GITHUB}"}}\n' * 1_500,
+        f"data: {GITHUB}\n" * 1_500,
+    ],
+    ids=range(14),
+)
+@pytest.mark.timeout(60)
+def test_cost_grows_with_the_length_only(raw: str) -> None:
+    """No text of 100 KB takes long."""
+    for content_type in (JSON, FORM, STREAM):
+        REDACTOR.body(raw.encode(), content_type)
+
+
+# Rules of the user's own
+
+
+def test_custom_pattern_is_matched_in_the_text_of_strings() -> None:
+    """Group 1 is the secret if there is one, and neither keys nor numbers are matched."""
+    rules = RedactionRules(patterns=(r"EMP-\d+", r"ticket (\w+)", r"x(y)?"))
+    redactor = Redactor(rules, lambda _rule, secret: secret.replace(" ", "_"))
+    raw = b'{"EMP-1":"EMP-2 \\u0045MP-3","a":"ticket T\\u0031","n":"x","b":"{\\"c\\":\\"EMP-4\\"}"}'
+
+    assert redactor.body(raw, JSON) == (
+        b'{"EMP-1":"<custom-1:EMP-2> <custom-1:EMP-3>","a":"ticket <custom-2:T1>","n":"x",'
+        b'"b":"{\\"c\\":\\"<custom-1:EMP-4>\\"}"}'
+    )
+    assert redactor.target("/EMP%2D7") == "/%3Ccustom-1:EMP-7%3E"
+    assert redactor.text("EMP-5.") == "<custom-1:EMP-5>."
+
+
+def test_custom_pattern_may_match_anything_within_a_string() -> None:
+    """Whatever a pattern matches, JSON stays JSON and framing stays framing."""
+    redactor = Redactor(RedactionRules(patterns=(r"(?s).+",)), token)
+
+    assert body({"a": ["b\n", 1, {"c": '"'}]}, redactor) == {
+        "a": [placeholder("custom-1", "b\n"), 1, {"c": placeholder("custom-1", '"')}]
+    }
+    assert redactor.body(b"id: 1\ndata: a\ndata: b\n\n", STREAM).count(b"\n") == 4
+
+
+def test_pattern_that_matches_beside_its_placeholder_comes_to_an_end() -> None:
+    """A pattern that finds more each time is given up some time, and one line's end is no secret."""
+    redactor = Redactor(RedactionRules(patterns=(r"(?:^|(?<=>))x",)), lambda _rule, _secret: "T")
+
+    assert redactor.text("xxx.") == "<custom-1:T>" * 3 + "."
+    assert redactor.text("x" * 200).endswith("x")
+    assert redactor.body(b"x" * 200, "text/plain").endswith(b"x")
+    redactor = Redactor(RedactionRules(patterns=(r"(?s)b.*",)), lambda _rule, _secret: "T")
+    raw = b"data: ab\ndata\ndata:\ndata: c\n\n"
+    assert redactor.body(raw, STREAM) == b"data: a<custom-1:T>\ndata\ndata:\ndata: \n\n"
+
+
+def test_text_in_quotes_may_be_prose() -> None:
+    """A string whose text begins and ends with a quote is JSON only if it is one string."""
+    assert body(['"api_key=x" "y"', '"{\\"api_key\\":1}"']) == [
+        f'"api_key={placeholder("api-key", "x")}" "y"',
+        f'"{{\\"api_key\\":\\"{placeholder("api-key", "1")}\\"}}"',
+    ]
+
+
+def test_custom_key_is_a_name() -> None:
+    """Further names are folded as the others are, and win over them."""
+    redactor = Redactor(RedactionRules(keys=("Licence-Key", "token", "ключ", "password")), token)
+    alone = Redactor(RedactionRules(keys=("progressToken",)), token)
+    assert body({"progress_token": "x"}, alone) == {
+        "progress_token": placeholder("custom-key", "x")
+    }
+
+    new = placeholder("custom-key", "x")
+    assert body({"licenceKey": "x", "TOKEN": "x", "КЛЮЧ": "x", "password": "x"}, redactor) == {
+        "licenceKey": new,
+        "TOKEN": new,
+        "КЛЮЧ": new,
+        "password": new,
+    }
+
+
+def test_rules_and_names_can_be_switched_off() -> None:
+    """A rule is switched off with all its names, and a name alone."""
+    value = {"password": "x", "passwd": "x", "secret": "x", "a": GITHUB}
+
+    without = Redactor(RedactionRules(disabled=("password", "github")), token)
+    assert body(value, without) == {**value, "secret": placeholder("secret", "x")}
+    without = Redactor(RedactionRules(disabled=("PASSWD", "db_password")), token)
+    assert body({**value, "dbPassword": "x"}, without) == {
+        "password": placeholder("password", "x"),
+        "passwd": "x",
+        "secret": placeholder("secret", "x"),
+        "a": placeholder("github", GITHUB),
+        "dbPassword": "x",
+    }
+    without = Redactor(RedactionRules(disabled=("bearer",)), token)
+    assert body({"authorization": "Bearer x"}, without) == {
+        "authorization": f"Bearer {placeholder('authorization', 'x')}"
+    }
+
+
+def test_all_rules_can_be_switched_off() -> None:
+    """With every rule off nothing is redacted."""
+    nothing = Redactor(
+        RedactionRules(disabled=tuple({rule.name for rule in RULES} | set(NAMES.values()))), token
+    )
+
+    for row in PLANTED:
+        assert redact(row, nothing) == raw_of(row)
+
+
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [
+        ({"patterns": ("(",)}, "'\\('.*no regular expression"),
+        ({"patterns": ("a", "b*")}, "'b\\*'.*empty"),
+        ({"keys": ("",)}, "''"),
+        ({"keys": ("-_",)}, "'-_'"),
+        ({"disabled": ("passwort",)}, "'passwort'.*api-key, .*password"),
+        ({"disabled": ("token", "custom-1")}, "'custom-1'"),
+        ({"disabled": ("cursor",)}, "'cursor'"),
+    ],
+)
+def test_rules_that_cannot_be_meant_are_refused(
+    rules: dict[str, tuple[str, ...]], named: str
+) -> None:
+    """The message names what is wrong."""
+    with pytest.raises(ValueError, match=named):
+        RedactionRules(**rules)
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", '"', "<", "é", "x" * 201])
+def test_token_that_would_break_a_placeholder_is_refused(wrong: str) -> None:
+    """A token has letters, digits and little else."""
+    with pytest.raises(ValueError, match="placeholder"):
+        Redactor(RedactionRules(), lambda _rule, _secret: wrong).text(GITHUB)
+
+
+# Numbers
+
+
+def test_tokens_become_numbers() -> None:
+    """Each placeholder of a rule that exists gets its number, spelled as it was."""
+    asked = []
+
+    def number(rule: str, token: str) -> int:
+        asked.append((rule, token))
+        return len(asked)
+
+    raw = b"\xff<password:ab-1> %3Cjwt:x%3E %3cjwt%3Ax%3e <custom-12:z> <custom-key:k> <div:1> <password:> <password>"
+
+    assert renumber(raw, number) == (
+        b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
+    )
+    assert asked == [
+        ("password", "ab-1"),
+        ("jwt", "x"),
+        ("jwt", "x"),
+        ("custom-12", "z"),
+        ("custom-key", "k"),
+    ]
+    assert renumber("é <github:x>", lambda _rule, _token: 7) == "é <github:7>"
+    assert renumber("\\u003cgithub:x\\u003E", lambda _rule, _token: 7) == "\\u003cgithub:7\\u003E"
+
+
+def test_numbers_can_be_left_out() -> None:
+    """Which secret of a rule it was doesn't show, nor how the placeholder was spelled."""
+    assert without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"') == '"<jwt> <jwt>"'
+    assert without_numbers("<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>") == (
+        "<password> <password> <jwt> <div:1> <custom-2>"
+    )
+
+
+def test_replay_finds_what_was_recorded() -> None:
+    """Numbered placeholders and a constant token are the same without numbers."""
+    raw = json.dumps({"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}).encode()
+    recorded = renumber(REDACTOR.body(raw, JSON), lambda _rule, _token: 3).decode()
+    received = Redactor(RedactionRules(), lambda _rule, _secret: "0").body(raw, JSON).decode()
+
+    assert without_numbers(recorded) == without_numbers(received)
+    assert REDACTOR.body(recorded.encode(), JSON).decode() == recorded
+
+
+JWT_URL = "https://example.com/?id_token=made-up"
+
+
+# Laws
+
+PLAIN_SECRETS = [secret for _, secret in SHAPES]
+NAMED = ["password", "clientSecret", "API_KEY", "access-token", "Set-Cookie", "credentials"]
+AROUND = st.sampled_from(["", " ", "\n", "see: ", "é ", '"', "'", "(", "/", "=", "\t", ", "])
+
+leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+    | st.sampled_from([row.raw for row in LOOK_ALIKES if row.place is Place.TARGET])
+)
+names = st.text(max_size=8) | st.sampled_from(
+    ["id", "token", "params", "name", "requestState", "_meta"]
+)
+
+
+@st.composite
+def secrets_in_text(draw: st.DrawFn) -> str:
+    """Make a text with a secret that its shape tells."""
+    return (
+        draw(AROUND)
+        + draw(st.sampled_from(PLAIN_SECRETS))
+        + draw(st.sampled_from(["", " ", "\n", '"', "'", ")"]))
+    )
+
+
+def trees(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Make JSON values with some of `inner` in them."""
+    return st.recursive(
+        inner,
+        lambda deeper: (
+            st.lists(deeper, max_size=3)
+            | st.dictionaries(names, deeper, max_size=3)
+            | deeper.map(json.dumps)
+            | deeper.map(lambda value: {"password": value})
+        ),
+        max_leaves=8,
+    )
+
+
+spellers: st.SearchStrategy[Callable[[Any], bytes]] = st.sampled_from(
+    [
+        lambda value: json.dumps(value).encode(),
+        lambda value: json.dumps(value, ensure_ascii=False, indent=1).encode(
+            "utf-8", "surrogatepass"
+        ),
+        lambda value: json.dumps(value, separators=(",", ":")).replace("/", "\\/").encode(),
+        lambda value: json.dumps(value).replace("_", "\\u005f").replace("k", "\\u006B").encode(),
+    ]
+)
+
+
+@given(st.dictionaries(names, trees(secrets_in_text()), min_size=1, max_size=3), spellers)
+def test_no_shape_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
+    """Wherever a secret with a shape stands in JSON, it is gone, and the JSON has its shape."""
+    raw = spell({"params": {"arguments": value}})
+
+    redacted = REDACTOR.body(raw, JSON)
+
+    for text in spellings(redacted.decode("utf-8", "surrogatepass"), 6):
+        assert not any(secret in text for secret in PLAIN_SECRETS)
+    assert same_shape(json.loads(raw), json.loads(redacted))
+    assert REDACTOR.body(redacted, JSON) == redacted
+
+
+@given(
+    trees(
+        st.tuples(st.sampled_from(NAMED), st.text('äöü🔑"\\/\n', min_size=1, max_size=9)).map(
+            lambda pair: {pair[0]: f"made-up{pair[1]}"}
+        )
+    ),
+    spellers,
+)
+def test_no_named_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
+    """Wherever a name stands in JSON, also in a JSON text, its value is gone."""
+    raw = spell({"params": {"arguments": value}})
+
+    redacted = REDACTOR.body(raw, JSON)
+
+    assert b"made" not in redacted
+    assert same_shape(json.loads(raw), json.loads(redacted))
+
+
+@given(trees(leaves), spellers)
+def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None:
+    """Whatever is replaced, keys, brackets and what is no string stay."""
+    raw = spell(value)
+
+    redacted = REDACTOR.body(raw, JSON)
+
+    assert same_shape(json.loads(raw), json.loads(redacted))
+    for redactor in (REDACTOR, WITH_PATTERNS):
+        once = redactor.body(raw, JSON)
+        assert same_shape(json.loads(raw), json.loads(once))
+        assert redactor.body(once, JSON) == once
+
+
+@given(
+    st.lists(
+        st.sampled_from([row for row in LOOK_ALIKES if row.place is Place.RESULT]),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(PLAIN_SECRETS),
+)
+def test_look_alikes_stay_beside_a_secret(rows: list[Planted], secret: str) -> None:
+    """A body that has a secret keeps all that is none."""
+    spelled = json.dumps(secret)[1:-1]
+    raw = f'{{"a":[{",".join(row.raw for row in rows)}],"b":"{spelled}"}}'
+    rule = next(rule for rule, planted in SHAPES if planted == secret)
+
+    assert REDACTOR.body(raw.encode(), JSON).decode() == raw.replace(
+        spelled, placeholder(rule, secret)
+    )
+
+
+PIECES = st.sampled_from(
+    [
+        *"{}[]:,=&?#;%+@/\\\"'<> \n\r",
+        *(
+            "password",
+            "secret",
+            "api_key",
+            "Authorization",
+            "cookie",
+            "token",
+            "id",
+            "params",
+            "data: ",
+            "123",
+        ),
+        *(
+            "Bearer ",
+            "Basic ",
+            "https://",
+            "u:p@h",
+            "%22",
+            "%3C",
+            "%3E",
+            "\\u005f",
+            "\\n",
+            "is ",
+            "T",
+            "é",
+            "\x00",
+        ),
+        *(
+            "<password:T>",
+            "%3Cjwt:T%3E",
+            "<custom-1:x>",
+            "%3Cpassword%3AT%3E",
+            "made-up",
+            "made-up-w0rd",
+        ),
+        *(
+            GITHUB,
+            JWT_URL,
+            armoured("PRIVATE", 1),
+            "-----BEGIN PRIVATE KEY-----",
+            f"sig={fill(44)}",
+            "0" * 20,
+        ),
+    ]
+)
+MESS = st.lists(PIECES | st.text(max_size=3), max_size=14).map("".join)
+
+
+@given(MESS, st.sampled_from([JSON, FORM, STREAM, "text/plain"]))
+@example("password=%3Cpassword:T%3E", FORM)
+def test_redacting_is_idempotent(text: str, content_type: str) -> None:
+    """What has been redacted isn't changed by doing it again, also with any custom pattern."""
+    raw = text.encode("utf-8", "surrogatepass")
+    for redactor in (REDACTOR, WITH_PATTERNS):
+        once = redactor.body(raw, content_type)
+        assert redactor.body(once, content_type) == once
+        plain = redactor.text(text)
+        assert redactor.text(plain) == plain
+        target = redactor.target(text)
+        assert redactor.target(target) == target
+        header = redactor.header("Mcp-Param-Authorization", text)
+        assert redactor.header("Mcp-Param-Authorization", header) == header
+
+
+@given(
+    st.binary(max_size=60) | MESS.map(lambda text: text.encode("utf-8", "surrogatepass")[1:]),
+    st.text(max_size=5),
+)
+def test_redacting_any_bytes_is_safe(raw: bytes, content_type: str) -> None:
+    """Hostile bytes raise nothing, in any kind of body."""
+    for redactor in (REDACTOR, WITH_PATTERNS):
+        for kind in (JSON, FORM, STREAM, content_type):
+            assert isinstance(redactor.body(raw, kind), bytes)
+        text = raw.decode("utf-8", "surrogateescape")
+        assert isinstance(
+            redactor.target(text) + redactor.text(text) + redactor.header(text, text), str
+        )
+
+
+@given(
+    st.sampled_from([row for row in PLANTED if row.place not in (Place.TARGET, Place.HEADER)]),
+    st.data(),
+)
+def test_cut_body_is_safe(row: Planted, data: st.DataObject) -> None:
+    """A body that broke off anywhere is redacted as far as it goes, and the same again."""
+    raw = message_of(row)
+    cut = raw[: data.draw(st.integers(0, len(raw)))]
+
+    once = REDACTOR.body(cut, content_type_of(row))
+
+    assert REDACTOR.body(once, content_type_of(row)) == once
+    if re.search(rb"\W", row.secret.encode() if row.secret else b" ") is None:
+        assert (row.secret or "").encode() not in once
+
+
+class Thorough(Redactor):
+    """Searches everything for everything."""
+
+    def _plan(self, raw: bytes) -> Any:
+        return super()._plan(raw + b"\\u0041")
+
+
+@given(MESS, st.sampled_from([JSON, FORM, STREAM, "text/plain"]))
+def test_look_from_afar_misses_nothing(text: str, content_type: str) -> None:
+    """What is found doesn't depend on the quick look that most bodies pass by."""
+    thorough = Thorough(RedactionRules(), token)
+    raw = text.encode("utf-8", "surrogatepass")
+
+    assert REDACTOR.body(raw, content_type) == thorough.body(raw, content_type)
+    assert REDACTOR.target(text) == thorough.target(text)
+
+
+@pytest.mark.parametrize("row", [*PLANTED, *LOOK_ALIKES], ids=str)
+def test_rules_that_do_not_apply_change_nothing(row: Planted) -> None:
+    """A row is redacted the same if all rules look at it."""
+    assert redact(row) == redact(row, Thorough(RedactionRules(), token))
+
+
+@given(MESS)
+def test_framing_of_events_stays(text: str) -> None:
+    """An event stream has the same lines with the same fields."""
+    raw = text.encode("utf-8", "surrogatepass")
+
+    for redactor in (REDACTOR, WITH_PATTERNS):
+        redacted = redactor.body(raw, STREAM)
+        lines = re.split(rb"\r\n|\r|\n", raw)
+        if b"\0" not in raw:
+            new = re.split(rb"\r\n|\r|\n", redacted)
+            assert [line.partition(b":")[0] for line in new] == [
+                line.partition(b":")[0] for line in lines
+            ]
+
+
+def test_rules_are_json() -> None:
+    """What a user changed can be written into a cassette."""
+    rules = RedactionRules(patterns=("a",), keys=("b",), disabled=("jwt",))
+
+    assert (
+        RedactionRules(
+            **{key: tuple(value) for key, value in json.loads(json.dumps(vars(rules))).items()}
+        )
+        == rules
+    )

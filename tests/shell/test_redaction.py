@@ -1,0 +1,231 @@
+"""Secrets stay off the disk and the terminal, look-alikes stay as they are, and cassettes play."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from core.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
+from standin import (
+    ACCEPT,
+    JSON,
+    Answer,
+    answering,
+    asks,
+    http,
+    json_response,
+    looped,
+    playing,
+    post,
+    response,
+    result,
+    taping,
+    tool,
+)
+
+from mrtr_cassette.core.nodes import read_nodes
+from mrtr_cassette.core.redact import RedactionRules
+from mrtr_cassette.core.report import miss_text
+from mrtr_cassette.shell.files import read_cassette
+
+IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One row as an exchange: what the client sends and what the upstream answers."""
+
+    row: Planted
+    method: str
+    target: str
+    headers: tuple[str, ...]
+    body: bytes | None
+    reply: bytes
+
+
+def _exchange(number: int, row: Planted) -> Sent:
+    target = f"/mcp/{number}"
+    plain = json_response(result({"number": number}))
+    if row.place in IN_RESPONSES:
+        reply = response(message_of(row), f"Content-Type: {content_type_of(row)}")
+        body = json.dumps(tool(f"row-{number}")).encode()
+        return Sent(row, "POST", target, (JSON, ACCEPT), body, reply)
+    if row.place is Place.TARGET:
+        return Sent(row, "GET", row.raw, (), None, plain)
+    if row.place is Place.HEADER:
+        return Sent(row, "GET", target, (f"Mcp-Param-Row: {row.raw}",), None, plain)
+    headers = (f"Content-Type: {content_type_of(row)}", ACCEPT)
+    return Sent(row, "POST", target, headers, message_of(row), plain)
+
+
+async def _send(url: str, sent: Sent) -> Answer:
+    return await http(sent.method, url, *sent.headers, body=sent.body, target=sent.target)
+
+
+async def _record(path: Path, exchanges: Sequence[Sent]) -> str:
+    """Record all of them and return what is on disk and in the log meanwhile and afterwards."""
+    script = answering(*(sent.reply for sent in exchanges))
+    async with taping(path, script, request_state="verbatim") as tape:
+        for sent in exchanges:
+            assert (await _send(tape.url, sent)).is_whole, sent.row.name
+        journal = path.with_name(path.name + ".journal").read_text()
+    return "\n".join([journal, path.read_text(), *tape.log])
+
+
+@looped
+async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Path) -> None:
+    """Of all planted secrets none is on disk or in the log, and each request finds its reply."""
+    path = tmp_path / "c.json"
+    rows = [row for row in PLANTED if row.secret is not None]
+    assert len(rows) >= 40
+    exchanges = [_exchange(number, row) for number, row in enumerate(rows)]
+
+    written = await _record(path, exchanges)
+
+    for row in rows:
+        assert row.secret is not None
+        spellings = {row.secret, json.dumps(row.secret)[1:-1], quote(row.secret, safe="")}
+        found = [
+            written[max(0, at - 150) : at + 60]
+            for one in spellings
+            if (at := written.find(one)) >= 0
+        ]
+        assert not found, row.name
+    async with playing(path) as replay:
+        for sent in exchanges:
+            await _send(replay.url, sent)
+            texts = [miss_text(miss, "c.json") for miss in replay.player.misses]
+            assert not texts, (sent.row.name, texts)
+
+
+@looped
+async def test_look_alikes_stay_byte_for_byte(tmp_path: Path) -> None:
+    """What only looks like a secret is recorded and replayed as it is."""
+    path = tmp_path / "c.json"
+    assert len(LOOK_ALIKES) >= 40
+    exchanges = [_exchange(number, row) for number, row in enumerate(LOOK_ALIKES)]
+
+    await _record(path, exchanges)
+
+    nodes = [own[0] for own in read_nodes(read_cassette(path), str(path))]
+    by_target = {node.call.request.target: node for node in nodes}
+    async with playing(path) as replay:
+        for sent in exchanges:
+            recorded = by_target[sent.target].call.request
+            assert recorded.body == (sent.body or b""), sent.row.name
+            if sent.row.place is Place.HEADER:
+                assert recorded.header("mcp-param-row") == sent.row.raw
+            answer = await _send(replay.url, sent)
+            assert sent.reply.endswith(answer.body), sent.row.name
+        assert replay.player.misses == []
+
+
+LOGIN = tool("login", arguments={"user": "me", "password": "hunter2-made-up"})
+
+
+@looped
+async def test_equal_secrets_have_equal_placeholders(tmp_path: Path) -> None:
+    """The same secret is the same placeholder everywhere, and another secret another one."""
+    path = tmp_path / "c.json"
+    replies = [
+        json_response(result({"password": word})) for word in ("hunter2-made-up", "other-one")
+    ]
+    async with taping(path, answering(*replies)) as tape:
+        await post(tape.url, LOGIN)
+        await post(tape.url, tool("rotate"))
+    one, two = json.loads(path.read_text())["interactions"]
+    assert one["request"]["body"]["params"]["arguments"]["password"] == "<password:1>"
+    assert one["response"]["body"]["result"]["password"] == "<password:1>"
+    assert two["response"]["body"]["result"]["password"] == "<password:2>"
+
+
+@looped
+async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
+    """A pattern, a name and a rule that is off are named in the cassette and hold on replay."""
+    path = tmp_path / "c.json"
+    rules = RedactionRules(patterns=("cust-[0-9]+",), keys=("pin",), disabled=("password",))
+    call = tool("login", arguments={"password": "plain", "pin": "0000", "who": "cust-77 and more"})
+    async with taping(path, answering(json_response(result({}))), redaction=rules) as tape:
+        await post(tape.url, call)
+    tree = json.loads(path.read_text())
+    assert tree["redaction"] == {
+        "patterns": ["cust-[0-9]+"],
+        "keys": ["pin"],
+        "disabled": ["password"],
+    }
+    arguments = tree["interactions"][0]["request"]["body"]["params"]["arguments"]
+    assert arguments["password"] == "plain"
+    assert "0000" not in path.read_text()
+    assert arguments["who"] == "<custom-1:1> and more"
+    async with playing(path) as replay:
+        await post(replay.url, call)
+        assert replay.player.misses == []
+        await post(replay.url, tool("login", arguments={"password": "else", "pin": "0", "who": ""}))
+        assert len(replay.player.misses) == 1
+
+
+ANSWER = {"action": "accept", "content": {"name": "a name that nobody may read"}}
+
+
+@pytest.mark.parametrize("state", ["a-state-that-is-long-enough-to-be-one", None])
+@looped
+async def test_sealed_answers_are_not_written_and_still_match(
+    tmp_path: Path, state: str | None
+) -> None:
+    """Of a sealed answer only a hash is kept; the same answer plays, another one is a miss."""
+    path = tmp_path / "c.json"
+    script = answering(json_response(asks(state, "who")), json_response(result({"ok": 1}, id=2)))
+    echoed = {} if state is None else {"requestState": state}
+    async with taping(path, script, seals_answers=True) as tape:
+        await post(tape.url, tool("greet"))
+        await post(tape.url, tool("greet", id=2, inputResponses={"who": ANSWER}, **echoed))
+        journal = path.with_name("c.json.journal").read_text()
+    for text in (journal, path.read_text(), *tape.log):
+        assert "nobody may read" not in text
+    (one,) = json.loads(path.read_text())["interactions"]
+    assert one["elicitation_turns"][0]["answer"]["body"]["params"]["inputResponses"]["who"][
+        "action"
+    ] == ("accept")
+    async with playing(path) as replay:
+        asked = json.loads((await post(replay.url, tool("greet"))).body)["result"]
+        echoed = {} if state is None else {"requestState": asked["requestState"]}
+        other = {**ANSWER, "content": {"name": "else"}}
+        await post(replay.url, tool("greet", id=3, inputResponses={"who": other}, **echoed))
+        assert [miss.reason.value for miss in replay.player.misses] == ["answers-differ"]
+        same = tool("greet", id=4, inputResponses={"who": ANSWER}, **echoed)
+        assert json.loads((await post(replay.url, same)).body)["result"] == {"ok": 1}
+
+
+@looped
+async def test_misses_on_the_terminal_are_redacted(tmp_path: Path) -> None:
+    """What a client sends in vain is shown without its secrets."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(json_response(result({})))) as tape:
+        await post(tape.url, LOGIN)
+    log: list[str] = []
+    async with playing(path, log=log.append) as replay:
+        wrong = tool("login", arguments={"user": "you", "password": "hunter3-made-up"})
+        await post(replay.url, wrong)
+    assert len(log) == 1
+    assert "hunter3" not in log[0]
+    assert '/arguments/user: recorded "me", received "you"' in log[0]
+
+
+@looped
+async def test_secrets_in_the_upstream_url_are_not_written(tmp_path: Path) -> None:
+    """A key in the upstream's query is a placeholder in the cassette, which plays under it."""
+    path = tmp_path / "c.json"
+    secret = "made-up-key-0123456789"
+    script = answering(json_response(result({"ok": 1})))
+    async with taping(path, script, path=f"/mcp?api_key={secret}") as tape:
+        await post(tape.url, tool("x"))
+        journal = path.with_name("c.json.journal").read_text()
+    for text in (journal, path.read_text(), *tape.log):
+        assert secret not in text
+    async with playing(path) as replay:
+        assert secret not in replay.url
+        assert json.loads((await post(replay.url, tool("x"))).body)["result"] == {"ok": 1}
