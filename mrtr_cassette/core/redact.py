@@ -338,7 +338,7 @@ _ESCAPED_ASCII = re.compile(
 )
 """Escapes of characters that need none: a marker may be spelled with them."""
 
-_GOES_ON = rb"[a-z0-9]*+(?:\\{0,32}[\"'])?(?:\s|\\{1,32}[nrt])*+(?:[:=])(?!\s*+\{)"
+_GOES_ON = rb"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
 """How a folded text goes on after a name that is given a value, which is no object."""
 
 _LOWER = bytes(range(256)).lower()

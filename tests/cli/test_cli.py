@@ -1,7 +1,5 @@
 """Facts about the command line, each of a real process."""
 
-
-
 import asyncio
 import json
 import os

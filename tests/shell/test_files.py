@@ -1,7 +1,5 @@
 """Facts about cassettes and journals on disk: nothing is lost, nothing overwritten unasked."""
 
-
-
 import contextlib
 import errno
 import fcntl

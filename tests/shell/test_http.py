@@ -1,7 +1,5 @@
 """Facts about the HTTP server side, which record and replay share."""
 
-
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Facts about the record proxy: what passes is untouched, and what passed is kept."""
 
-
-
 import asyncio
 import base64
 import gzip
