@@ -133,7 +133,7 @@ def _command_argument(command: Any) -> Any:
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="mrtr-cassette")
 def main() -> None:
-    r"""Record a conversation between an MCP client and server, and play the server back.
+    """Record a conversation between an MCP client and server, and play the server back.
 
     It works where ordinary recorders fail: on calls that ask for input half-way
     (multi round-trip requests, MCP 2026-07-28), whose state token is another one on every run.
@@ -144,7 +144,7 @@ def main() -> None:
       mrtr-cassette replay cassette.json
 
     `mrtr-cassette demo` shows all of it with a server of its own.
-    """
+    """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
 @main.command()
@@ -213,7 +213,7 @@ def main() -> None:
 @click.option("--append", is_flag=True, help="Add to the cassette if it exists.")
 @_command_argument
 def record(**options: Any) -> None:
-    """Record what passes between a client and the server at --upstream.
+    """Record what passes between client and server.
 
     Point the client at the address that is printed, do what is to be recorded, and stop with
     Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
@@ -296,11 +296,12 @@ async def _record(**options: Any) -> int:
 )
 @_command_argument
 def replay(**options: Any) -> None:
-    """Serve CASSETTE as if it were the server; nothing else is needed, no network either.
+    """Serve CASSETTE as if it were the server.
 
-    Point the client at the address that is printed and stop with Ctrl-C, or give -- COMMAND: it
-    finds the address in the environment variable MRTR_CASSETTE_URL. A request that was not
-    recorded gets an error that says why, and the exit code is 1.
+    Nothing else is needed, no network either. Point the client at the address that is printed
+    and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
+    MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
+    code is 1.
     """
     from mrtr_cassette.shell.running import run
 
@@ -382,7 +383,10 @@ def _pointer(text: str) -> MemberPath:
 @click.argument("cassette", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def inspect(cassette: Path, *, as_json: bool) -> None:
-    """Show what is on CASSETTE: who asked what, what was answered, how it ended."""
+    """Show who asked what, and what was answered.
+
+    Each interaction on CASSETTE with its turns, how it ended, its size and its time.
+    """
     import orjson
 
     from mrtr_cassette.core.player import Player
@@ -400,7 +404,10 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
 @main.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
 def recover(cassette: Path) -> None:
-    """Publish CASSETTE from the journal that a killed recording left beside it."""
+    """Publish what a killed recording left.
+
+    CASSETTE is written from the journal beside it, which goes.
+    """
     from mrtr_cassette.errors import CassetteError
     from mrtr_cassette.shell.files import is_being_written, journal_path
     from mrtr_cassette.shell.recording import publish_journal
@@ -430,7 +437,10 @@ def schema() -> None:
 
 @main.command()
 def demo() -> None:
-    """Record a server of our own, stop it, replay it, and compare byte for byte."""
+    """Show the main job on a server of our own.
+
+    Record it, stop it, replay it, and compare every byte.
+    """
     from mrtr_cassette.demo import run_demo
     from mrtr_cassette.shell.running import run
 

@@ -187,7 +187,8 @@ async def recording(
         largest_body=access.max_body,
     )
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
-    tls = _tls(ca_file) if verifies and url.scheme == "https" else False
+    is_tls = url.scheme == "https" or ca_file is not None
+    tls = _tls(ca_file) if verifies and is_tls else False
     try:
         async with relay.client(tls), serving(relay.handle, access, log) as address:
             session.url = address.url(url.raw_path_qs)

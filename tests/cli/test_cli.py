@@ -695,7 +695,8 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
         await conversation(await process.listening())
         told = (await process.stopped()).err
     events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
-    assert [one["event"] for one in events] == ["started", "asked", *["answered", "ended"] * 2]
+    passed = ["started", "asked", *["answered", "ended"] * 2]
+    assert [one["event"] for one in events] == [*passed, "concluded"]
     assert events[1]["request_state_sha256"] == events[2]["request_state_sha256"]
     assert not any(word in told for word in (STATE, "accept", "decline"))
     async with command("replay", path, *options) as process:
@@ -704,7 +705,7 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
         await post(url, tool("unknown"))
         ended = await process.stopped()
     events = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
-    assert [one["event"] for one in events] == ["played"] * 3 + ["missed"]
+    assert [one["event"] for one in events] == ["played"] * 3 + ["missed", "concluded"]
     assert ended.code == 1
 
 
