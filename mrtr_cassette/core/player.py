@@ -91,6 +91,15 @@ def _arrival(node: Node) -> tuple[float, int, int]:
     return number, node.interaction, node.turn
 
 
+def _without_numbers(request: Request) -> Request:
+    return Request(
+        request.method,
+        without_numbers(request.target),
+        tuple((name, without_numbers(value)) for name, value in request.headers),
+        without_numbers(request.body.decode("latin-1")).encode("latin-1"),
+    )
+
+
 class Player:
     """One replay of one cassette."""
 
@@ -130,7 +139,8 @@ class Player:
                 RedactionRules(tuple(rules.patterns), tuple(rules.keys), tuple(rules.disabled)),
                 lambda _rule, _secret: "0",
             )
-        self.interactions = read_nodes(cassette, path, self._ignored, self._matched_as)
+        self._has_placeholders = False
+        self.interactions = read_nodes(cassette, path, self._ignored, self._recorded_as)
         self._nodes = [node for nodes in self.interactions for node in nodes]
         self._replies: dict[Node, Reply] = {}
         self._asked: set[tuple[CallKey, str]] = set()
@@ -179,16 +189,18 @@ class Player:
         if self._answers_are_sealed:
             sealed = seal_answers(request.body)
             request = request if sealed is request.body else replace(request, body=sealed)
+        if self._redactor is None or not self._has_placeholders:
+            return request
+        redacted = _without_numbers(redacted_request(request, self._redactor))
+        return request if redacted == request else redacted
+
+    def _recorded_as(self, request: Request) -> Request:
+        """Return a recorded request as it is matched, and note whether secrets were in it."""
         if self._redactor is None:
             return request
-        redacted = redacted_request(request, self._redactor)
-        plain = Request(
-            redacted.method,
-            without_numbers(redacted.target),
-            tuple((name, without_numbers(value)) for name, value in redacted.headers),
-            without_numbers(redacted.body.decode("latin-1")).encode("latin-1"),
-        )
-        return request if plain == request else plain
+        plain = _without_numbers(request)
+        self._has_placeholders = self._has_placeholders or plain != request
+        return plain
 
     def redacted(self, text: str) -> str:
         """Return a text for the terminal, without what the cassette's rules know as secrets."""

@@ -278,6 +278,22 @@ def test_second_round_without_its_state_lacks_the_state() -> None:
     assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
 
 
+def test_answers_that_fit_an_ask_without_state_are_compared_with_its_own() -> None:
+    """Where an ask without state has these keys, nothing says that a state is missing."""
+    player = player_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+    )
+    play(player, CALL)
+
+    miss = missed(player, retry(CALL, {"a": NO}))
+
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.nearest is not None
+    assert miss.nearest.turn == 1
+
+
 def test_answers_that_fit_no_ask_lack_the_state_of_the_first() -> None:
     """Where every ask has a state and none has these keys, the first ask is shown."""
     player = player_of(

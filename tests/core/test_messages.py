@@ -52,6 +52,14 @@ def message(raw: bytes) -> Message:
         ),
         (Answer((b"junk\n" + DONE,)), [(DONE, 0, 5)]),
         (stream(progress(1), DONE), [(progress(1), 0, 0), (DONE, 1, len(sse(progress(1))))]),
+        (
+            stream(progress(1), progress(22), DONE),
+            [
+                (progress(1), 0, 0),
+                (progress(22), 1, len(sse(progress(1)))),
+                (DONE, 2, len(sse(progress(1), progress(22)))),
+            ],
+        ),
         (Answer((b": ping\n\n", b"data\n\n", b"data: junk\n\n"), STREAM_HEADERS), []),
     ],
 )

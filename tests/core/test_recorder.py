@@ -372,10 +372,13 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
     talk = conversation(
         (CALL, asks("a", state=STATE)),
         (retry(CALL, {"a": YES}, state=STATE), asks("b", state=later)),
-        (retry(CALL, {"b": YES}, state=later), text("done")),
+        (retry(CALL, {"b": f"for {later}"}, state=later), text(f"got {later} and {STATE}")),
     )
+    request, response = talk.exchanges[2].request, talk.exchanges[2].response
 
-    assert state_of(talk.exchanges[2].request.body) == placeholder(later)
+    assert state_of(request.body) == placeholder(later)
+    assert f"for {placeholder(later)}".encode() in request.body
+    assert f"got {placeholder(later)} and {placeholder(STATE)}".encode() in response.body
 
 
 def test_altered_state_is_sealed_whole() -> None:
@@ -418,7 +421,7 @@ def test_state_is_sealed_once_however_the_response_ends(
 def test_state_is_sealed_in_every_duplicate_of_a_retry() -> None:
     """Of duplicate members of a retry none keeps its raw state."""
     body = retry(CALL, state=STATE).replace(
-        b'"requestState"', b'"requestState":"first","requestState"'
+        b'"requestState"', b'"requestState":5,"requestState":"first","requestState"'
     )
 
     sealed = exchange(body, text("x")).request.body

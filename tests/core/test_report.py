@@ -420,12 +420,12 @@ def test_events_of_a_recording_tell_the_turns() -> None:
         "request_state_sha256": sha256_of(STATE),
     }
 
-    answered = observed(retry(CALL, {"a": YES}, state=STATE), text("done"))
+    answered = observed(retry(CALL, {"b": NO, "a": YES}, state=STATE), text("done"))
     assert request_event(answered) == {
         "event": "answered",
         "exchange": 1,
         "call": 'tools/call "deploy"',
-        "keys": ["a"],
+        "keys": ["a", "b"],
         "request_state_sha256": sha256_of(STATE),
     }
     assert response_event(answered, End.OPEN, answered.started_ms)["event"] == "ended"

@@ -32,10 +32,11 @@ def test_hash_is_that_of_the_text() -> None:
         STATE,
         '{"step": 1, "of": "twenty-four"}',
         "é" * 24,
+        '{"é/": "quotes and accents"}',
         "line\nbreak and some more text",
         "\ud800" * 24,
     ],
-    ids=["plain", "json", "accents", "control", "surrogates"],
+    ids=["plain", "json", "accents", "both", "control", "surrogates"],
 )
 def test_long_state_is_replaced_in_every_spelling(state: str) -> None:
     """A state is found with and without ASCII escapes, inside other text too."""
