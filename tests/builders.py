@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.assembly import RequestState, assemble
-from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.player import Play, Player
 from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.redact import RedactionRules, Redactor
+from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
 
 Json = Any
@@ -197,17 +199,24 @@ class Conversation:
 
     Attributes:
         seals: whether the recorder seals request states.
+        redacts: whether it redacts secrets.
+        seals_answers: whether it seals users' answers.
         exchanges: the exchanges that have ended.
     """
 
     seals: bool = True
-    exchanges: list[Exchange] = field(default_factory=list)
-    _observations: list[Observation] = field(default_factory=list)
-    _now_ms: float = 0.0
+    redacts: bool = False
+    seals_answers: bool = False
+    exchanges: list[Exchange] = field(default_factory=list, init=False)
+    _observations: list[Observation] = field(default_factory=list, init=False)
+    _now_ms: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         """Begin recording."""
-        self.recorder = Recorder(seals=self.seals)
+        redactor = Redactor(RedactionRules(), token_of) if self.redacts else None
+        self.recorder = Recorder(
+            seals=self.seals, redactor=redactor, seals_answers=self.seals_answers
+        )
 
     def tick(self) -> float:
         """Let a millisecond pass."""
@@ -239,7 +248,19 @@ class Conversation:
     def cassette(self, **options: Any) -> Cassette:
         """Return the cassette of what has been recorded."""
         state: RequestState = "sealed" if self.seals else "verbatim"
-        return assembled(self.exchanges, request_state=state, **options)
+        redaction = Redaction(patterns=[], keys=[], disabled=[]) if self.redacts else None
+        return assembled(
+            self.exchanges,
+            request_state=state,
+            redaction=redaction,
+            answers="sealed" if self.seals_answers else None,
+            **options,
+        )
+
+
+def token_of(rule: str, secret: str) -> str:
+    """Stand for the shell's keyed hash."""
+    return sha256_of(f"{rule} {secret}")[:24]
 
 
 def assembled(
@@ -247,6 +268,8 @@ def assembled(
     *,
     request_state: RequestState = "sealed",
     recorded_at: str = "2026-08-01T00:00:00+00:00",
+    redaction: Redaction | None = None,
+    answers: Literal["sealed"] | None = None,
     earlier: Cassette | None = None,
 ) -> Cassette:
     """Return the cassette of some exchanges."""
@@ -256,33 +279,35 @@ def assembled(
         request_state=request_state,
         recorded_at=recorded_at,
         tool="mrtr-cassette test",
+        redaction=redaction,
+        answers=answers,
         earlier=earlier,
     )
 
 
-def conversation(*script: Step, seals: bool = True) -> Conversation:
+def conversation(*script: Step, **options: bool) -> Conversation:
     """Record exchanges that follow one another."""
-    talk = Conversation(seals)
+    talk = Conversation(**options)
     for request, response in script:
         talk.response(talk.request(request), response)
     return talk
 
 
-def converse(*script: Step, seals: bool = True) -> list[Exchange]:
+def converse(*script: Step, **options: bool) -> list[Exchange]:
     """Return exchanges that follow one another."""
-    return conversation(*script, seals=seals).exchanges
+    return conversation(*script, **options).exchanges
 
 
-def cassette_of(*script: Step, seals: bool = True) -> Cassette:
+def cassette_of(*script: Step, **options: bool) -> Cassette:
     """Return the cassette of exchanges that follow one another."""
-    return conversation(*script, seals=seals).cassette()
+    return conversation(*script, **options).cassette()
 
 
 def exchange(
-    request: bytes | Request, response: Json, *, number: int = 1, seals: bool = True
+    request: bytes | Request, response: Json, *, number: int = 1, **options: bool
 ) -> Exchange:
     """Return one exchange, recorded under a number."""
-    talk = Conversation(seals)
+    talk = Conversation(**options)
     talk.recorder.arrived = number - 1
     talk.request(request)
     return talk.response(1, response)
@@ -298,9 +323,16 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
 # Replaying
 
 
-def player_of(*script: Step, seals: bool = True, **options: Any) -> Player:
+def player_of(
+    *script: Step,
+    seals: bool = True,
+    redacts: bool = False,
+    seals_answers: bool = False,
+    **options: Any,
+) -> Player:
     """Return a replay of a script's cassette."""
-    return Player(cassette_of(*script, seals=seals), "talk.json", **options)
+    cassette = cassette_of(*script, seals=seals, redacts=redacts, seals_answers=seals_answers)
+    return Player(cassette, "talk.json", **options)
 
 
 def play(player: Player, request: bytes | Request) -> bytes:

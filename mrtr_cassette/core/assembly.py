@@ -7,6 +7,7 @@ recording block only.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -51,6 +52,10 @@ from mrtr_cassette.core.wire import (
     Response,
     header_value,
 )
+
+JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
+"""What stands for a secret in a journal; a placeholder with anything else is somebody's text."""
+_LONGEST_NUMBER = 10
 
 RequestState = Literal["sealed", "verbatim"]
 
@@ -152,11 +157,13 @@ def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterat
     numbers: dict[tuple[str, str], int] = {}
     last: Counter[str] = Counter()
 
-    def before(rule: str, token: str) -> int:
-        last[rule] = max(last[rule], int(token) if token.isdigit() else 0)
-        return 0
+    def before(rule: str, token: str) -> None:
+        if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
+            last[rule] = max(last[rule], int(token))
 
-    def number(rule: str, token: str) -> int:
+    def number(rule: str, token: str) -> int | None:
+        if not JOURNAL_TOKEN.fullmatch(token):
+            return None
         if (rule, token) not in numbers:
             last[rule] += 1
             numbers[rule, token] = last[rule]

@@ -151,6 +151,9 @@ class Call:
                 del asked["arguments"]
         is_json = not isinstance(asked, bytes)
         arguments = canonical(asked) if is_json else f"bytes {asked.decode('latin-1')}"
+        if self.message is not None and self.message.kind is Kind.NOTIFICATION:
+            # Nobody answers a notification, even one that has a request's method.
+            arguments = f"notification {arguments}"
         endpoint = f"{self.request.method} {self.request.target}"
         method = self.message.method if self.message is not None and self.is_rpc else ""
         return CallKey(endpoint, method, self.name, arguments)
@@ -210,7 +213,7 @@ def seal_answers(body: bytes) -> bytes:
 
 def _sealed_answer(value: Any) -> Any:
     """Return an answer with hashes of its values; what has been sealed stays as it is."""
-    if isinstance(value, str) and _SEALED_ANSWER.fullmatch(value):
+    if value is None or (isinstance(value, str) and _SEALED_ANSWER.fullmatch(value)):
         return value
     if isinstance(value, dict):
         kept = {name: value[name] for name in ("action", "id") if isinstance(value.get(name), str)}

@@ -163,19 +163,26 @@ class Opaque(_Model):
     base64: str | None = None
 
 
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
+_Milliseconds = Annotated[float, Field(ge=0, lt=2**53)]
 _JournalHeaders = list[tuple[HeaderName, HeaderValue]]
 
 
 class JournalLine(_Model):
     """One exchange in a journal."""
 
-    number: int = Field(ge=1)
-    started_ms: float
-    ended_ms: float
+    number: Annotated[int, Field(ge=1, lt=2**53)]
+    started_ms: _Milliseconds
+    ended_ms: _Milliseconds
     issued_sha256: Sha256 | None
     echoed_sha256: Sha256 | None
     request: tuple[str, str, _JournalHeaders, Opaque]
-    response: tuple[int, _JournalHeaders, str, list[tuple[Opaque, float, int]]]
+    response: tuple[
+        Literal[0] | Annotated[int, Field(ge=100, le=999)],
+        _JournalHeaders,
+        str,
+        list[tuple[Opaque, _Milliseconds, _Count]],
+    ]
 
 
 class Cassette(_Model):

@@ -170,7 +170,7 @@ def find_spans(raw: bytes, paths: Collection[Path]) -> dict[Path, list[Span]]:
     found: dict[Path, list[Span]] = {}
     try:
         _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), found)
-    except (StopIteration, ValueError, IndexError, RecursionError) as error:
+    except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
     return found
 

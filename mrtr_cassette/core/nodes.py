@@ -128,10 +128,11 @@ def read_nodes(
         shared = branch.turn if branch is not None else 0
         chain = whole[branch.of - 1][:shared] if branch is not None else []
         for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
+            timing = timings.get((index + 1, turn))
+            request = _request(interaction, step, path)
+            response = _response(step, timing, path)
             if turn >= shared:
-                timing = timings.get((index + 1, turn))
-                call = read_call(matched_as(_request(interaction, step, path)))
-                response = _response(step, timing, path)
+                call = read_call(matched_as(request))
                 found = ask_in(call.message, response) if response is not None else None
                 node = Node(
                     interaction=index + 1,

@@ -1064,15 +1064,16 @@ def _is_meant(match: re.Match[str], group: str) -> bool:
 
 
 @overload
-def renumber(raw: bytes, number: Callable[[str, str], int]) -> bytes: ...
+def renumber(raw: bytes, number: Callable[[str, str], int | None]) -> bytes: ...
 @overload
-def renumber(raw: str, number: Callable[[str, str], int]) -> str: ...
-def renumber(raw: bytes | str, number: Callable[[str, str], int]) -> bytes | str:
+def renumber(raw: str, number: Callable[[str, str], int | None]) -> str: ...
+def renumber(raw: bytes | str, number: Callable[[str, str], int | None]) -> bytes | str:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`.
 
     Args:
         raw: any bytes or text; what has the form of a placeholder but not the name of a rule stays.
-        number: returns the number for a rule and a token; it is asked from left to right.
+        number: returns the number for a rule and a token, or None for text that only looks like a
+            placeholder and stays; it is asked from left to right.
     """
     if isinstance(raw, bytes):
         return renumber(raw.decode("latin-1"), number).encode("latin-1")
@@ -1080,6 +1081,8 @@ def renumber(raw: bytes | str, number: Callable[[str, str], int]) -> bytes | str
     def numbered(match: re.Match[str]) -> str:
         first, last = match.start("token"), match.end("token")
         new = number(match["rule"], match["token"])
+        if new is None:
+            return match[0]
         return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
 
     return _PLACEHOLDER.sub(numbered, raw)

@@ -32,6 +32,7 @@ from mrtr_cassette import __version__
 from mrtr_cassette.core.assembly import RequestState, assemble
 from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.codec import encode_journal_line
+from mrtr_cassette.core.nodes import read_nodes
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.redact import RedactionRules, Redactor
 from mrtr_cassette.core.report import (
@@ -256,6 +257,7 @@ def _check_output(output: Path, existing: Existing, request_state: RequestState)
     if existing == "keep":
         raise files.cassette_exists(output)
     earlier = files.read_cassette(output)
+    read_nodes(earlier, str(output))
     if earlier.request_state != request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "

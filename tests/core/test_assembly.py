@@ -378,6 +378,56 @@ def test_header_with_odd_characters_is_assembled(value: str) -> None:
     assert decode_cassette(encode_cassette(cassette), "f") == cassette
 
 
+# Placeholders of secrets
+
+
+def redacted(*script: Any, earlier: Cassette | None = None) -> Cassette:
+    """Return the cassette of a recording that redacts secrets."""
+    return conversation(*script, redacts=True).cassette(earlier=earlier)
+
+
+def said_in(cassette: Cassette) -> list[str]:
+    """Return the text of each interaction's response."""
+    return [
+        one.response.body["result"]["content"][0]["text"]
+        for one in cassette.interactions
+        if one.response is not None
+    ]
+
+
+def test_secrets_are_numbered_as_they_turn_up() -> None:
+    """The same secret has the same number everywhere, and each rule counts for itself."""
+    cassette = redacted(
+        (tool("login", password="first-one"), text("api_key=0123456789abcdef")),
+        (tool("login", password="second-one"), text("password=first-one")),
+    )
+
+    passwords = [
+        one.request.body["params"]["arguments"]["password"] for one in cassette.interactions
+    ]
+    assert passwords == ["<password:1>", "<password:2>"]
+    assert said_in(cassette) == ["api_key=<api-key:1>", "password=<password:1>"]
+    assert cassette.redaction is not None
+
+
+def test_numbers_of_an_added_recording_go_on() -> None:
+    """What is added numbers its secrets after those that are there."""
+    before = redacted((tool("login", password="first-one"), text("x")))
+    both = redacted((tool("login", password="first-one"), text("x")), earlier=before)
+
+    passwords = [one.request.body["params"]["arguments"]["password"] for one in both.interactions]
+    assert passwords == ["<password:1>", "<password:2>"]
+
+
+@pytest.mark.parametrize("redacts", [False, True])
+@pytest.mark.parametrize("words", ["see <github:3>", "<password:hunter2>", "<a:1> <jwt:x>"])
+def test_text_in_the_form_of_a_placeholder_stays(words: str, redacts: bool) -> None:  # noqa: FBT001
+    """What a server said is kept to the byte, even where it looks like a placeholder."""
+    cassette = conversation((CALL, text(words)), redacts=redacts).cassette()
+
+    assert said_in(cassette) == [words]
+
+
 def test_array_dialect_is_assembled_like_the_other() -> None:
     """Asks of the array dialect are turns too."""
     cassette = cassette_of(

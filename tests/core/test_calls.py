@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+from typing import Any
 
 import pytest
 from builders import (
@@ -22,7 +25,7 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.calls import CallKey, is_reading, read_call, slot_of
+from mrtr_cassette.core.calls import CallKey, is_reading, read_call, seal_answers, slot_of
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import Request
@@ -301,3 +304,82 @@ def test_traits_of_what_is_no_message_are_its_headers() -> None:
 def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
     """Methods that only read are known by name, or by their ending in `/list`."""
     assert is_reading(method) is reads
+
+
+# Sealed answers
+
+
+def sealed_answers(answers: object) -> Any:
+    """Return what is kept of a retry's answers."""
+    return json.loads(seal_answers(retry(DEPLOY, answers, state="S")))["params"]["inputResponses"]
+
+
+def hash_of(value: bytes) -> str:
+    """Return what stands for an answer whose canonical text is this."""
+    return f"mrtr-answer:{hashlib.sha256(value).hexdigest()}"
+
+
+@pytest.mark.parametrize(
+    ("answers", "sealed"),
+    [
+        ({}, {}),
+        ({"a": "x"}, {"a": hash_of(b'"x"')}),
+        ({"a": 1.50}, {"a": hash_of(b"15e-1")}),
+        ({"a": {"b": 1, "a": None}}, {"a": hash_of(b'{"b":1}')}),
+        ({"a": {"action": "decline"}}, {"a": {"action": "decline"}}),
+        (
+            {"a": {"action": "accept", "content": {"pin": 1}, "note": None}},
+            {"a": {"action": "accept", "content": hash_of(b'{"pin":1}')}},
+        ),
+        ({"a": {"action": 5}}, {"a": hash_of(b'{"action":5}')}),
+        ([{"id": "a", "value": "x"}], [{"id": "a", "value": hash_of(b'"x"')}]),
+        (["x"], [hash_of(b'"x"')]),
+    ],
+)
+def test_of_answers_only_hashes_are_kept(answers: object, sealed: object) -> None:
+    """Values are hashed by what they mean; keys, ids and actions stay readable."""
+    assert sealed_answers(answers) == sealed
+
+
+def test_sealing_answers_changes_nothing_else() -> None:
+    """Around the answers every byte stays, and what has been sealed stays as it is."""
+    body = retry(DEPLOY.replace(b"3", b"3.0"), {"a": "x"}, state="S").replace(b',"', b' ,"')
+
+    sealed = seal_answers(body)
+
+    assert sealed == body.replace(b'{"a":"x"}', b'{"a":"%s"}' % hash_of(b'"x"').encode())
+    assert seal_answers(sealed) == sealed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [DEPLOY, b"opaque", retry(DEPLOY, state="S"), b'{"jsonrpc":"2.0","id":1,"result":{}}'],
+)
+def test_nothing_is_sealed_where_nothing_is_answered(body: bytes) -> None:
+    """A request without answers is kept as it is."""
+    assert seal_answers(body) == body
+
+
+def test_sealed_answers_are_equal_if_the_answers_are() -> None:
+    """Spelling and null members don't show in a hash, and every value does."""
+
+    def slot(answers: object) -> object:
+        return slot_of(read_call(post(seal_answers(retry(DEPLOY, answers)))))
+
+    one: dict[str, object] = {"action": "accept", "content": {"x": 1, "y": None}}
+    same: dict[str, object] = {"content": {"x": 1.0}, "action": "accept", "_meta": None}
+
+    assert slot({"a": one}) == slot({"a": same})
+    assert slot({"a": one}) != slot({"a": {**one, "action": "decline"}})
+    assert slot({"a": one}) != slot({"a": {**one, "content": {"x": 2}}})
+    assert slot({"a": one}) != slot({"b": one})
+
+
+def test_null_answer_equals_an_absent_one_when_sealed_too() -> None:
+    """A null answer is no answer, whether or not answers are sealed."""
+
+    def slot(answers: object) -> object:
+        return slot_of(read_call(post(seal_answers(retry(DEPLOY, answers, state="S")))))
+
+    assert slot({"a": 1, "b": None}) == slot({"a": 1})
+    assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])

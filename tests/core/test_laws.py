@@ -566,7 +566,7 @@ def recorded_hostility(
     draw: Callable[[st.SearchStrategy[Any]], Any], *, seals: bool
 ) -> Conversation:
     """Return a recording of exchanges whose bytes make no sense."""
-    talk = Conversation(seals)
+    talk = Conversation(seals, redacts=draw(st.booleans()), seals_answers=draw(st.booleans()))
     for _ in range(draw(st.integers(1, 3))):
         method = draw(st.sampled_from(["POST", "POST", "POST", "GET", "DELETE"]))
         request = Request(

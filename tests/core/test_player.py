@@ -475,3 +475,77 @@ def test_equal_asks_without_state_are_answered_in_any_order() -> None:
     assert isinstance(player.request_received(post(CALL)), Play)
     assert said(play(player, retry(CALL, {"a": NO}))) == "declined"
     assert player.unplayed == []
+
+
+# Secrets and sealed answers
+
+
+def test_cassette_with_placeholders_plays_to_the_real_secrets() -> None:
+    """A client that sends its secret again finds what was recorded for it."""
+    login = tool("login", user="ada", password="correct-horse")
+    player = player_of((login, text("welcome")), (tool("logout"), text("bye")), redacts=True)
+
+    assert said(play(player, tool("login", user="ada", password="another-horse"))) == "welcome"
+    assert missed(player, login).reason is Reason.ALREADY_PLAYED
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        tool("login", user="eve", password="correct-horse"),
+        tool("login", user="ada", password=""),
+        tool("login", user="ada", password=["correct-horse"]),
+        tool("login", user="correct-horse", password="ada"),
+        tool("login", user="ada"),
+    ],
+)
+def test_what_is_no_secret_counts_beside_one(other: bytes) -> None:
+    """Everything but which secret it is counts as before."""
+    player = player_of(
+        (tool("login", user="ada", password="correct-horse"), text("welcome")), redacts=True
+    )
+
+    miss = missed(player, other)
+
+    assert miss.reason is Reason.ARGUMENTS_DIFFER
+    assert "correct-horse" not in str(miss.differences) or b'user":"correct' in other
+
+
+def test_caller_gets_its_own_id_whatever_it_looks_like() -> None:
+    """Ids and tokens are never redacted, on neither side."""
+    request = with_token(with_id(tool("login", password="correct-horse"), "x"), "y")
+    script: Step = (request, stream(progress("y"), b'{"jsonrpc":"2.0","id":"x","result":{}}'))
+    secret = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+
+    got = play(player_of(script, redacts=True), with_token(with_id(request, secret), secret))
+
+    assert got.count(secret.encode()) == 2
+
+
+def test_text_for_the_terminal_is_redacted_by_the_cassettes_rules() -> None:
+    """A replay shows no secret that its recording would have hidden."""
+    words = "password=correct-horse"
+
+    assert "correct" not in player_of((CALL, text("x")), redacts=True).redacted(words)
+    assert player_of((CALL, text("x"))).redacted(words) == words
+
+
+def test_sealed_answers_choose_the_branch() -> None:
+    """Answers of which only hashes are kept are known by them, and others are misses."""
+
+    def pin(number: float) -> Any:
+        return {"pin": {"action": "accept", "content": {"pin": number}}}
+
+    player = player_of(
+        (CALL, asks("pin", state=STATE)),
+        (retry(CALL, pin(1), state=STATE), text("one")),
+        (retry(CALL, pin(2), state=STATE), text("two")),
+        seals_answers=True,
+    )
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, pin(3), state=state))
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert [one.pointer for one in miss.differences] == ["/inputResponses/pin/content"]
+    assert said(play(player, retry(CALL, pin(2.0), state=state))) == "two"
+    assert said(play(player, retry(CALL, pin(1), state=state))) == "one"

@@ -29,13 +29,14 @@ from builders import (
     sse,
     stream,
     text,
+    token_of,
     tool,
 )
 
 from mrtr_cassette.core.jsonrpc import REQUEST_STATE
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.seal import placeholder, sha256_of
-from mrtr_cassette.core.wire import End, Headers
+from mrtr_cassette.core.wire import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
 CALL = tool("deploy", env="prod")
@@ -491,3 +492,85 @@ def test_get_is_observed_like_any_exchange() -> None:
 
     assert (recorded.request.method, recorded.request.target) == ("GET", "/.well-known/x?y=1")
     assert (recorded.response.status, recorded.response.body) == (404, b"<html>")
+
+
+# Redacting
+
+PASSWORD = "correct-horse-battery"
+HIDDEN = f"<password:{token_of('password', PASSWORD)}>".encode()
+
+
+def test_secrets_are_redacted_in_both_directions() -> None:
+    """A known secret is replaced in target, headers and bodies, and nothing else changes."""
+    request = Request(
+        "POST", f"/mcp?password={PASSWORD}&x=1", JSON_HEADERS, tool("login", password=PASSWORD)
+    )
+    response = answer(CALL, {"password": PASSWORD, "user": "ada"})
+    location = ("Location", f"/next?password={PASSWORD}")
+
+    recorded = exchange(request, Answer((response,), (*JSON_HEADERS, location)), redacts=True)
+
+    hidden = HIDDEN.decode()
+    assert recorded.request.body == tool("login", password=hidden)
+    assert PASSWORD not in recorded.request.target
+    assert recorded.request.target.endswith("&x=1")
+    assert recorded.response.body == response.replace(PASSWORD.encode(), HIDDEN)
+    assert PASSWORD not in str(recorded.response.headers)
+
+
+def test_secrets_are_redacted_across_chunks_and_in_events() -> None:
+    """A secret that arrived in two chunks is found, and events stay events."""
+    body = answer(CALL, {"password": PASSWORD})
+    at = body.index(b"horse")
+    whole = exchange(CALL, Answer((body[:at], body[at:])), redacts=True)
+    events = exchange(CALL, stream(progress(1), body), redacts=True)
+
+    assert whole.response.body == body.replace(PASSWORD.encode(), HIDDEN)
+    assert [piece.raw for piece in events.response.pieces] == [
+        sse(progress(1)),
+        sse(body.replace(PASSWORD.encode(), HIDDEN)),
+    ]
+
+
+def test_body_without_secrets_keeps_its_pieces() -> None:
+    """Where nothing is redacted a body stays as it arrived."""
+    recorded = exchange(CALL, Answer((DONE[:9], DONE[9:])), redacts=True)
+    empty = exchange(CALL, Answer((), JSON_HEADERS, 202), redacts=True)
+
+    assert [piece.raw for piece in recorded.response.pieces] == [DONE[:9], DONE[9:]]
+    assert empty.response.pieces == ()
+
+
+def test_states_are_sealed_and_not_redacted() -> None:
+    """A state under a telling name is a state all the same."""
+    state = "Bearer " + "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9m"
+    recorded = exchange(CALL, asks("k", state=state), redacts=True)
+
+    assert json.loads(recorded.response.body)["result"]["requestState"] == placeholder(state)
+
+
+def test_answers_are_sealed_on_request() -> None:
+    """Of a user's answer only its hash is kept."""
+    body = retry(CALL, {"pin": {"action": "accept", "content": {"pin": 1234}}}, state=STATE)
+    recorded = exchange(body, text("done"), seals_answers=True)
+
+    assert b"1234" not in recorded.request.body
+    assert b'"action":"accept"' in recorded.request.body
+
+
+@pytest.mark.parametrize(
+    ("request_", "label"),
+    [
+        (tool("login", password=PASSWORD), 'tools/call "login"'),
+        (get(f"/x?password={PASSWORD}"), "GET /x?password="),
+        (get("/plain"), "GET /plain"),
+    ],
+)
+def test_label_of_a_call_has_no_secret(request_: bytes | Request, label: str) -> None:
+    """What a log calls a call is redacted."""
+    for redacts in (True, False):
+        talk = Conversation(redacts=redacts)
+        found = talk.observation(talk.request(request_)).label
+
+        assert found.startswith(label)
+        assert PASSWORD not in found or not redacts

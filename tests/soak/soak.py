@@ -1,0 +1,980 @@
+"""End the recorder under load, again and again, and ask for every exchange that a client had whole.
+
+    python tests/soak/soak.py --kills 300 --seed 1 --seconds 900
+
+A round starts `mrtr-cassette record`, drives it with concurrent clients, and ends it at a moment
+that no timer chooses: after so many responses, after so many bytes, or in the middle of writing
+its journal. Every call has a marker of its own, by which it is found again in the cassette.
+
+It ends by SIGKILL, and `recover`; by SIGTERM; by SIGKILL while it publishes; or after its disk has
+filled up. That is a limit on the size of files, which needs no rights; where mounting is permitted
+a small file system fills up too (`unshare -rm python tests/soak/soak.py` gives most users that
+right).
+
+The seed decides what is called and when a round ends. The kernel decides what that meets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from standin import (
+    BrokenOffError,
+    Connection,
+    Head,
+    Process,
+    command,
+    compact,
+    connected,
+    raw_body,
+    read,
+    run,
+)
+
+from mrtr_cassette.shell.files import journal_path
+from mrtr_cassette.shell.recording import publish_journal
+
+JsonObject = dict[str, Any]
+SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
+META = "io.modelcontextprotocol/"
+CAPABLE: JsonObject = {
+    META + "protocolVersion": "2026-07-28",
+    META + "clientCapabilities": {
+        "elicitation": {"form": {}, "url": {}},
+        "sampling": {},
+        "roots": {},
+    },
+}
+PATIENCE_S = 60.0
+"""Seconds in which a round has to end, and another process to come to a state."""
+TORN = "is not whole"
+"""What `recover` says of a line of which a part is missing."""
+
+
+# --- What is called ---
+
+
+class Call(NamedTuple):
+    """One logical call: what is sent, how it is answered, and when the client loses interest.
+
+    Attributes:
+        marker: a text that stands in its arguments, and in no other call's.
+        leaves: bytes of a response after which the client leaves; None where it stays.
+    """
+
+    marker: str
+    path: str
+    method: str
+    named: tuple[str, str] | None
+    arguments: JsonObject
+    answers: JsonObject
+    leaves: int | None
+
+    def request(self, identity: str, retry: Mapping[str, Any]) -> bytes:
+        """Spell the request; its progress token is its id, as the SDKs have it."""
+        params: JsonObject = dict([self.named] if self.named else [])
+        params |= {"arguments": self.arguments, **retry}
+        params["_meta"] = CAPABLE | {"progressToken": identity}
+        body = {"jsonrpc": "2.0", "id": identity, "method": self.method, "params": params}
+        return compact(body)
+
+
+def _accept(**content: Any) -> JsonObject:
+    return {"action": "accept", "content": content}
+
+
+TRAIN = {
+    "approve": _accept(approve=True),
+    "window": _accept(window="tonight"),
+    "notes": _accept(notes="none"),
+}
+EVERYTHING = {
+    "confirm": _accept(confirm=True),
+    "signin": {"action": "accept"},
+    "summary": {"role": "assistant", "content": {"type": "text", "text": "All quiet."}},
+    "roots": {"roots": [{"uri": "file:///srv", "name": "srv"}]},
+}
+CONFIRM = {"confirm": _accept(confirm=True)}
+DECLINE: JsonObject = {"confirm": {"action": "decline"}}
+PROVISION = {"name": _accept(name="db"), "region": _accept(region="eu")}
+WIPE = {"confirm": _accept(confirm=True), "scope": _accept(scope="all")}
+TEXTS = ([0] * 4) + [100, 3_000, 60_000, 500_000]
+STEPS = [0, 1, 5, 40, 400]
+ANSWERED = [0, 500, 20_000, 300_000, 2_000_000]
+
+
+def draw(chance: random.Random, marker: str) -> Call:
+    """Choose a call."""
+    text = f"{marker} {'x' * chance.choice(TEXTS)}"
+    steps = chance.choice(STEPS)
+    kinds: list[tuple[str, str, str, JsonObject, JsonObject]] = [
+        ("/mcp", "tools/call", "add", {"a": 1, "b": 2, "text": text}, {}),
+        ("/mcp", "tools/call", "deploy", {"env": text}, CONFIRM),
+        ("/mcp", "tools/call", "tag-release", {"tag": text}, DECLINE),
+        ("/mcp", "tools/call", "provision", {"text": text}, PROVISION),
+        ("/mcp", "tools/call", "wipe-cache", {"text": text}, WIPE),
+        ("/mcp", "tools/call", "release-train", {"version": text}, TRAIN),
+        ("/mcp", "tools/call", "everything", {"text": text}, EVERYTHING),
+        ("/mcp", "tools/call", "build", {"target": text}, {}),
+        ("/mcp", "tools/call", "count", {"to": steps, "text": text}, {}),
+        ("/mcp", "tools/call", "ask-late", {"steps": steps, "text": text}, CONFIRM),
+        ("/mcp", "prompts/get", "release-notes", {"version": text}, {"audience": _accept(audience="us")}),
+        ("/mcp", "tools/list", "", {"text": text}, {}),
+        ("/chunked", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
+        ("/zipped", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
+        ("/zipped-events", "tools/call", "any", {"size": chance.choice(ANSWERED)}, {}),
+    ]  # fmt: skip
+    path, method, name, arguments, answers = chance.choice(kinds)
+    leaves = chance.choice([0, 1, 200, 5_000]) if chance.random() < 0.05 else None
+    named = ("name", name) if name else None
+    return Call(marker, path, method, named, arguments | {"marker": marker}, answers, leaves)
+
+
+# --- What the clients see ---
+
+
+@dataclass(slots=True)
+class Seen:
+    """One exchange as its client saw it.
+
+    Attributes:
+        body: the bytes that came, without the framing of HTTP.
+        plain: the same without their content coding, as far as they can be decoded.
+        is_whole: nothing more had to come: the announced length, the last chunk, or the event that
+            is the response.
+    """
+
+    call: Call
+    turn: int
+    identity: str
+    request: bytes
+    status: int = 0
+    body: bytearray = field(default_factory=bytearray)
+    plain: bytearray = field(default_factory=bytearray)
+    is_whole: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What it is found by in a cassette."""
+        return self.call.marker, self.turn
+
+    @property
+    def message(self) -> JsonObject:
+        """The response's message; only of what is whole."""
+        return response_in(bytes(self.plain))
+
+    @property
+    def state(self) -> str | None:
+        """The request state that the response issues, or None."""
+        state = self.message.get("result", {}).get("requestState")
+        return state if isinstance(state, str) else None
+
+
+def response_in(body: bytes) -> JsonObject:
+    """Return the message that a JSON body is, or that ends a stream."""
+    data = body if body.startswith(b"{") else body.strip().rpartition(b"data: ")[2]
+    message: JsonObject = json.loads(data)
+    return message
+
+
+@dataclass
+class Load:
+    """What all clients of a round have seen, and whether the round's moment has come."""
+
+    seen: list[Seen] = field(default_factory=list)
+    whole: int = 0
+    received: int = 0
+    moment: asyncio.Event = field(default_factory=asyncio.Event)
+    is_ending: bool = False
+    responses_until: int | None = None
+    bytes_until: int | None = None
+
+    def count(self, *, whole: int = 0, received: int = 0) -> None:
+        """Count what came."""
+        self.whole += whole
+        self.received += received
+        if self.responses_until is not None and self.whole >= self.responses_until:
+            self.moment.set()
+        if self.bytes_until is not None and self.received >= self.bytes_until:
+            self.moment.set()
+
+
+class LeftError(Exception):
+    """The client has lost interest in its call."""
+
+
+async def exchange(link: Connection, one: Seen, load: Load) -> None:
+    """Do one exchange, noting each byte as it comes.
+
+    Raises:
+        LeftError: the client leaves.
+    """
+    load.seen.append(one)
+    headers = ("Content-Type: application/json", "Accept: application/json, text/event-stream")
+    head, body = await link.ask("POST", one.call.path, *headers, body=one.request)
+    one.status = int(head.line.split()[1])
+    plain = _decoder(head)
+    searched = 0
+    while not body.is_whole:
+        if one.call.leaves is not None and len(one.body) >= one.call.leaves:
+            raise LeftError
+        data = await body.some()
+        one.body += data
+        one.plain += plain(data)
+        # The end of an event is seen with the bytes that complete it.
+        if not one.is_whole and one.plain.endswith(b"\n\n"):
+            one.is_whole = b'"id":"%b"' % one.identity.encode() in one.plain[searched:]
+            searched = len(one.plain)
+            load.count(whole=one.is_whole)
+        load.count(received=len(data))
+    if not one.is_whole:
+        one.is_whole = True
+        load.count(whole=1)
+
+
+def _decoder(head: Head) -> Callable[[bytes], bytes]:
+    if head.values("content-encoding") != ["gzip"]:
+        return bytes
+    return zlib.decompressobj(wbits=31).decompress
+
+
+async def converse(link: Connection, call: Call, load: Load, *, name: str, turns: int = 9) -> None:
+    """Make a call and answer whatever it asks, for so many turns."""
+    retry: JsonObject = {}
+    for turn in range(turns):
+        identity = f"{name}.{turn}"
+        one = Seen(call, turn, identity, call.request(identity, retry))
+        await exchange(link, one, load)
+        result = one.message.get("result", {})
+        if result.get("resultType") != "input_required":
+            return
+        retry = {}
+        if "inputRequests" in result:
+            retry["inputResponses"] = {key: call.answers[key] for key in result["inputRequests"]}
+        if "requestState" in result:
+            retry["requestState"] = result["requestState"]
+
+
+GONE = (BrokenOffError, ConnectionError, asyncio.IncompleteReadError)
+
+
+class UnexpectedError(Exception):
+    """What must not be, with what is needed to see it again."""
+
+
+async def client(url: str, load: Load, chance: random.Random, name: str) -> None:
+    """Call until the recorder has ended, on one connection as long as it holds.
+
+    Raises:
+        UnexpectedError: a connection ended while the recorder had no reason to.
+    """
+    number = 0
+    while True:
+        try:
+            async with connected(url) as link:
+                for _ in range(chance.choice([1, 3, 20])):
+                    number += 1
+                    marker = f"marker-{name}-{number}."
+                    call = draw(chance, marker)
+                    await converse(link, call, load, name=f"{name}-{number}")
+        except LeftError:
+            continue
+        except GONE as error:
+            if load.is_ending:
+                return
+            raise UnexpectedError(f"client {name}: {error!r} before the end") from error
+
+
+# --- What the cassette has ---
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One exchange as a cassette has it."""
+
+    marker: str
+    turn: int
+    request: bytes
+    status: int
+    end: str | None
+    body: bytes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it claims to be whole."""
+        return self.status != 0 and self.end is None
+
+
+def kept_in(cassette: JsonObject) -> list[Kept]:
+    """Return the exchanges of a cassette, read without the program that wrote it."""
+    return [kept for interaction in cassette["interactions"] for kept in _kept_of(interaction)]
+
+
+def _kept_of(interaction: JsonObject) -> Iterator[Kept]:
+    if "branch" in interaction or "orphan" in interaction:
+        raise UnexpectedError("no call of ours is a branch or an orphan")
+    request = raw_body(interaction["request"])
+    marker = json.loads(request)["params"]["arguments"]["marker"]
+    turns = interaction["elicitation_turns"]
+    answers = [raw_body(turn["answer"]) for turn in turns if "answer" in turn]
+    responses = [turn["ask"] for turn in turns]
+    if len(answers) == len(turns):
+        responses.append(interaction.get("response"))
+    for turn, (asked, given) in enumerate(zip([request, *answers], responses, strict=True)):
+        if given is None:
+            yield Kept(marker, turn, asked, 0, None, b"")
+        else:
+            body = raw_body(given) if given.keys() & {"body", "text", "events"} else b""
+            yield Kept(marker, turn, asked, given["status"], given.get("end"), body)
+
+
+def index(kept: Iterable[Kept]) -> dict[tuple[str, int], Kept]:
+    """Return exchanges by marker and turn.
+
+    Raises:
+        UnexpectedError: one is there twice.
+    """
+    found: dict[tuple[str, int], Kept] = {}
+    for one in kept:
+        key = one.marker, one.turn
+        if key in found:
+            raise UnexpectedError(f"{key} is in the cassette twice")
+        found[key] = one
+    return found
+
+
+_STATE = b'"requestState":"'
+
+
+def _sealed(raw: bytes, states: Mapping[str, str]) -> bytes:
+    """Replace raw request states by what the cassette has for them."""
+    for state, surrogate in states.items():
+        raw = raw.replace(state.encode(), surrogate.encode())
+    return raw
+
+
+def _issued(body: bytes) -> str | None:
+    state = response_in(body).get("result", {}).get("requestState")
+    return state if isinstance(state, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The figures of a round, or of many.
+
+    Attributes:
+        rounds: recorders that were ended.
+        seen: exchanges that clients had whole.
+        recovered: of these, the ones in the cassette with exactly those bytes.
+        lost: of these, the others; where the disk was full, and nowhere else, there may be some.
+        beyond: exchanges in the cassette that no client had whole.
+        halves: of these, the ones that are marked as such.
+        torn: journals whose last line was cut off by the end of the recorder.
+        cut: journals that were cut at a byte of our choice and recovered again.
+        replayed: conversations that were replayed from the cassette and compared.
+    """
+
+    rounds: int = 0
+    seen: int = 0
+    recovered: int = 0
+    lost: int = 0
+    beyond: int = 0
+    halves: int = 0
+    torn: int = 0
+    cut: int = 0
+    replayed: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        """Add up."""
+        names = [one.name for one in fields(self)]
+        return Tally(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def compare(seen: Sequence[Seen], cassette: JsonObject, *, may_lose: bool) -> Tally:
+    """Compare what clients saw with what a cassette has.
+
+    Raises:
+        UnexpectedError: something is missing, is there twice, differs, or is half and claims to
+            be complete.
+    """
+    found = index(kept_in(cassette))
+    sent = {one.key: one for one in seen}
+    if len(sent) != len(seen):
+        raise UnexpectedError("the soak itself has used a marker twice")
+    if found.keys() - sent.keys():
+        raise UnexpectedError(f"nobody sent {sorted(found.keys() - sent.keys())}")
+    of_calls: dict[str, dict[str, str]] = {}
+    for one in seen:
+        states = of_calls.setdefault(one.call.marker, {})
+        kept = found.get(one.key)
+        if kept is not None and one.is_whole and one.state is not None and kept.is_complete:
+            states[one.state] = _issued(kept.body) or ""
+    missing = []
+    whole = 0
+    for one in seen:
+        kept = found.get(one.key)
+        states = of_calls[one.call.marker]
+        if one.is_whole:
+            whole += 1
+            if kept is None:
+                missing.append(one.key)
+            else:
+                _check_same(one, kept, states)
+        elif kept is not None:
+            _check_half(one, kept, states)
+    if missing and not may_lose:
+        raise UnexpectedError(f"clients had {missing} whole, and the cassette has them not")
+    beyond = [found[one.key] for one in seen if not one.is_whole and one.key in found]
+    return Tally(
+        seen=whole,
+        recovered=whole - len(missing),
+        lost=len(missing),
+        beyond=len(beyond),
+        halves=sum(not kept.is_complete for kept in beyond),
+    )
+
+
+def _check_same(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
+    expected = one.status, None, _sealed(bytes(one.plain), states)
+    if (kept.status, kept.end, kept.body) != expected:
+        raise UnexpectedError(
+            f"{one.key}: a client had {expected!r:.2000}, and {kept!r:.2000} is kept"
+        )
+    if kept.request != _sealed(one.request, states):
+        raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, and {kept!r:.2000} is kept")
+
+
+def _check_half(one: Seen, kept: Kept, states: Mapping[str, str]) -> None:
+    """Check an exchange that its client had not whole: it is whole, or it says that it is not."""
+    part = bytes(one.plain).partition(_STATE)[0]
+    if not kept.body.startswith(part):
+        raise UnexpectedError(f"{one.key}: {part!r:.2000} came, and {kept!r:.2000} is kept")
+    if kept.request != _sealed(one.request, states):
+        raise UnexpectedError(f"{one.key}: sent {one.request!r:.2000}, and {kept!r:.2000} is kept")
+    if kept.is_complete:
+        try:
+            message = response_in(kept.body)
+        except ValueError:
+            raise UnexpectedError(f"{one.key}: half, and complete: {kept!r:.2000}") from None
+        if message.get("id") != one.identity or not message.keys() & {"result", "error"}:
+            raise UnexpectedError(f"{one.key}: no response, and complete: {kept!r:.2000}")
+
+
+async def replay_sample(cassette: Path, seen: Sequence[Seen], chance: random.Random) -> int:
+    """Replay conversations under other ids; every byte has to be the recorded one.
+
+    Raises:
+        UnexpectedError: one differs, or is missed.
+    """
+    by_call: dict[str, list[Seen]] = {}
+    for one in seen:
+        if one.is_whole and one.turn == len(by_call.get(one.call.marker, [])):
+            by_call.setdefault(one.call.marker, []).append(one)
+    chosen = chance.sample(list(by_call.values()), min(12, len(by_call)))
+    if not chosen:
+        return 0
+    async with command("replay", cassette, "--port", 0) as process:
+        url = await process.listening()
+        for number, recorded in enumerate(chosen):
+            load = Load()
+            call = recorded[0].call._replace(leaves=None)
+            async with connected(url) as link:
+                await converse(link, call, load, name=f"again-{number}", turns=len(recorded))
+            for was, now in zip(recorded, load.seen, strict=True):
+                expected = bytes(was.plain).replace(was.identity.encode(), now.identity.encode())
+                if was.state is not None:
+                    expected = expected.replace(was.state.encode(), (now.state or "").encode())
+                if bytes(now.plain) != expected:
+                    raise UnexpectedError(f"{was.key}: {expected!r:.2000} replays as {now!r:.2000}")
+        ended = await process.stopped()
+    if ended.code:
+        raise UnexpectedError(f"the replay ended with {ended.code}: {ended.err}")
+    return len(chosen)
+
+
+# --- The journal ---
+
+
+def is_torn(journal: Path) -> bool:
+    """Tell whether the last line of a journal is not whole; its end may lack the line's end only."""
+    last = journal.read_bytes().rpartition(b"\n")[2]
+    try:
+        return bool(last) and not json.loads(last)
+    except ValueError:
+        return True
+
+
+def keys_of(lines: Iterable[bytes]) -> Counter[int]:
+    """Return the numbers of the exchanges that lines are about."""
+    return Counter(json.loads(line)["number"] for line in lines if line)
+
+
+def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: random.Random) -> None:
+    """Cut a journal within its last line; what is recovered lacks that line and nothing else.
+
+    Raises:
+        UnexpectedError: more is missing, or it is not reported.
+    """
+    head, *lines = journal.read_bytes().splitlines(keepends=True)
+    if not lines or whole is None:
+        return
+    path = folder / "cut.json"
+    last = lines[-1]
+    kept = last[: chance.randrange(1, len(last) - 1)]
+    journal_path(path).write_bytes(b"".join([head, *lines[:-1], kept]))
+    published, lost = publish_journal(path)
+    if lost is None or TORN not in lost:
+        raise UnexpectedError(f"a line was cut after {len(kept)} bytes, and recover says {lost!r}")
+    before = keys_of([*lines[:-1], last] if last.endswith(b"\n") else lines[:-1])
+    after = keys_of(lines[:-1])
+    count = sum(1 for _ in _numbers(read(path))) if published is not None else 0
+    if count != len(after) or len(before) - len(after) > 1:
+        raise UnexpectedError(f"{len(after)} lines are whole, and {count} exchanges are there")
+    found = index(kept_in(read(path))) if published is not None else {}
+    for key, one in index(kept_in(whole)).items():
+        other = found.get(key, one)
+        if other.is_complete and other != one:
+            raise UnexpectedError(f"{key} differs after another line was cut")
+    path.unlink(missing_ok=True)
+
+
+def _numbers(cassette: JsonObject) -> Iterator[int]:
+    for facts in cassette["recording"]["exchanges"]:
+        yield facts["number"]
+
+
+# --- Rounds ---
+
+
+@dataclass(frozen=True)
+class Round:
+    """One recorder's life: where, at which server, and by which chances.
+
+    Attributes:
+        is_sample: it is recovered by the command, as a process, and its cassette is replayed.
+    """
+
+    name: str
+    upstream: str
+    folder: Path
+    chance: random.Random
+    is_sample: bool
+
+    @property
+    def cassette(self) -> Path:
+        """What it records to."""
+        return self.folder / "cassette.json"
+
+    @asynccontextmanager
+    async def recorder(self, **options: Any) -> AsyncIterator[tuple[Process, str]]:
+        """Start the recorder."""
+        arguments = ("--upstream", self.upstream, "--output", self.cassette, "--port", 0)
+        async with command("record", *arguments, **options) as process:
+            yield process, await process.listening()
+
+    def clients(self, url: str, load: Load) -> list[asyncio.Task[None]]:
+        """Start the clients, each with chances of its own."""
+        return [
+            asyncio.create_task(
+                client(url, load, random.Random(self.chance.random()), f"{self.name}-{number}")
+            )
+            for number in range(self.chance.randint(2, 10))
+        ]
+
+    async def reach_moment(
+        self, load: Load, tasks: Sequence[asyncio.Task[None]], *waiting: asyncio.Task[None]
+    ) -> None:
+        """Wait until the moment has come; what fails before is raised."""
+        moment = asyncio.create_task(load.moment.wait())
+        done, _ = await asyncio.wait(
+            {moment, *tasks, *waiting}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        moment.cancel()
+        for task in done - {moment}:
+            await task
+        if not done:
+            raise UnexpectedError("the moment to end never came")
+
+    def choose_moment(self, load: Load) -> None:
+        """Choose when it ends."""
+        if self.chance.random() < 0.6:
+            load.responses_until = int(self.chance.expovariate(1 / 25))
+        else:
+            load.bytes_until = int(self.chance.expovariate(1 / 3_000_000))
+        load.count()
+
+
+def watch_journal(path: Path, size: int, pid: int) -> bool:
+    """Kill a process as soon as its journal has so many bytes; it is then still writing.
+
+    Returns:
+        whether that came about; a loop without a pause, because the moment is short.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if path.stat().st_size >= size:
+            os.kill(pid, signal.SIGKILL)
+            return True
+    return False
+
+
+async def killed(this: Round) -> Tally:
+    """Kill a recorder under load, recover its journal, and check what is there."""
+    load = Load()
+    journal = journal_path(this.cassette)
+    async with this.recorder() as (process, url):
+        if this.chance.random() < 0.4:
+            size = int(this.chance.expovariate(1 / 2_000_000)) + 200
+            load.is_ending = True
+            watching = asyncio.create_task(
+                asyncio.to_thread(watch_journal, journal, size, process.pid)
+            )
+            tasks = this.clients(url, load)
+            if not await watching:
+                raise UnexpectedError(f"the journal never had {size} bytes")
+        else:
+            this.choose_moment(load)
+            tasks = this.clients(url, load)
+            await this.reach_moment(load, tasks)
+            load.is_ending = True
+            process.kill(signal.SIGKILL)
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        await process.process.wait()
+    was_torn = is_torn(journal)
+    copied = this.folder / "journal"
+    shutil.copy(journal, copied)
+    said = await recovered(this)
+    if (TORN in said) != was_torn:
+        raise UnexpectedError(f"torn: {was_torn}; recover says {said!r}")
+    whole = read(this.cassette) if this.cassette.exists() else None
+    tally = await checked(this, load.seen, whole)
+    if not was_torn:
+        cut_again(copied, whole, this.folder, this.chance)
+    is_cut = not was_torn and whole is not None
+    return replace(tally, torn=int(was_torn), cut=int(is_cut))
+
+
+async def recovered(this: Round) -> str:
+    """Publish a journal, and return what is said of it.
+
+    Raises:
+        UnexpectedError: it can't be done.
+    """
+    if not this.is_sample:
+        return publish_journal(this.cassette)[1] or ""
+    ended = await run("recover", this.cassette)
+    if ended.code:
+        raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
+    return ended.err
+
+
+async def terminated(this: Round) -> Tally:
+    """End a recorder by SIGTERM under load; it publishes what it has, in good order."""
+    load = Load()
+    async with this.recorder() as (process, url):
+        this.choose_moment(load)
+        tasks = this.clients(url, load)
+        await this.reach_moment(load, tasks)
+        load.is_ending = True
+        process.kill(signal.SIGTERM)
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        ended = await asyncio.wait_for(process.ended(), PATIENCE_S)
+    if ended.code or journal_path(this.cassette).exists():
+        raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
+    return await checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
+
+
+def watch_publishing(this: Round, chance: random.Random, pid: int) -> bool:
+    """Kill a process at a moment of its publishing.
+
+    Returns:
+        whether it was still there.
+    """
+    journal, cassette = journal_path(this.cassette), this.cassette
+    moments: list[Callable[[], bool]] = [
+        lambda: sum(1 for _ in this.folder.iterdir()) > 1,
+        lambda: any(one.stat().st_size > 2_000 for one in this.folder.glob(".*")),
+        cassette.exists,
+        lambda: not journal.exists(),
+    ]
+    has_come = chance.choice(moments)
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and journal.exists():
+        with contextlib.suppress(FileNotFoundError):
+            if has_come():
+                break
+    os.kill(pid, signal.SIGKILL)
+    return journal.exists()
+
+
+async def killed_publishing(this: Round) -> Tally:
+    """Kill a recorder while it publishes: the journal or the cassette has everything."""
+    load = Load()
+    async with this.recorder() as (process, url):
+        load.responses_until = this.chance.randint(5, 60)
+        tasks = this.clients(url, load)
+        await this.reach_moment(load, tasks)
+        load.is_ending = True
+        watching = asyncio.create_task(
+            asyncio.to_thread(watch_publishing, this, random.Random(this.name), process.pid)
+        )
+        process.kill(signal.SIGTERM)
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        has_journal = await watching
+        await process.process.wait()
+    for half_written in this.folder.glob(".*"):
+        half_written.unlink()
+    if has_journal and not this.cassette.exists():
+        await recovered(this)
+    elif has_journal:
+        ended = await run("recover", this.cassette)
+        if ended.code != 3 or str(this.cassette) not in ended.err:
+            raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
+    return await checked(this, load.seen, read(this.cassette))
+
+
+async def checked(
+    this: Round, seen: Sequence[Seen], cassette: JsonObject | None, *, may_lose: bool = False
+) -> Tally:
+    """Compare, and replay a sample."""
+    litter = {path.name for path in this.folder.iterdir()} - {"journal", this.cassette.name}
+    if litter - {journal_path(this.cassette).name}:
+        raise UnexpectedError(f"{litter} is left behind")
+    empty: JsonObject = {"interactions": [], "recording": {"exchanges": []}}
+    tally = compare(seen, cassette or empty, may_lose=may_lose)
+    replayed = 0
+    if this.is_sample and cassette is not None:
+        found = index(kept_in(cassette))
+        there = [one for one in seen if one.key in found]
+        replayed = await replay_sample(this.cassette, there, this.chance)
+    return replace(tally, rounds=1, replayed=replayed)
+
+
+def limit_files(size: int) -> None:
+    """Let no file of this process grow beyond a size."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+async def filled(this: Round, **options: Any) -> Tally:
+    """Let a recorder's disk fill up under load: calls go on, it is said once, at once, and kept.
+
+    Everything that was whole in the journal when the failure was said is published, or can be
+    recovered where there is space.
+    """
+    load = Load()
+    journal = journal_path(this.cassette)
+    async with this.recorder(**options) as (process, url):
+        tasks = this.clients(url, load)
+        saying = asyncio.create_task(_failed(process))
+        await this.reach_moment(load, tasks, saying)
+        written = journal.read_bytes()
+        load.responses_until = load.whole + this.chance.randint(20, 60)
+        await this.reach_moment(load, tasks)
+        load.is_ending = True
+        process.kill(signal.SIGTERM)
+        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        ended = await asyncio.wait_for(process.ended(), PATIENCE_S)
+    told = str(this.cassette) if journal.exists() else "the recording is not whole"
+    if ended.code != 3 or "RECORDING FAILED" in ended.err or told not in ended.err:
+        raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
+    there = this
+    if journal.exists():
+        space = this.folder.with_name(this.folder.name + "-space")
+        space.mkdir()
+        there = replace(this, folder=space)
+        shutil.copy(journal, journal_path(there.cassette))
+        await recovered(there)
+    cassette = read(there.cassette) if there.cassette.exists() else None
+    tally = await checked(there, load.seen, cassette, may_lose=True)
+    numbers = set(_numbers(cassette)) if cassette is not None else set()
+    lines = written.split(b"\n")[1:-1]
+    if lost := keys_of(lines).keys() - numbers:
+        raise UnexpectedError(f"exchanges {lost} were written, and are not there")
+    return replace(tally, torn=int(not written.endswith(b"\n")))
+
+
+async def _failed(process: Process) -> None:
+    """Wait until the failure has been said, in words that a person understands."""
+    said = await process.said("RECORDING FAILED")
+    line = said.splitlines()[-1]
+    if "the traffic goes on" not in line or "INTERNAL" in line:
+        raise UnexpectedError(line)
+
+
+async def limited(this: Round) -> Tally:
+    """Fill up a disk whose files may not grow."""
+    size = this.chance.choice([3_000, 40_000, 500_000, 4_000_000])
+    return await filled(this, preexec_fn=partial(limit_files, size))
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[None]:
+    """Have a small file system in a folder; it stays in memory."""
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "soak", str(folder)],
+        check=True,
+        capture_output=True,
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+async def crowded(this: Round) -> Tally:
+    """Fill up a small file system."""
+    with small_disk(this.folder, this.chance.choice([64, 512, 4096]) * 1024):
+        return await filled(this)
+
+
+def may_mount(folder: Path) -> bool:
+    """Tell whether a file system can be mounted here."""
+    try:
+        with small_disk(folder, 4096):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+# --- The whole ---
+
+
+WAYS: dict[str, Callable[[Round], Any]] = {
+    "SIGKILL": killed,
+    "SIGTERM": terminated,
+    "publishing": killed_publishing,
+    "file limit": limited,
+    "full disk": crowded,
+}
+SAMPLED = 5
+"""One round of so many is a sample; starting processes is what takes the time."""
+AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a soak came to: figures by way of ending, and what must not be."""
+
+    tallies: Mapping[str, Tally]
+    problems: Sequence[str]
+    seconds: float
+
+
+async def soak(counts: Mapping[str, int], *, seed: int, seconds: float, folder: Path) -> Outcome:
+    """Run rounds until all are done or the time is up.
+
+    Args:
+        counts: how many rounds end in which way.
+        seed: decides what is called and when rounds end.
+        seconds: no round starts later.
+        folder: where recordings are written; that of a round that fails stays.
+    """
+    started = time.monotonic()
+    tallies = {way: Tally() for way, count in counts.items() if count}
+    problems: list[str] = []
+    # The rarest way first, so that each has had its turn when the time is up.
+    ways = sorted(counts.items(), key=lambda pair: pair[1])
+    waiting = iter([(way, number) for way, count in ways for number in range(count)])
+
+    async def work(upstream: str) -> None:
+        for way, number in waiting:
+            if time.monotonic() - started > seconds:
+                return
+            name = f"{way.split()[0].lower()}{number}"
+            place = folder / name
+            place.mkdir()
+            digest = hashlib.sha256(f"{seed} {way} {number}".encode()).digest()
+            chance = random.Random(digest)
+            this = Round(name, upstream, place, chance, is_sample=number % SAMPLED == 0)
+            try:
+                tally = await WAYS[way](this)
+            except (AssertionError, UnexpectedError, TimeoutError, *GONE) as error:
+                problems.append(f"--seed {seed}, {way} {number}, in {place}: {error!r:.4000}")
+                continue
+            tallies[way] += tally
+            shutil.rmtree(place)
+            shutil.rmtree(place.with_name(place.name + "-space"), ignore_errors=True)
+
+    async with command(program=SERVER) as server:
+        upstream = await server.listening()
+        await asyncio.gather(*(work(upstream) for _ in range(AT_ONCE)))
+    return Outcome(tallies, problems, time.monotonic() - started)
+
+
+def table(outcome: Outcome) -> str:
+    """Return the figures as a table."""
+    names = [one.name for one in fields(Tally)]
+    rows = [["ended by", *names]]
+    rows += [
+        [way, *(f"{getattr(tally, name):,}" for name in names)]
+        for way, tally in outcome.tallies.items()
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    )
+
+
+def main() -> int:
+    """Run a soak from the command line."""
+    parser = argparse.ArgumentParser(description="End the recorder under load, again and again.")
+    parser.add_argument("--kills", type=int, default=100, help="rounds that SIGKILL ends")
+    parser.add_argument("--terms", type=int, help="rounds that SIGTERM ends (default: a fifth)")
+    parser.add_argument(
+        "--fulls", type=int, help="disks that fill up, of each kind (default: a tenth)"
+    )
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=600, help="no round starts later")
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="mrtr-soak-"))
+    fulls = options.kills // 10 if options.fulls is None else options.fulls
+    counts = {
+        "SIGKILL": options.kills,
+        "SIGTERM": options.kills // 5 if options.terms is None else options.terms,
+        "publishing": fulls,
+        "file limit": fulls,
+    }
+    say = print
+    if may_mount(folder):
+        counts["full disk"] = fulls
+    else:
+        say("mounting is not permitted here: disks fill up by the limit on files only")
+    outcome = asyncio.run(soak(counts, seed=options.seed, seconds=options.seconds, folder=folder))
+    say(table(outcome))
+    say(f"{outcome.seconds:.0f} s, seed {options.seed}, {len(outcome.problems)} problems")
+    for problem in outcome.problems:
+        say(f"\n{problem}")
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

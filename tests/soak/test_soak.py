@@ -1,0 +1,23 @@
+"""The soak in its short form; `python tests/soak/soak.py` is the long one."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from soak.soak import soak, table
+
+COUNTS = {"SIGKILL": 25, "SIGTERM": 2, "publishing": 2, "file limit": 2}
+LONGEST_S = 25
+
+
+def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:
+    """What a client had whole is in the cassette with its bytes, once, under load, after any end."""
+    outcome = asyncio.run(soak(COUNTS, seed=1, seconds=LONGEST_S, folder=tmp_path))
+    assert not outcome.problems, "\n\n".join([table(outcome), *outcome.problems])
+    killed, terminated, publishing, limited = outcome.tallies.values()
+    for tally in (killed, terminated, publishing):
+        assert tally.recovered == tally.seen > 0
+    assert killed.cut > 0
+    assert killed.replayed > 0
+    assert 0 < limited.recovered < limited.seen
