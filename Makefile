@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format schema clean
+.PHONY: demo test lint format schema soak fuzz clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -24,6 +24,15 @@ format: $(VENV)/.installed-dev
 
 schema: $(VENV)/.installed
 	$(BIN)/mrtr-cassette schema > docs/cassette.schema.json
+
+# Hundreds of kills under load, about a quarter of an hour; a short form is part of `make test`.
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/soak/soak.py --kills 300 --seed 1 --seconds 900
+
+# Coverage-guided; what it finds goes to tests/fuzz/corpus, which `make test` tries.
+fuzz: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet atheris
+	$(BIN)/python tests/fuzz/run.py --seconds 180
 
 clean:
 	rm -rf $(VENV) tests/peers/node_modules

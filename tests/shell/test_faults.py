@@ -1,0 +1,402 @@
+"""Facts about what goes wrong around the proxy: crowds, exhausted limits, peers that fall silent.
+
+Whatever happens to one client, the others are served, and what was recorded is published or stays
+in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gzip
+import os
+import resource
+import shutil
+import signal
+import time
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standin import (
+    CHUNKED,
+    EVENTS,
+    JSON,
+    Process,
+    Script,
+    Upstream,
+    Visit,
+    answering,
+    chunk,
+    command,
+    compact,
+    connected,
+    http,
+    json_response,
+    looped,
+    message,
+    post,
+    read,
+    request,
+    result,
+    run,
+    stream_head,
+    taping,
+    upstream,
+)
+
+from mrtr_cassette.shell import http as http_module
+
+PATIENCE_S = 20
+"""Seconds in which another process has to come to a state."""
+
+
+@contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Let this process, and those that it starts, have so many files open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        pytest.fail(f"this test needs {count} open files, and the hard limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@asynccontextmanager
+async def recorder(
+    path: Path, script: Script, *options: object, **process: Any
+) -> AsyncIterator[tuple[Process, str, Upstream]]:
+    """Record a scripted upstream with `mrtr-cassette record` as a process."""
+    async with upstream(script) as server:
+        arguments = ("--upstream", server.url, "--output", path, "--port", 0, *options)
+        async with command("record", *arguments, **process) as started:
+            yield started, await started.listening(), server
+
+
+async def echoing(visit: Visit) -> None:
+    """Answer a request with its own id, whenever it comes."""
+    asked = visit.request.json
+    await visit.send(json_response(result({"of": asked["method"]}, id=asked["id"])))
+
+
+async def comes_about(condition: Callable[[], bool], what: str) -> None:
+    """Wait until another process has come to a state, yielding to the loop in between."""
+    deadline = time.monotonic() + PATIENCE_S
+    turn = asyncio.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what
+        asyncio.get_running_loop().call_later(0.01, turn.set)
+        await turn.wait()
+        turn.clear()
+
+
+# --- Crowds ---
+
+CROWD = 1000
+CROWD_FILES = 3 * CROWD + 200
+
+
+@looped
+async def test_a_thousand_clients_at_once_are_recorded(tmp_path: Path) -> None:
+    """A thousand calls that are all under way at once are answered, each its own, and kept."""
+    path = tmp_path / "c.json"
+    all_are_here = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if visit.number == CROWD:
+            all_are_here.set()
+        await all_are_here.wait()
+        await echoing(visit)
+
+    with many_files(CROWD_FILES):
+        async with recorder(path, script) as (process, url, server):
+            calls = (post(url, message("m", {"n": n}, id=n)) for n in range(CROWD))
+            answers = await asyncio.gather(*calls)
+            ended = await process.stopped()
+    assert [answer.json["id"] for answer in answers] == list(range(CROWD))
+    assert {answer.status for answer in answers} == {200}
+    assert len(server.received) == CROWD
+    assert ended.code == 0
+    kept = read(path)["interactions"]
+    assert sorted(one["request"]["body"]["id"] for one in kept) == list(range(CROWD))
+
+
+@looped
+async def test_a_thousand_clients_at_once_are_played_to(tmp_path: Path) -> None:
+    """A thousand connections that are all open at once are answered, each under its own id."""
+    path = tmp_path / "c.json"
+    async with taping(path, echoing) as tape:
+        await post(tape.url, message("tools/list"))
+    with many_files(CROWD_FILES):
+        async with command("replay", path, "--port", 0) as process, AsyncExitStack() as stack:
+            url = await process.listening()
+            links = [await stack.enter_async_context(connected(url)) for _ in range(CROWD)]
+            for n, link in enumerate(links):
+                body = compact(message("tools/list", id=n))
+                await link.write(request("POST", "/mcp", JSON, body=body))
+            expected = result({"of": "tools/list"})
+            for n, link in enumerate(links):
+                head, content = await link.answer()
+                assert head.line.split()[1] == "200"
+                assert await content.rest() == compact(expected | {"id": n})
+            ended = await process.stopped()
+    assert ended.code == 0
+
+
+# --- Files that can't be written ---
+
+
+@looped
+async def test_a_directory_that_is_removed_breaks_no_call(tmp_path: Path) -> None:
+    """When the journal's directory goes the traffic goes on; the end is 3 and names the file."""
+    path = tmp_path / "folder" / "c.json"
+    path.parent.mkdir()
+    async with recorder(path, echoing) as (process, url, _):
+        assert (await post(url, message("m"))).status == 200
+        shutil.rmtree(path.parent)
+        assert (await post(url, message("m", id=2))).json["id"] == 2
+        ended = await process.stopped()
+    assert ended.code == 3
+    assert str(path) in ended.err
+
+
+def without_root_rights() -> None:
+    """Give up, in the program that is started, the right to write everywhere, which root has."""
+    drop_from_bounding_set, write_everywhere = 24, 1
+    if os.geteuid() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(drop_from_bounding_set, write_everywhere, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "prctl")
+
+
+@looped
+async def test_a_directory_that_cannot_be_written_at_the_end_keeps_the_journal(
+    tmp_path: Path,
+) -> None:
+    """Where the cassette can't be published the journal stays, the error names it, the end is 3."""
+    path = tmp_path / "folder" / "c.json"
+    path.parent.mkdir()
+    journal = path.with_name("c.json.journal")
+    async with recorder(path, echoing, preexec_fn=without_root_rights) as (process, url, _):
+        assert (await post(url, message("m"))).status == 200
+        path.parent.chmod(0o500)
+        try:
+            assert (await post(url, message("m", id=2))).status == 200
+            ended = await process.stopped()
+        finally:
+            path.parent.chmod(0o700)
+    assert ended.code == 3
+    assert str(path) in ended.err
+    assert not path.exists()
+    assert journal.exists()
+    assert (await run("recover", path)).code == 0
+    assert len(read(path)["interactions"]) == 2
+
+
+@looped
+async def test_who_cannot_publish_is_told_the_way_out(tmp_path: Path) -> None:
+    """The error of a recording that can't be published says how to publish it later."""
+    path = tmp_path / "folder" / "c.json"
+    path.parent.mkdir()
+    async with recorder(path, echoing, preexec_fn=without_root_rights) as (process, url, _):
+        assert (await post(url, message("m"))).status == 200
+        path.parent.chmod(0o500)
+        try:
+            ended = await process.stopped()
+        finally:
+            path.parent.chmod(0o700)
+    assert f"mrtr-cassette recover {path}" in ended.err
+
+
+# --- Peers that fall silent ---
+
+SILENT = 20
+
+
+@looped
+async def test_an_upstream_that_never_answers_holds_up_nobody(tmp_path: Path) -> None:
+    """Calls whose answer never begins end upstream when their clients leave, and are kept."""
+    path = tmp_path / "c.json"
+    have_come, have_left = asyncio.Event(), asyncio.Event()
+    came = left = 0
+
+    async def script(visit: Visit) -> None:
+        nonlocal came, left
+        if visit.request.json["method"] != "never":
+            await echoing(visit)
+            return
+        came += 1
+        if came == SILENT:
+            have_come.set()
+        await visit.left()
+        left += 1
+        if left == SILENT:
+            have_left.set()
+
+    async with recorder(path, script) as (process, url, _):
+        async with AsyncExitStack() as stack:
+            for n in range(SILENT):
+                link = await stack.enter_async_context(connected(url))
+                body = compact(message("never", id=n))
+                await link.write(request("POST", "/mcp", JSON, body=body))
+            await have_come.wait()
+            assert (await post(url, message("other", id=99))).json["id"] == 99
+        await have_left.wait()
+        ended = await process.stopped()
+    assert ended.code == 0
+    kept = read(path)["interactions"]
+    never = [one for one in kept if one["request"]["body"]["method"] == "never"]
+    assert len(never) == SILENT
+    assert len(kept) == SILENT + 1
+    assert all("response" not in one and not one["elicitation_turns"] for one in never)
+
+
+HALF_REQUESTS = {
+    "no body": request("POST", "/mcp", JSON, "Content-Length: 5"),
+    "half a body": request("POST", "/mcp", JSON, "Content-Length: 5") + b"{",
+    "half a chunk": request("POST", "/mcp", JSON, CHUNKED) + b"5\r\n{",
+    "half a head": b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("half", HALF_REQUESTS)
+@looped
+async def test_half_requests_hold_up_nobody(tmp_path: Path, half: str) -> None:
+    """While others have sent half a request a whole one is served, and a signal ends all."""
+    path = tmp_path / "c.json"
+    async with recorder(path, echoing) as (process, url, server), AsyncExitStack() as stack:
+        links = [await stack.enter_async_context(connected(url)) for _ in range(SILENT)]
+        for link in links:
+            await link.write(HALF_REQUESTS[half])
+        assert (await post(url, message("whole"))).status == 200
+        ended = await process.stopped(signal.SIGTERM)
+        for link in links:
+            await link.closed()
+    assert ended.code == 0
+    assert len(server.received) == len(read(path)["interactions"]) == 1
+
+
+@pytest.mark.parametrize("half", ["no body", "half a body", "half a chunk"])
+@looped
+async def test_a_body_that_never_comes_is_given_up(
+    tmp_path: Path, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of which the body never comes gets a 408, and the upstream hears nothing of it."""
+    monkeypatch.setattr(http_module, "SLOWEST_BODY_S", 0)
+    async with taping(tmp_path / "c.json", answering()) as tape, connected(tape.url) as link:
+        await link.write(HALF_REQUESTS[half])
+        head, _ = await link.answer()
+    assert head.line.split()[1] == "408"
+    assert tape.server.received == []
+
+
+# --- Size ---
+
+MIB = 1024 * 1024
+
+
+@looped
+async def test_a_request_that_is_too_large_is_refused_and_others_are_served(
+    tmp_path: Path,
+) -> None:
+    """A body beyond --max-body gets a 413 that names the option; others pass, and are kept."""
+    path = tmp_path / "c.json"
+    large = compact(message("large", "x" * MIB))
+    async with recorder(path, echoing, "--max-body", 1) as (process, url, server):
+        async with connected(url) as slow:
+            announced = f"Content-Length: {len(large)}"
+            await slow.write(request("POST", "/mcp", JSON, announced), large[: MIB // 2])
+            assert (await post(url, message("other"))).status == 200
+            await slow.write(large[MIB // 2 :])
+            head, body = await slow.answer()
+            assert head.line.split()[1] == "413"
+            assert b"--max-body" in await body.rest()
+        refused = await http("POST", url, JSON, CHUNKED, body=chunk(large) + chunk(b""))
+        assert refused.status == 413
+        assert (await post(url, message("other", id=2))).status == 200
+        ended = await process.stopped()
+    assert ended.code == 0
+    assert len(server.received) == len(read(path)["interactions"]) == 2
+
+
+@looped
+async def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(
+    tmp_path: Path,
+) -> None:
+    """Who announces more than --max-body gets the 413 at once, whatever was to come."""
+    async with (
+        recorder(tmp_path / "c.json", echoing, "--max-body", 1) as (_, url, _),
+        connected(url) as link,
+    ):
+        await link.write(request("POST", "/mcp", JSON, f"Content-Length: {MIB + 1}"))
+        async with asyncio.timeout(PATIENCE_S / 4):
+            head, _ = await link.answer()
+        assert head.line.split()[1] == "413"
+
+
+LIMIT_MIB = 32
+SANE_BYTES = 12 * LIMIT_MIB * MIB
+"""Memory that a recorder may have at most with that --max-body: the body a few times, and itself."""
+
+
+def sane_memory() -> None:
+    """Let this process fail, and not the machine, when it wants too much memory."""
+    resource.setrlimit(resource.RLIMIT_AS, (2 * 10**9, 2 * 10**9))
+
+
+def highest_memory(pid: int) -> int:
+    """Return the bytes that a process had in memory at most."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def zipped_once(fill: bytes, size: int) -> bytes:
+    """Compress so many equal bytes without having them all at once."""
+    deflate = zlib.compressobj(wbits=31)
+    block = fill * 10**6
+    parts = [deflate.compress(block) for _ in range(size // len(block))]
+    return b"".join([*parts, deflate.flush()])
+
+
+BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a gigabyte of zeros": (JSON, lambda: zipped_once(b"0", 10**9)),
+    "a thousand members of ten megabytes": (JSON, lambda: gzip.compress(b"0" * 10**7) * 1000),
+    "an event of a gigabyte": (EVENTS, lambda: zipped_once(b"0", 10**9)),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+@looped
+async def test_a_bomb_passes_and_takes_no_memory(tmp_path: Path, name: str) -> None:
+    """What decodes to gigabytes reaches its client as it came, and is no harm to the recorder."""
+    kind, make = BOMBS[name]
+    bomb = make()
+    path = tmp_path / "c.json"
+
+    async def script(visit: Visit) -> None:
+        if visit.request.json["method"] == "other":
+            await echoing(visit)
+            return
+        await visit.send(stream_head(kind, "Content-Encoding: gzip"))
+        for at in range(0, len(bomb), 50_000):
+            await visit.send(chunk(bomb[at : at + 50_000]))
+        await visit.send(chunk(b""))
+
+    options = ("--max-body", LIMIT_MIB)
+    async with recorder(path, script, *options, preexec_fn=sane_memory) as (process, url, _):
+        answer = await post(url, message("bomb"))
+        assert answer.is_whole
+        assert answer.body == bomb
+        assert (await post(url, message("other"))).status == 200
+        assert highest_memory(process.pid) < SANE_BYTES
+        ended = await process.stopped()
+    assert "INTERNAL ERROR" not in ended.err
+    assert ended.code in {0, 3}
+    assert "other" in str(read(path)["interactions"])
