@@ -204,6 +204,7 @@ class Observation:
                 self._recorder.remember(state)
             if located is None:
                 response, issued = _sealed_unread(response)
+                self._recorder.remember(issued)
             elif issued is not None:
                 response = _sealed_result(response, located, issued)
             response = self._sealed_everywhere(response)

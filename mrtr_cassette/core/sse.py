@@ -18,8 +18,6 @@ from mrtr_cassette.core.jsonbytes import Span
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
-_LINE = re.compile(rb"(?:\r\n|\r(?!\n)|\n)(?:\r\n|\r(?!\n|\Z)|\n)")
-_LEADING_BLANK = re.compile(rb"(?:\r\n|\r(?!\n|\Z)|\n)")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 
 
