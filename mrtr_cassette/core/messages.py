@@ -72,8 +72,10 @@ def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Locat
         offset = line_end
 
 
-def response_to(request: Message, response: Response) -> Located | None:
+def response_to(request: Message | None, response: Response) -> Located | None:
     """Return the message that answers a request; only a response can, whatever ids others have."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return None
     for located in messages_in(response):
         if located.message.kind is Kind.RESPONSE and located.message.id == request.id:
             return located
@@ -82,8 +84,6 @@ def response_to(request: Message, response: Response) -> Located | None:
 
 def ask_in(request: Message | None, response: Response) -> tuple[Located, Ask] | None:
     """Return the ask that a response is, with its message, or None."""
-    if request is None or request.kind is not Kind.REQUEST:
-        return None
     located = response_to(request, response)
     ask = recognise(located.message.tree.get("result")) if located is not None else None
     return None if located is None or ask is None else (located, ask)

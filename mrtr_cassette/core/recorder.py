@@ -9,7 +9,7 @@ Rule: it is a spectator. It sees copies, and nothing it does can change what pas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from mrtr_cassette.core.calls import Call, read_call, seal_answers
@@ -188,7 +188,7 @@ class Observation:
         response = self._response(End.COMPLETE if self.is_answered else end)
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
-        located = self._located_response(response)
+        located = response_to(self.call.message, response)
         result = located.message.tree.get("result") if located is not None else None
         self.ask = recognise(result)
         issued = result.get("requestState") if isinstance(result, dict) else None
@@ -223,12 +223,6 @@ class Observation:
             echoed_sha256=None if echoed is None else sha256_of(echoed),
         )
 
-    def _located_response(self, response: Response) -> Located | None:
-        request = self.call.message
-        if request is None or request.kind is not Kind.REQUEST:
-            return None
-        return response_to(request, response)
-
     def _sealed_request(self, body: bytes, echoed: str | None) -> bytes:
         known = self._recorder.longest_first()
         if echoed is not None:
@@ -251,15 +245,7 @@ class Observation:
     def _sealed_everywhere(self, response: Response) -> Response:
         """Replace known states wherever else they stand, even across what arrived in two chunks."""
         known = self._recorder.longest_first()
-        if not known or not response.pieces:
-            return response
-        if response.is_event_stream:
-            pieces = [replace(piece, raw=_sealed(piece.raw, known)) for piece in response.pieces]
-            return replace(response, pieces=tuple(pieces))
-        sealed = _sealed(response.body, known)
-        if sealed == response.body:
-            return response
-        return replace(response, pieces=(replace(response.pieces[-1], raw=sealed),))
+        return _with_body(response, lambda raw: _sealed(raw, known)) if known else response
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -316,15 +302,20 @@ def redacted_request(request: Request, redactor: Redactor) -> Request:
 def _redacted_response(response: Response, redactor: Redactor) -> Response:
     content_type = header_value(response.headers, "content-type")
     headers = tuple((name, redactor.header(name, value)) for name, value in response.headers)
-    pieces = response.pieces
+    redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
+    return replace(redacted, headers=headers)
+
+
+def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
+    """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
     if response.is_event_stream:
-        pieces = tuple(replace(p, raw=redactor.body(p.raw, content_type)) for p in pieces)
-    elif pieces:
-        body = response.body
-        redacted = redactor.body(body, content_type)
-        if redacted != body:
-            pieces = (replace(pieces[-1], raw=redacted),)
-    return replace(response, headers=headers, pieces=pieces)
+        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
+        return replace(response, pieces=pieces)
+    body = response.body
+    changed = change(body)
+    if changed == body:
+        return response
+    return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
