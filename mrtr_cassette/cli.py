@@ -17,7 +17,7 @@ from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.jsonbytes import Path as MemberPath
-    from mrtr_cassette.core.redact import RedactionRules
+    from mrtr_cassette.core.rules import RedactionRules
     from mrtr_cassette.shell.http import Access
 
 DEFAULT_PORT = 8722
@@ -350,7 +350,7 @@ async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
 
 
 def _redaction(options: dict[str, Any]) -> RedactionRules:
-    from mrtr_cassette.core.redact import RedactionRules
+    from mrtr_cassette.core.rules import RedactionRules
 
     try:
         return RedactionRules(options["patterns"], options["keys"], options["disabled"])

@@ -17,7 +17,8 @@ from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.player import Play, Player
 from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.redact import RedactionRules, Redactor
+from mrtr_cassette.core.redact import Redactor
+from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
 

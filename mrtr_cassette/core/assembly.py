@@ -41,7 +41,7 @@ from mrtr_cassette.core.codec import (
 from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
 from mrtr_cassette.core.messages import ask_in
-from mrtr_cassette.core.redact import renumber
+from mrtr_cassette.core.placeholders import renumber
 from mrtr_cassette.core.seal import reveal, reveal_text, session_surrogate, state_surrogate
 from mrtr_cassette.core.wire import (
     SESSION_HEADER,

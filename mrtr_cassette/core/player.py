@@ -28,9 +28,11 @@ from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
 from mrtr_cassette.core.nodes import Node, read_nodes
+from mrtr_cassette.core.placeholders import without_numbers
 from mrtr_cassette.core.recorder import redacted_request
-from mrtr_cassette.core.redact import RedactionRules, Redactor, without_numbers
+from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
+from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.wire import Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})

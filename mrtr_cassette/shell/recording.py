@@ -34,13 +34,14 @@ from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.codec import encode_journal_line
 from mrtr_cassette.core.nodes import read_nodes
 from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.redact import RedactionRules, Redactor
+from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.report import (
     observation_line,
     request_event,
     response_event,
     upstream_error_body,
 )
+from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError, UsageError, printable
 from mrtr_cassette.shell import files

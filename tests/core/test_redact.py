@@ -24,15 +24,9 @@ from core.planted import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.redact import (
-    NAME_ENDINGS,
-    NAMES,
-    RULES,
-    RedactionRules,
-    Redactor,
-    renumber,
-    without_numbers,
-)
+from mrtr_cassette.core.placeholders import renumber, without_numbers
+from mrtr_cassette.core.redact import Redactor
+from mrtr_cassette.core.rules import ENDINGS, NAMES, RULES, RedactionRules
 
 STREAM = "text/event-stream"
 FORM = "application/x-www-form-urlencoded"
@@ -212,19 +206,19 @@ def test_every_shape_is_planted(rule: Any) -> None:
         assert not rule.is_prefixed or re.match(r"[\w.-]{20}", text, re.ASCII)
 
 
-@pytest.mark.parametrize("name", [*NAMES, *NAME_ENDINGS])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_name_is_looked_for(name: str) -> None:
     """Each name and ending makes its value a secret, however it is spelled."""
-    rule = NAMES.get(name) or NAME_ENDINGS[name]
+    rule = NAMES[name]
 
     for spelled in (name, name.upper(), f"-{name[:3]}_{name[3:]}"):
         assert body({spelled: "made up"}) == {spelled: placeholder(rule, "made up")}
 
 
-@pytest.mark.parametrize("name", NAME_ENDINGS)
+@pytest.mark.parametrize("name", ENDINGS)
 def test_ending_of_a_longer_name_is_enough(name: str) -> None:
     """A longer name with a secret's ending is a secret's name."""
-    assert body({f"main_{name}": "x"}) == {f"main_{name}": placeholder(NAME_ENDINGS[name], "x")}
+    assert body({f"main_{name}": "x"}) == {f"main_{name}": placeholder(NAMES[name], "x")}
 
 
 # Where secrets are looked for

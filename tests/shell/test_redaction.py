@@ -28,8 +28,8 @@ from standin import (
 )
 
 from mrtr_cassette.core.nodes import read_nodes
-from mrtr_cassette.core.redact import RedactionRules
 from mrtr_cassette.core.report import miss_text
+from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.shell.files import read_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
