@@ -1,3 +1,24 @@
-"""Record and replay MCP conversations whose calls ask for input half-way."""
+"""Record and replay MCP conversations whose calls ask for input half-way.
+
+What is offered here is imported when it is first asked for, so that the import alone costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mrtr_cassette.api import Interaction, Miss, Recording, Replay, Turn, record, replay
 
 __version__ = "0.1.0"
+__all__ = ["Interaction", "Miss", "Recording", "Replay", "Turn", "record", "replay"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    from mrtr_cassette import api
+
+    return getattr(api, name)

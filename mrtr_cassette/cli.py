@@ -350,33 +350,23 @@ async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
 
 
 def _redaction(options: dict[str, Any]) -> RedactionRules:
-    from mrtr_cassette.core.rules import RedactionRules
+    from mrtr_cassette.options import redaction_rules
 
-    try:
-        return RedactionRules(options["patterns"], options["keys"], options["disabled"])
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+    return redaction_rules(options["patterns"], options["keys"], options["disabled"])
 
 
 def _header(text: str) -> tuple[str, str]:
+    from mrtr_cassette.options import upstream_header
+
     name, colon, value = text.partition(":")
-    name, value = name.strip(), value.strip()
-    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    if not colon or not is_token or "\n" in value or "\r" in value:
-        raise UsageError("a --header is not of the form 'Name: value'")
-    return name, value
+    form = "--header is not of the form 'Name: value'"
+    return upstream_header(name.strip() if colon else "", value.strip(), form)
 
 
 def _pointer(text: str) -> MemberPath:
-    from mrtr_cassette.core.jsonbytes import pointer_path
+    from mrtr_cassette.options import ignored_member
 
-    try:
-        return pointer_path(text)
-    except ValueError:
-        raise UsageError(
-            f"--ignore {text!r} is no JSON Pointer",
-            hint="it begins with a slash, such as /arguments/requestedAt",
-        ) from None
+    return ignored_member(text, "--ignore")
 
 
 @main.command()

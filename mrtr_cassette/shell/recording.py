@@ -43,7 +43,7 @@ from mrtr_cassette.core.report import (
 )
 from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
-from mrtr_cassette.errors import BodyTooLargeError, UsageError, printable
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError, printable
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
@@ -140,6 +140,8 @@ async def recording(
     ca_file: Path | None = None,
     verifies: bool = True,
     syncs: bool = False,
+    named: str | None = None,
+    publishes: bool = True,
     log: Log = lambda _: None,
     on_event: OnEvent = lambda _: None,
 ) -> AsyncIterator[RecordSession]:
@@ -157,6 +159,8 @@ async def recording(
         ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
         verifies: a TLS upstream that can't be verified is refused.
         syncs: what is written is on the medium before the client has its response.
+        named: what the cassette names as its upstream, where the URL is another one on every run.
+        publishes: when the block ends, the journal becomes the cassette; else it stays.
         log: takes one line for each exchange and each problem.
         on_event: takes the same and more as facts, for programs.
 
@@ -168,7 +172,7 @@ async def recording(
     _check_output(output, existing, request_state)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = files.JournalHeader(
-        upstream=redactor.text(shown_url(url)),
+        upstream=redactor.text(named or shown_url(url)),
         request_state=request_state,
         recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         existing=existing,
@@ -201,6 +205,7 @@ async def recording(
     finally:
         if relay.journal is not None:
             relay.journal.close()
+        if relay.journal is not None and publishes:
             session.published, lost = publish_journal(output)
             if lost is not None:
                 session.problem = lost
@@ -276,27 +281,42 @@ def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
-    path = files.journal_path(output)
-    content = files.read_journal(path)
-    header = content.header
-    cassette = None
-    if content.exchanges:
-        earlier = None
-        if header.existing == "append" and output.exists():
-            earlier = files.read_cassette(output)
-        cassette = assemble(
-            list(content.exchanges.values()),
-            upstream=header.upstream,
-            request_state=header.request_state,
-            recorded_at=header.recorded_at,
-            tool=TOOL,
-            redaction=_redaction(header, earlier),
-            answers=header.answers,
-            earlier=earlier,
-        )
-        files.publish(output, cassette, replace=header.existing != "keep")
-    path.unlink()
+    journal = files.journal_path(output)
+    content = files.read_journal(journal)
+    cassette = _assembled(content, output)
+    if cassette is not None:
+        files.publish(output, cassette, replace=content.header.existing != "keep")
+    journal.unlink()
     return cassette, content.lost
+
+
+def recorded_so_far(output: Path) -> Cassette | None:
+    """Return what the journal of a recording under way would become; None where it has nothing."""
+    try:
+        content = files.read_journal(files.journal_path(output))
+    except CassetteError:
+        return None
+    return _assembled(content, output)
+
+
+def _assembled(content: files.JournalContent, output: Path) -> Cassette | None:
+    """Return the cassette that a journal becomes; None where it has no exchange."""
+    if not content.exchanges:
+        return None
+    header = content.header
+    earlier = None
+    if header.existing == "append" and output.exists():
+        earlier = files.read_cassette(output)
+    return assemble(
+        list(content.exchanges.values()),
+        upstream=header.upstream,
+        request_state=header.request_state,
+        recorded_at=header.recorded_at,
+        tool=TOOL,
+        redaction=_redaction(header, earlier),
+        answers=header.answers,
+        earlier=earlier,
+    )
 
 
 def shown_url(url: URL) -> str:

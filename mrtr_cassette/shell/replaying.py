@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.jsonrpc import Message
@@ -31,9 +32,16 @@ from mrtr_cassette.shell.http import LOOPBACK, Access, break_off, respond, servi
 
 @dataclass(frozen=True, slots=True)
 class ReplaySession:
-    """A replay under way: `url` is what the client connects to, `player` knows what it came to."""
+    """A replay under way.
+
+    Attributes:
+        url: what the client connects to.
+        cassette: what is replayed.
+        player: knows what it came to.
+    """
 
     url: str
+    cassette: Cassette
     player: Player
 
 
@@ -69,7 +77,7 @@ async def replaying(
     upstream = urlsplit(recorded.upstream)
     async with serving(server.handle, access, log) as address:
         query = f"?{upstream.query}" if upstream.query else ""
-        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
+        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), recorded, player)
 
 
 @dataclass(slots=True)

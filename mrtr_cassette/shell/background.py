@@ -1,0 +1,119 @@
+"""Waiting elsewhere: what needs an event loop, for callers that have none.
+
+Owns: an async context manager that is entered and left in a thread of its own, and the choice
+between `with` and `async with`.
+Rule: what goes wrong on entering and on leaving is raised in the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from threading import Thread
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.running import run
+
+T = TypeVar("T")
+
+Leave = Callable[[], None]
+
+
+@contextmanager
+def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Enter and leave an async context manager in an event loop in a thread of its own."""
+    entered: Future[tuple[T, Leave]] = Future()
+    left: Future[None] = Future()
+
+    async def stay() -> None:
+        leaving = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with manager as value:
+            entered.set_result((value, lambda: _tell(loop, leaving)))
+            await leaving.wait()
+
+    def work() -> None:
+        try:
+            run(stay())
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is the caller's
+            (left if entered.done() else entered).set_exception(error)
+        else:
+            left.set_result(None)
+
+    # A program that ends without leaving must not hang; what was recorded is in the journal.
+    Thread(target=work, name="mrtr-cassette", daemon=True).start()
+    try:
+        value, leave = entered.result()
+    except KeyboardInterrupt:
+        entered.add_done_callback(_leave_at_once)
+        raise
+    try:
+        yield value
+    finally:
+        leave()
+        left.result()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(event.set)
+
+
+def _leave_at_once(entered: Future[tuple[T, Leave]]) -> None:
+    if entered.exception() is None:
+        entered.result()[1]()
+
+
+class Proxy(Generic[T]):
+    """A proxy that runs while a `with` or an `async with` block does.
+
+    With `with` it runs in a thread of its own, so it serves any caller: plain code, asyncio,
+    trio, and clients in other processes. With `async with` it runs in the caller's asyncio loop,
+    which must not be blocked meanwhile.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[T]]) -> None:
+        """Take what makes the async context manager, once for each block."""
+        self._opened = opened
+        self._thread: AbstractContextManager[T] | None = None
+        self._task: AbstractAsyncContextManager[T] | None = None
+
+    def __enter__(self) -> T:
+        """Start the proxy in a thread of its own."""
+        self._thread = in_thread(self._opened())
+        return self._thread.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the proxy, and wait until it has stopped."""
+        if self._thread is not None:
+            self._thread.__exit__(kind, error, traceback)
+
+    async def __aenter__(self) -> T:
+        """Start the proxy in the running event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise UsageError(
+                "`async with` needs asyncio, and its event loop is not running here",
+                hint="use `with`, which works anywhere",
+            ) from None
+        self._task = self._opened()
+        return await self._task.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the proxy."""
+        if self._task is not None:
+            await self._task.__aexit__(kind, error, traceback)

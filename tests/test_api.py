@@ -1,0 +1,262 @@
+"""Facts about the library: the same sessions with `with` and with `async with`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import pytest
+import trio
+from aiohttp import ClientSession
+from standin import CAPABLE, demo_server, message, tool
+
+from mrtr_cassette import record, replay
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.background import in_thread
+
+
+def deploy(env="test", **params):
+    """Return a call of the demo server's tool that asks for confirmation."""
+    return tool("deploy", arguments={"env": env}, **params, _meta=CAPABLE)
+
+
+DEPLOY = deploy()
+CONFIRMED = {"confirm": {"action": "accept", "content": {"confirm": True}}}
+ACCEPT = deploy(inputResponses=CONFIRMED)
+DECLINE = tool(
+    "deploy", arguments={"env": "test"}, inputResponses={"confirm": {"action": "decline"}}
+)
+
+
+@pytest.fixture
+def server():
+    """The URL of the demo server, in a thread."""
+    with in_thread(demo_server()) as url:
+        yield url
+
+
+def post(url, body):
+    """Send one message, and return the answer."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as response:
+        return json.loads(response.read())
+
+
+async def apost(url, body):
+    """Do the same in an event loop."""
+    async with ClientSession() as client, client.post(url, json=body) as response:
+        return await response.json()
+
+
+def test_record_and_replay_in_plain_code(server, tmp_path):
+    """In a `with` block a blocking client records and replays; the sessions tell what was said."""
+    path = tmp_path / "deploy.json"
+    with record(server, path) as recording:
+        assert recording.path == path
+        assert recording.interactions == ()
+        post(recording.url, DEPLOY)
+        first = post(recording.url, ACCEPT)
+        so_far = recording.interactions
+        assert not path.exists()
+    assert recording.interactions == so_far
+    assert recording.problem is None
+    assert recording.unreachable == 0
+    (call,) = so_far
+    assert call.number == 1
+    assert call.call == 'tools/call "deploy"'
+    assert call.arguments == {"env": "test"}
+    assert call.ended == "HTTP 200, result"
+    (turn,) = call.turns
+    assert turn.asked == {"confirm": "Deploy to test?"}
+    assert turn.answered == CONFIRMED
+
+    with replay(path) as replaying:
+        assert replaying.path == path
+        assert replaying.unplayed == replaying.interactions == so_far
+        post(replaying.url, DEPLOY)
+        assert post(replaying.url, ACCEPT) == first
+        assert replaying.unplayed == ()
+        assert replaying.misses == ()
+        error = post(replaying.url, DECLINE)["error"]
+    (miss,) = replaying.misses
+    assert miss.reason == "answers-differ"
+    assert miss.text == error["message"]
+    assert miss.facts == error["data"]
+    assert 'recorded "accept", received "decline"' in miss.text
+
+
+def test_record_and_replay_in_asyncio(server, tmp_path):
+    """In an `async with` block both run in the caller's loop, and in no other thread."""
+
+    async def main():
+        before = threading.active_count()
+        async with record(server, tmp_path / "deploy.json") as recording:
+            assert threading.active_count() == before
+            await apost(recording.url, DEPLOY)
+            first = await apost(recording.url, ACCEPT)
+        async with replay(recording.path) as replaying:
+            await apost(replaying.url, DEPLOY)
+            assert await apost(replaying.url, ACCEPT) == first
+        assert replaying.interactions == recording.interactions
+        assert replaying.unplayed == ()
+
+    asyncio.run(main())
+
+
+def test_a_block_can_be_used_again(server, tmp_path):
+    """Each block of the same replay starts from the beginning."""
+    with record(server, tmp_path / "c.json") as recording:
+        post(recording.url, DEPLOY)
+    again = replay(recording.path)
+    for _ in range(2):
+        with again as replaying:
+            assert "result" in post(replaying.url, DEPLOY)
+            assert replaying.unplayed == ()
+
+
+def test_the_thread_ends_with_the_block(server, tmp_path):
+    """When a `with` block is over, nobody listens and the proxy's thread has ended."""
+    with record(server, tmp_path / "c.json") as recording:
+        post(recording.url, DEPLOY)
+        ours = [thread for thread in threading.enumerate() if thread.name == "mrtr-cassette"]
+    assert len(ours) == 2  # the fixture's server has the other one
+    ended = [thread for thread in ours if thread not in threading.enumerate()]
+    assert len(ended) == 1
+    with pytest.raises(OSError, match="refused"):
+        post(recording.url, DEPLOY)
+
+
+def test_what_fails_in_the_thread_is_raised_in_the_caller(server, tmp_path):
+    """Errors on starting and on stopping arrive where the block stands."""
+    path = tmp_path / "c.json"
+    with pytest.raises(CassetteError, match="no such cassette"), replay(path):
+        pass
+    recording = record(server, path)
+    post(recording.__enter__().url, DEPLOY)
+    path.write_text("somebody else's")
+    with pytest.raises(CassetteError, match="the cassette exists"):
+        recording.__exit__(None, None, None)
+    assert path.read_text() == "somebody else's"
+
+
+def test_what_the_block_raises_passes_and_the_recording_is_kept(server, tmp_path):
+    """An exception in the block ends it in good order."""
+    path = tmp_path / "c.json"
+
+    def fails():
+        with record(server, path) as recording:
+            post(recording.url, DEPLOY)
+            raise KeyError(recording)
+
+    with pytest.raises(KeyError) as raised:
+        fails()
+    (recording,) = raised.value.args
+    assert len(recording.interactions) == 1
+    assert path.exists()
+
+
+def test_async_with_needs_asyncio(tmp_path):
+    """Under trio the error names the form that works there."""
+
+    async def main():
+        async with replay(tmp_path / "c.json"):
+            pass
+
+    with pytest.raises(UsageError, match="use `with`, which works anywhere"):
+        trio.run(main)
+
+
+def test_options_are_those_of_the_command_line(server, tmp_path):
+    """Options reach the shell: what is replaced, redacted, sealed, ignored and repeated."""
+    path = tmp_path / "c.json"
+    path.write_text("{}")
+    lines = []
+    with record(
+        server,
+        str(path),
+        existing="replace",
+        redact=["Deploy "],
+        seal_answers=True,
+        log=lines.append,
+    ) as recording:
+        post(recording.url, DEPLOY)
+        post(recording.url, ACCEPT)
+    text = path.read_text()
+    assert "Deploy to" not in text
+    assert '"accept"' not in text
+    assert any("asks confirm" in line for line in lines)
+    with replay(path, ignore=["/arguments/env"], repeat="always", log=lines.append) as replaying:
+        other = deploy("elsewhere")
+        assert "result" in post(replaying.url, other)
+        assert "result" in post(replaying.url, other)
+        assert "error" in post(replaying.url, message("tools/none"))
+    assert lines[-1] == replaying.misses[0].text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: replay("c", ignore=["a"]), "ignore: 'a' is no JSON Pointer"),
+        (lambda: replay("c", ignore="/a"), r"ignore is one text; give a list: ignore=\['/a'\]"),
+        (lambda: replay("c", repeat="x"), "repeat is 'x', and not one of auto, always, never"),
+        (lambda: replay("c", pace="x"), "pace is 'x', and not one of none, recorded"),
+        (lambda: record("http://h", existing="x"), "existing is 'x', and not one of keep, rep"),
+        (lambda: record("http://h", request_state="x"), "request_state is 'x', and not one of"),
+        (lambda: record("http://h", headers={"a b": "c"}), "header 'a b' is none that HTTP can"),
+        (lambda: record("http://h", redact=["("]), "is no regular expression"),
+    ],
+)
+def test_a_wrong_option_is_named_at_once(wrong, text):
+    """What can't be meant is refused before the block begins."""
+    with pytest.raises(UsageError, match=text):
+        wrong()
+
+
+def test_an_upstream_that_is_none_is_refused_when_the_block_begins(tmp_path):
+    """The upstream's error is the command line's."""
+    with pytest.raises(UsageError, match="is no HTTP URL"), record("nowhere", tmp_path / "c.json"):
+        pass
+
+
+def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
+    """A proxy that nobody stopped keeps no program from ending."""
+    text = (
+        "from mrtr_cassette import record\n"
+        f"record('http://localhost:1/mcp', {str(tmp_path / 'c.json')!r}).__enter__()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], check=False, timeout=60)
+    assert done.returncode == 0
+
+
+def test_importing_the_package_imports_nothing_else():
+    """The package loads nothing that only recording and replaying need."""
+    text = (
+        "import sys, mrtr_cassette\n"
+        "heavy = {'aiohttp', 'multidict', 'orjson', 'pydantic', 'uvloop', 'yarl'}\n"
+        "ours = [name for name in sys.modules if name.startswith('mrtr_cassette')]\n"
+        "print(sorted(heavy & sys.modules.keys()), sorted(ours))\n"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", text], text=True)
+    assert printed == "[] ['mrtr_cassette']\n"
+
+
+def test_what_the_package_does_not_have_is_no_attribute():
+    """A misspelt name is an AttributeError, as anywhere."""
+    import mrtr_cassette
+
+    with pytest.raises(AttributeError, match="has no attribute 'recrod'"):
+        mrtr_cassette.recrod  # noqa: B018
+
+
+def test_types_are_as_documented():
+    """`mypy --strict` agrees with the example, and would not with another."""
+    example = Path(__file__).parent / "typing" / "library.py"
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(example)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -1,0 +1,32 @@
+"""What a user of the library writes; `mypy --strict` agrees with every type (test_api.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_type
+
+from mrtr_cassette import Interaction, Miss, Recording, Replay, Turn, record, replay
+
+
+def in_plain_code(upstream: str, cassette: Path) -> None:
+    """Record, then replay, with blocks that run anywhere."""
+    with record(upstream, cassette, headers={"Authorization": "Bearer x"}) as recording:
+        assert_type(recording, Recording)
+        assert_type(recording.url, str)
+        assert_type(recording.path, Path)
+        assert_type(recording.interactions, tuple[Interaction, ...])
+        assert_type(recording.problem, str | None)
+    with replay("cassette.json", ignore=["/arguments/at"], repeat="always") as replaying:
+        assert_type(replaying, Replay)
+        assert_type(replaying.misses, tuple[Miss, ...])
+        assert_type(replaying.misses[0].reason, str)
+        assert_type(replaying.unplayed, tuple[Interaction, ...])
+        assert_type(replaying.interactions[0].turns, tuple[Turn, ...])
+
+
+async def in_asyncio(upstream: str) -> None:
+    """Do the same in the running event loop."""
+    async with record(upstream) as recording:
+        assert_type(recording, Recording)
+    async with replay(recording.path) as replaying:
+        assert_type(replaying, Replay)
