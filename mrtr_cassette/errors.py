@@ -15,6 +15,8 @@ A miss is no error but a value: see `mrtr_cassette.core.player`.
 
 from __future__ import annotations
 
+from typing import Literal
+
 SHOWN_CHARS = 200
 
 
@@ -84,11 +86,11 @@ class BodyTooLargeError(MrtrCassetteError):
 
     exit_code = 3
 
-    def __init__(self, call: str, limit_bytes: int) -> None:
+    def __init__(self, call: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
         """Hold which call it was, and the limit."""
         super().__init__(
-            f"the response to {call} has more than {limit_bytes:,} bytes and is not recorded",
-            hint="allow more with --max-body",
+            f"the response to {call} has more than {limit:,} {unit} and is not recorded",
+            hint="allow more with --max-body" if unit == "bytes" else None,
         )
 
 

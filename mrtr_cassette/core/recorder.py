@@ -39,6 +39,8 @@ from mrtr_cassette.errors import BodyTooLargeError, printable
 
 _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
+MOST_EVENTS = 100_000
+"""Events of one response; each costs memory of its own, however small it is."""
 _REMEMBERED_STATES = 256
 """States that are looked for in all that passes; the last ones, to bound time and memory."""
 
@@ -136,7 +138,7 @@ class Observation:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
-            BodyTooLargeError: the body is larger than what is kept.
+            BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
         self.size += len(chunk)
         if self.size > self._recorder.largest_body:
@@ -144,16 +146,18 @@ class Observation:
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        piece = Piece(chunk, at_ms, self._recorder.arrived)
+        arrived = self._recorder.arrived
         if self._decoder.coding:
-            self._arrived.append(piece)
-            piece = replace(piece, raw=self._decoder.decode(chunk))
+            self._arrived.append(Piece(chunk, at_ms, arrived))
+            chunk = self._decoder.decode(chunk)
         if self._framer is not None:
-            for event in self._framer.feed(piece.raw):
-                self._pieces.append(replace(piece, raw=event.raw))
+            for event in self._framer.feed(chunk):
+                if len(self._pieces) == MOST_EVENTS:
+                    raise BodyTooLargeError(self.label, MOST_EVENTS, "events")
+                self._pieces.append(Piece(event.raw, at_ms, arrived))
                 self.is_answered = self.is_answered or self._is_response(event.data)
-        elif piece.raw:
-            self._pieces.append(piece)
+        elif chunk:
+            self._pieces.append(Piece(chunk, at_ms, arrived))
 
     def response_ended(self, at_ms: float) -> bool:
         """Take the end of the bytes, whatever caused it.

@@ -12,6 +12,7 @@ Source: WHATWG HTML, "Parsing an event stream".
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mrtr_cassette.core.jsonbytes import Span
@@ -83,20 +84,18 @@ class SseFramer:
         self._searched = 0
         self._first = True
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and return the events that they complete."""
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Take the next bytes and yield the events that they complete."""
         self._pending += chunk
-        events = []
         while match := _LINE_END.search(self._pending, self._searched):
             is_blank = match.start() == self._line or (
                 self._line == 0 and match.start() == _line_start(self._pending, first=self._first)
             )
             self._line = self._searched = match.end()
             if is_blank:
-                events.append(self._cut(match.end()))
+                yield self._cut(match.end())
         # A CR at the very end may be half of a line's end.
         self._searched = max(self._line, len(self._pending) - 1)
-        return events
 
     def finish(self) -> tuple[Event | None, bytes]:
         """End the stream: return an event that only waited for a possible LF, and the rest."""

@@ -11,16 +11,21 @@ import asyncio
 import errno
 import ipaddress
 import logging
+import re
+import resource
 import socket
 import struct
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-from aiohttp import HttpVersion11, hdrs, web
-from multidict import CIMultiDict
+from aiohttp import HttpVersion11, StreamReader, hdrs, web
 
 from mrtr_cassette.core.wire import HOP_BY_HOP, LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import UsageError, printable
@@ -30,7 +35,20 @@ LONGEST_HEADER: Final = 256 * 1024
 SLOWEST_BODY_S: Final = 60.0
 """Seconds in which a request's body has to come; one that is only half sent holds memory."""
 
-Handler = Callable[[web.Request, Request], Awaitable[web.StreamResponse]]
+MOST_HEADERS: Final = 1000
+"""Headers of one message; aiohttp's own limit is 128."""
+LONGEST_IDLE_S: Final = 75.0
+"""Seconds a connection may wait for a whole request head, from its start or the last response."""
+_LAST_CHUNK = b"0\r\n\r\n"
+_WORTH_A_COPY = 64 * 1024
+"""Bytes up to which one write of two parts costs less than two writes."""
+_SPARE_FILES = 16
+"""Descriptors that are left for the journal, the cassette and whoever else is in the process."""
+_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+_KNOWN_STATUS = frozenset(HTTPStatus)
+_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+Handler = Callable[[web.BaseRequest, Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +135,15 @@ class Address:
         return f"http://{host}:{self.port}{path}"
 
 
-async def read_request(request: web.Request) -> Request:
+async def read_request(request: web.BaseRequest, largest: int) -> Request:
     """Return a request as a value, with its body.
 
+    Args:
+        request: the request, of which the head has come.
+        largest: bytes of the largest body that is taken.
+
     Raises:
-        web.HTTPRequestEntityTooLarge: the body is larger than the server takes.
+        web.HTTPRequestEntityTooLarge: the body is larger than that.
         web.HTTPRequestTimeout: the body does not come.
     """
     target = request.raw_path
@@ -129,16 +151,32 @@ async def read_request(request: web.Request) -> Request:
         target = request.rel_url.raw_path_qs or "/"
     headers = tuple((header_text(name), header_text(value)) for name, value in request.raw_headers)
     announced = request.content_length or 0
-    if announced > request.client_max_size:
-        raise web.HTTPRequestEntityTooLarge(request.client_max_size, announced)
-    try:
-        async with asyncio.timeout(SLOWEST_BODY_S):
-            body = await request.read()
-    except TimeoutError:
-        raise web.HTTPRequestTimeout(
-            text=f"the request's body did not come within {SLOWEST_BODY_S:.0f} s\n"
-        ) from None
+    if announced > largest:
+        raise web.HTTPRequestEntityTooLarge(largest, announced)
+    content = request.content
+    if content.is_eof():
+        body = content.read_nowait()
+    else:
+        try:
+            async with asyncio.timeout(SLOWEST_BODY_S):
+                body = await _read_body(content, largest)
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(
+                text=f"the request's body did not come within {SLOWEST_BODY_S:.0f} s\n"
+            ) from None
+    if len(body) > largest:
+        raise web.HTTPRequestEntityTooLarge(largest, len(body))
     return Request(request.method, target, headers, body)
+
+
+async def _read_body(content: StreamReader, largest: int) -> bytes:
+    """Return all of a body, or more than `largest` bytes of it."""
+    chunks = []
+    size = 0
+    while size <= largest and (chunk := await content.readany()):
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks)
 
 
 def header_text(raw: bytes) -> str:
@@ -165,26 +203,119 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
     )
 
 
-async def _leave_out_own_headers(_: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Take back what aiohttp adds and nobody sent: the client sees the server's headers only."""
-    given = response.get(GIVEN_HEADERS)
-    if given is None:
-        return
-    for name in (hdrs.SERVER, hdrs.DATE, hdrs.CONTENT_TYPE):
-        if name not in given:
-            response.headers.popall(name, None)
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The status and the headers of a response, as bytes, less the framing of its body.
+
+    Attributes:
+        status: the HTTP status.
+        raw: the status line after the version, and each header, with line ends.
+        has_length: a `Content-Length` is among the headers.
+    """
+
+    status: int
+    raw: bytes
+    has_length: bool
 
 
-GIVEN_HEADERS = web.ResponseKey("given_headers", frozenset)
-"""Under this key a response has the names of the headers that it really has."""
+def render_head(status: int, headers: Headers, *, reason: str | None = None) -> Head:
+    """Return a head with these headers and no others.
+
+    Raises:
+        ValueError: a header has what HTTP forbids.
+    """
+    if reason is None:
+        reason = HTTPStatus(status).phrase if status in _KNOWN_STATUS else ""
+    lines = [f" {status} {reason}\r\n"]
+    has_length = False
+    for name, value in headers:
+        if _FORBIDDEN_IN_HEADER.search(name) or _FORBIDDEN_IN_HEADER.search(value):
+            raise ValueError(f"the header {printable(name)} has a control character")
+        is_length = name.lower() == "content-length"
+        if is_length and status == HTTPStatus.NO_CONTENT:
+            continue
+        has_length = has_length or is_length
+        lines.append(f"{name}: {value}\r\n")
+    return Head(status, "".join(lines).encode("utf-8", "surrogateescape"), has_length)
 
 
-def respond(status: int, headers: Headers, *, reason: str | None = None) -> web.StreamResponse:
-    """Return a response to stream, with these headers and no others."""
-    given = CIMultiDict(headers)
-    response = web.StreamResponse(status=status, reason=reason, headers=given)
-    response[GIVEN_HEADERS] = frozenset(name.title() for name in given)
-    return response
+class Response(web.StreamResponse):
+    """A response that has been sent: its head as given, and nothing else but the framing.
+
+    It goes to the transport as it is. aiohttp's own responses have a date, a server and a content
+    type that nobody sent.
+    """
+
+    def __init__(self, request: web.BaseRequest, head: Head) -> None:
+        """Begin the response to a request; nothing is sent yet."""
+        super().__init__(status=head.status)
+        self._request = request
+        self._head = head
+        self._has_body = request.method != hdrs.METH_HEAD and head.status not in _WITHOUT_BODY
+        self._is_chunked = False
+        self._lasts = request.keep_alive
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection goes on after this response."""
+        return self._lasts
+
+    async def send_whole(self, body: bytes) -> None:
+        """Send a head that announces no length, and all of the body, in one write."""
+        framing = b""
+        if body or self._head.status not in _WITHOUT_BODY:
+            framing = b"Content-Length: %d\r\n" % len(body)
+        await self._write(self._whole_head(framing), body if self._has_body else b"")
+
+    async def start(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the head, and the first bytes of the body with it; the last, if these are all."""
+        framing = b""
+        if self._has_body and not self._head.has_length:
+            # Without either, an older client knows the end by the close.
+            self._is_chunked = self._request.version >= HttpVersion11
+            self._lasts = self._lasts and self._is_chunked
+            framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
+        end = _LAST_CHUNK if is_last and self._is_chunked else b""
+        await self._write(self._whole_head(framing), self._framed(chunk) + end)
+
+    async def send(self, chunk: bytes) -> None:
+        """Send the next bytes of the body."""
+        await self._write(self._framed(chunk))
+
+    async def end(self) -> None:
+        """End the body."""
+        if self._is_chunked:
+            await self._write(_LAST_CHUNK)
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Do nothing: what a handler returns has been sent."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: what a handler returns has been sent."""
+
+    def _whole_head(self, framing: bytes) -> bytes:
+        is_old = self._request.version < HttpVersion11
+        connection = b""
+        if is_old == self._lasts:
+            connection = b"Connection: keep-alive\r\n" if is_old else b"Connection: close\r\n"
+        version = b"HTTP/1.0" if is_old else b"HTTP/1.1"
+        return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
+
+    def _framed(self, chunk: bytes) -> bytes:
+        if not chunk or not self._has_body:
+            return b""
+        return b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._is_chunked else chunk
+
+    async def _write(self, first: bytes, rest: bytes = b"") -> None:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        if len(rest) < _WORTH_A_COPY:
+            transport.write(first + rest)
+        else:
+            transport.write(first)
+            transport.write(rest)
+        await self._request.writer.drain()
 
 
 class _OneLine(logging.Handler):
@@ -208,52 +339,110 @@ def _server_log(log: Callable[[str], None]) -> logging.Logger:
     return logger
 
 
+class _Server(web.Server):
+    """aiohttp's server, with a bound on the connections that are open at once."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        most: int,
+        **options: Any,
+    ) -> None:
+        super().__init__(handler, **options)
+        self._most = most
+        self._open = 0
+        self._has_warned = False
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open += 1
+        if self._open > self._most:
+            text = (
+                f"{self._most} connections are open, and the limit of open files allows no more; "
+                "raise it with: ulimit -n"
+            )
+            if not self._has_warned:
+                self._has_warned = True
+                handler.logger.error(text)
+            body = f"{text}\n".encode()
+            transport.write(
+                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+                b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            transport.close()
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        super().connection_lost(handler, exc)
+        self._open -= 1
+
+
+def _most_connections(files_each: int) -> int:
+    """Return how many connections the limit of open files allows, if each needs so many."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    free = limit - sum(1 for _ in Path("/dev/fd").iterdir()) - _SPARE_FILES
+    return max(1, free // files_each)
+
+
+@lru_cache(maxsize=256)
+def _refusal(access: Access, host: str, origin: str | None) -> str | None:
+    return access.refusal(host, origin)
+
+
 @asynccontextmanager
 async def serving(
-    handler: Handler, access: Access, log: Callable[[str], None]
+    handler: Handler, access: Access, log: Callable[[str], None], *, files_each: int = 1
 ) -> AsyncIterator[Address]:
     """Serve `handler` for every method and path until the block ends.
 
-    Requests under way when it ends are cancelled, and awaited. `log` takes a line for each
-    request that could not be handled.
+    Requests under way when it ends are cancelled, and awaited.
+
+    Args:
+        handler: answers a request.
+        access: where to listen, and for whom.
+        log: takes a line for each request that could not be handled.
+        files_each: how many descriptors a client's connection needs.
 
     Raises:
         UsageError: the address can't be bound.
     """
     running: set[asyncio.Task[object]] = set()
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("unreachable because aiohttp runs handlers in tasks")
         running.add(task)
         try:
-            refusal = access.refusal(
-                request.headers.get(hdrs.HOST, ""), request.headers.get(hdrs.ORIGIN)
-            )
+            headers = request.headers
+            refusal = _refusal(access, headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
             if refusal is not None:
                 return web.Response(status=403, text=f"{refusal}\n")
-            return await handler(request, await read_request(request))
+            if headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport:
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            return await handler(request, await read_request(request, access.max_body))
         except web.HTTPRequestEntityTooLarge:
             text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
             return web.Response(status=413, text=text)
         finally:
             running.discard(task)
 
-    app = web.Application(client_max_size=access.max_body)
-    app.router.add_route("*", "/{path:.*}", handle)
-    app.on_response_prepare.append(_leave_out_own_headers)
-    runner = web.AppRunner(
-        app,
+    server = _Server(
+        handle,
+        _most_connections(files_each),
         access_log=None,
         logger=_server_log(log),
         auto_decompress=False,
-        handle_signals=False,
         handler_cancellation=True,
+        keepalive_timeout=LONGEST_IDLE_S,
         max_field_size=LONGEST_HEADER,
+        max_headers=MOST_HEADERS,
         max_line_size=LONGEST_HEADER,
-        shutdown_timeout=1.0,
     )
+    runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:
         site = web.TCPSite(runner, access.host, access.port, backlog=1024)
@@ -270,7 +459,7 @@ async def serving(
         await runner.cleanup()
 
 
-def break_off(request: web.Request) -> None:
+def break_off(request: web.BaseRequest) -> None:
     """End a response so that the client sees that it is not whole."""
     if request.transport is None:
         return

@@ -48,11 +48,13 @@ from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
     LOOPBACK,
+    MOST_HEADERS,
     Access,
+    Response,
     break_off,
     end_to_end,
     header_text,
-    respond,
+    render_head,
     serving,
 )
 
@@ -196,7 +198,10 @@ async def recording(
     is_tls = url.scheme == "https" or ca_file is not None
     tls = _tls(ca_file) if verifies and is_tls else False
     try:
-        async with relay.client(tls), serving(relay.handle, access, log) as address:
+        async with (
+            relay.client(tls),
+            serving(relay.handle, access, log, files_each=2) as address,
+        ):
             session.url = address.url(url.raw_path_qs)
             if url.port == address.port and (access.is_named(url.host or "")):
                 raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
@@ -347,7 +352,7 @@ class _Relay:
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             max_field_size=LONGEST_HEADER,
-            max_headers=1000,
+            max_headers=MOST_HEADERS,
             max_line_size=LONGEST_HEADER,
             skip_auto_headers=(hdrs.CONTENT_TYPE,),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
@@ -358,7 +363,7 @@ class _Relay:
         """Milliseconds since the recording began."""
         return (time.monotonic() - self.started) * 1000
 
-    async def handle(self, request: web.Request, asked: Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         """Relay one exchange."""
         spectator = _Spectator(self, asked)
         try:
@@ -391,21 +396,30 @@ class _Relay:
 
     async def _relay(
         self,
-        request: web.Request,
+        request: web.BaseRequest,
         asked: Request,
         upstream: aiohttp.ClientResponse,
         spectator: _Spectator,
     ) -> web.StreamResponse:
         head = end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
-        response = respond(upstream.status, head, reason=upstream.reason)
+        try:
+            rendered = render_head(upstream.status, head, reason=upstream.reason)
+        except ValueError as error:
+            spectator.forget()
+            return self._unreachable(asked, error)
+        response = Response(request, rendered)
         spectator.response_started(upstream.status, head)
+        # What has come with the head goes on with it.
+        chunk = upstream.content.read_nowait()
+        if chunk:
+            spectator.response_bytes(chunk)
+        if upstream.content.at_eof():
+            spectator.response_ended(End.COMPLETE)
+            await response.start(chunk, is_last=True)
+            return response
         end = End.OPEN
         try:
-            try:
-                await response.prepare(request)
-            except ValueError as error:
-                spectator.forget()
-                return self._unreachable(asked, error)
+            await response.start(chunk)
             while True:
                 try:
                     chunk = await upstream.content.readany()
@@ -416,14 +430,14 @@ class _Relay:
                     end = End.COMPLETE
                     break
                 spectator.response_bytes(chunk)
-                await response.write(chunk)
+                await response.send(chunk)
         finally:
             # Before the client can know that its response is complete.
             spectator.response_ended(end)
         if end is End.BROKEN:
             break_off(request)
         else:
-            await response.write_eof()
+            await response.end()
         return response
 
     def _unreachable(self, asked: Request, error: Exception) -> web.StreamResponse:

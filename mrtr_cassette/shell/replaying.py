@@ -25,9 +25,9 @@ from mrtr_cassette.core.jsonrpc import Message
 from mrtr_cassette.core.player import Player, Repeat
 from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played_event
-from mrtr_cassette.core.wire import End, Headers, Request
+from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import LOOPBACK, Access, break_off, respond, serving
+from mrtr_cassette.shell.http import LOOPBACK, Access, Response, break_off, render_head, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _ReplayServer:
     on_event: Callable[[dict[str, Any]], None]
     arrival: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def handle(self, request: web.Request, asked: Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         """Answer one request."""
         decision = self.player.request_received(asked)
         if isinstance(decision, Miss):
@@ -114,27 +114,24 @@ class _ReplayServer:
         return web.Response(body=miss_body(miss, self.player.path), content_type="application/json")
 
     async def _play(
-        self, request: web.Request, reply: Reply, caller: Message | None
+        self, request: web.BaseRequest, reply: Reply, caller: Message | None
     ) -> web.StreamResponse:
         started = time.monotonic()
+        response = Response(request, render_head(reply.status, reply.headers))
         is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
         if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
-            body = b"".join(part.fill(caller) for part in reply.parts)
-            response = _whole(reply.status, reply.headers, body)
-            await response.prepare(request)
-            await response.write_eof(body)
+            await response.send_whole(b"".join(part.fill(caller) for part in reply.parts))
             return response
-        response = respond(reply.status, reply.headers)
-        await response.prepare(request)
+        await response.start()
         for part in reply.parts:
             await self._wait_for(part, started)
-            await response.write(part.fill(caller))
+            await response.send(part.fill(caller))
         if reply.end is End.OPEN:
             return await _hold_open()
         if reply.end is End.BROKEN:
             break_off(request)
         else:
-            await response.write_eof()
+            await response.end()
         return response
 
     async def _wait_for(self, part: Part, started: float) -> None:
@@ -144,13 +141,6 @@ class _ReplayServer:
         if self.paced:
             elapsed = time.monotonic() - started
             await asyncio.sleep(max(0.0, part.at_ms / 1000 - elapsed))
-
-
-def _whole(status: int, headers: Headers, body: bytes) -> web.StreamResponse:
-    """Return a response whose length is announced; an empty 204 or 304 has none."""
-    if body or status not in {204, 304}:
-        headers = (*headers, ("Content-Length", str(len(body))))
-    return respond(status, headers)
 
 
 async def _hold_open() -> web.StreamResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -18,11 +19,19 @@ URL_VARIABLE = "MRTR_CASSETTE_URL"
 _GRACE_S = 10.0
 """Seconds that a command has to end after a signal before it is killed."""
 
+_MOST_FILES = 65_536
+"""Descriptors that are asked for: a shell's usual 1,024 are two for each of 500 clients."""
+
 T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, on uvloop where that is installed."""
+    """Run a coroutine to its end, on uvloop where that is installed, with many files allowed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    # Some systems refuse what they have announced; then it stays as it is.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     with contextlib.suppress(ImportError):
         import uvloop

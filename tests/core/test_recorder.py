@@ -33,6 +33,7 @@ from builders import (
     tool,
 )
 
+from mrtr_cassette.core import recorder as recorder_module
 from mrtr_cassette.core.jsonrpc import REQUEST_STATE
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.seal import placeholder, sha256_of
@@ -149,6 +150,16 @@ def test_response_that_is_too_large_is_refused() -> None:
     assert fitting.exchange(End.COMPLETE, 3.0).response.body == b"1234567890"
     with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 10 bytes'):
         larger.response_bytes(b"1", 2.0)
+
+
+def test_response_of_too_many_events_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response of more events than are kept is an error that says so, however small they are."""
+    monkeypatch.setattr(recorder_module, "MOST_EVENTS", 3)
+    observation = observing(post(CALL).body, STREAM_HEADERS)
+    observation.response_bytes(b"data:\n\n" * 3, 2.0)
+
+    with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 3 events'):
+        observation.response_bytes(b"\n", 2.0)
 
 
 def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None:

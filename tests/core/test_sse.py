@@ -51,7 +51,7 @@ def test_event_is_there_as_soon_as_it_is_whole() -> None:
     """An event whose blank line has come doesn't wait for the next chunk."""
     framer = SseFramer()
 
-    assert framer.feed(b"data: 1\n") == []
+    assert list(framer.feed(b"data: 1\n")) == []
     assert [event.raw for event in framer.feed(b"\ndata: 2")] == [b"data: 1\n\n"]
     assert [event.raw for event in framer.feed(b"\r\n\r\n")] == [b"data: 2\r\n\r\n"]
 

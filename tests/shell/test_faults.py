@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gzip
+import json
 import os
 import resource
 import shutil
@@ -16,7 +17,7 @@ import signal
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,81 @@ async def test_a_thousand_clients_at_once_are_played_to(tmp_path: Path) -> None:
                 assert await content.rest() == compact(expected | {"id": n})
             ended = await process.stopped()
     assert ended.code == 0
+
+
+FEW_FILES = 64
+
+
+def with_few_files() -> None:
+    """Let the program that is started have few files open."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, FEW_FILES))
+
+
+@looped
+async def test_when_descriptors_run_out_those_who_are_served_are_served_whole(
+    tmp_path: Path,
+) -> None:
+    """More clients than the limit of open files allows get a 503 that says so, or the close.
+
+    The others get their answers, though each needs a descriptor upstream, and what they got is
+    published. When the first have left, others are let in.
+    """
+    path = tmp_path / "c.json"
+    with many_files(1000):
+        async with recorder(path, echoing, preexec_fn=with_few_files) as (process, url, server):
+            async with AsyncExitStack() as stack:
+                links = [await stack.enter_async_context(connected(url)) for _ in range(200)]
+                served, refused = [], []
+                for n, link in enumerate(links):
+                    body = compact(message("m", id=n))
+                    with suppress(ConnectionError):
+                        await link.write(request("POST", "/mcp", JSON, body=body))
+                for n, link in enumerate(links):
+                    try:
+                        head, content = await link.answer()
+                    except (ConnectionError, asyncio.IncompleteReadError):
+                        refused.append(n)
+                        continue
+                    answer = await content.rest()
+                    if head.line.split()[1] == "200":
+                        assert json.loads(answer)["id"] == n
+                        served.append(n)
+                    else:
+                        assert head.line.split()[1] == "503"
+                        assert b"ulimit -n" in answer
+                        refused.append(n)
+                assert len(served) + len(refused) == 200
+                assert len(served) >= FEW_FILES // 8
+            assert len(server.received) == len(served)
+            later = await post(url, message("m", id=999))
+            assert later.status == 200
+            ended = await process.stopped()
+    assert ended.code == 0
+    assert ended.err.count("ulimit -n") == 1
+    kept = [one["request"]["body"]["id"] for one in read(path)["interactions"]]
+    assert sorted(kept) == [*served, 999]
+
+
+@looped
+async def test_a_process_may_open_more_files_than_a_shell_allows(tmp_path: Path) -> None:
+    """The command line asks for as many open files as the system lets it have."""
+    path = tmp_path / "c.json"
+
+    def soft_limit() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FEW_FILES, hard))
+
+    with many_files(1000):
+        async with recorder(path, echoing, preexec_fn=soft_limit) as (process, url, _):
+            async with AsyncExitStack() as stack:
+                for n in range(2 * FEW_FILES):
+                    link = await stack.enter_async_context(connected(url))
+                    body = compact(message("m", id=n))
+                    await link.write(request("POST", "/mcp", JSON, body=body))
+                    head, content = await link.answer()
+                    assert head.line.split()[1] == "200"
+                    await content.rest()
+            assert (await process.stopped()).code == 0
 
 
 # --- Files that can't be written ---
@@ -296,6 +372,20 @@ async def test_a_body_that_never_comes_is_given_up(
     assert tape.server.received == []
 
 
+@pytest.mark.parametrize("half", ["half a head", "nothing"])
+@looped
+async def test_a_head_that_never_comes_is_given_up(
+    tmp_path: Path, half: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection on which no whole head comes is closed, and the upstream hears nothing of it."""
+    monkeypatch.setattr(http_module, "LONGEST_IDLE_S", 0.05)
+    async with taping(tmp_path / "c.json", answering()) as tape, connected(tape.url) as link:
+        await link.write(HALF_REQUESTS[half])
+        async with asyncio.timeout(PATIENCE_S):
+            await link.closed()
+    assert tape.server.received == []
+
+
 # --- Size ---
 
 MIB = 1024 * 1024
@@ -369,6 +459,8 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a gigabyte of zeros": (JSON, lambda: zipped_once(b"0", 10**9)),
     "a thousand members of ten megabytes": (JSON, lambda: gzip.compress(b"0" * 10**7) * 1000),
     "an event of a gigabyte": (EVENTS, lambda: zipped_once(b"0", 10**9)),
+    "a million empty events": (EVENTS, lambda: zipped_once(b"data:\n\n", 7 * 10**6)),
+    "a million blank lines": (EVENTS, lambda: zipped_once(b"\n", 10**6)),
 }
 
 

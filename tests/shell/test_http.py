@@ -205,11 +205,11 @@ async def test_header_values_in_latin_1_become_utf_8(tmp_path: Path) -> None:
 
 
 @looped
-async def test_reason_phrases_lose_what_is_no_ascii(tmp_path: Path) -> None:
-    """A reason phrase reaches the client without its other characters (docs/limits.md)."""
+async def test_reason_phrases_pass_as_they_are(tmp_path: Path) -> None:
+    """A reason phrase reaches the client byte for byte, whatever its encoding."""
     async with taping(tmp_path / "c.json", answering(response(status="200 Tr\xe8s bien"))) as tape:
         answer = await http("GET", tape.url)
-    assert answer.head.line == "HTTP/1.1 200 Trs bien"
+    assert answer.head.line == "HTTP/1.1 200 Tr\xe8s bien"
 
 
 @looped
@@ -220,10 +220,10 @@ async def test_many_response_headers_pass(tmp_path: Path) -> None:
         assert len((await http("GET", tape.url)).head.headers) == 501
 
 
-@pytest.mark.parametrize(("count", "status"), [(128, 200), (129, 400)])
+@pytest.mark.parametrize(("count", "status"), [(1000, 200), (1001, 400)])
 @looped
-async def test_a_request_may_have_128_headers(tmp_path: Path, count: int, status: int) -> None:
-    """A request with 128 headers passes; one with more is refused, and goes nowhere (docs/limits.md)."""
+async def test_a_request_may_have_1000_headers(tmp_path: Path, count: int, status: int) -> None:
+    """A request with 1,000 headers passes; one with more is refused, and goes nowhere (docs/limits.md)."""
     headers = [f"X-{number}: 1" for number in range(count - 1)]
     async with taping(tmp_path / "c.json", answering(response())) as tape:
         assert (await http("GET", tape.url, *headers)).status == status

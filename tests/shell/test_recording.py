@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from standin import (
     ACCEPT,
     CHUNKED,
@@ -51,7 +50,7 @@ from standin import (
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import Access
+from mrtr_cassette.shell.http import Access, Response
 from mrtr_cassette.shell.recording import recording
 
 ODD_BODIES = {
@@ -910,44 +909,72 @@ async def test_what_the_client_has_whole_is_in_the_journal(tmp_path: Path, reply
             assert '"result":{"a":1}' in json.dumps(line["response"][3]).replace("\\", "")
 
 
+HEADS = {
+    "length": json_response(result({})),
+    "event": stream_head() + chunk(event(result({}))) + chunk(b""),
+    "chunked": stream_head(JSON) + chunk(compact(result({}))) + chunk(b""),
+    "empty": response(status="202 Accepted"),
+    "without": response(status="204 No Content", length=False),
+}
+
+
 @pytest.mark.parametrize(
-    ("reply", "expected"),
+    ("reply", "comes", "expected"),
     [
-        (json_response(result({})), ["head", "journal", "bytes", "end"]),
-        (
-            stream_head() + chunk(event(result({}))) + chunk(b""),
-            ["head", "journal", "bytes", "end"],
-        ),
-        (stream_head(JSON) + chunk(b"{}") + chunk(b""), ["head", "bytes", "journal", "end"]),
-        (response(status="202 Accepted"), ["head", "journal", "end"]),
+        *((name, "whole", ["journal", "start"]) for name in HEADS),
+        ("length", "in parts", ["start", "journal", "send", "end"]),
+        ("event", "in parts", ["start", "journal", "send", "end"]),
+        ("chunked", "in parts", ["start", "send", "journal", "end"]),
     ],
-    ids=["length", "event", "chunked", "empty"],
 )
 @looped
 async def test_the_journal_is_written_before_the_last_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: bytes, expected: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reply: str,
+    comes: str,
+    expected: list[str],
 ) -> None:
     """The line is on disk before the bytes that make the response whole are given to the socket."""
     done: list[str] = []
+    head, end, rest = HEADS[reply].partition(b"\r\n\r\n")
+    client_has = [asyncio.Event(), asyncio.Event()]
 
-    def noting(owner: type, name: str, what: str) -> None:
+    async def script(visit: Visit) -> None:
+        if comes == "whole":
+            await visit.send(HEADS[reply])
+            return
+        await visit.send(head + end)
+        await client_has[0].wait()
+        if reply == "chunked":
+            await visit.send(rest[: -len(chunk(b""))])
+            await client_has[1].wait()
+            await visit.send(chunk(b""))
+        else:
+            await visit.send(rest)
+
+    def noting(owner: type, name: str) -> None:
         original = getattr(owner, name)
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            done.append(what)
+            done.append("journal" if owner is files.Journal else name)
             return original(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, noted)
 
-    async with taping(tmp_path / "c.json", answering(reply)) as tape:
-        noting(files.Journal, "append", "journal")
-        noting(web.StreamResponse, "prepare", "head")
-        noting(web.StreamResponse, "write", "bytes")
-        noting(web.StreamResponse, "write_eof", "end")
-        await post(tape.url, message("ping"))
+    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+        noting(files.Journal, "append")
+        for name in ("send_whole", "start", "send", "end"):
+            noting(Response, name)
+        await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
+        _, body = await client.answer(is_empty=reply == "without")
+        client_has[0].set()
+        if reply == "chunked" and comes == "in parts":
+            await body.until(b"}}")
+            client_has[1].set()
+        await body.rest()
         monkeypatch.undo()
-    # aiohttp prepares and ends a response again that is already.
-    assert list(dict.fromkeys(done)) == expected
+    assert done == expected
 
 
 @looped
