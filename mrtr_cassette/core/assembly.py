@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -249,15 +249,20 @@ class _Surrogates:
 
         if exchange.echoed_sha256 is not None and echoed is not None:
             own[exchange.echoed_sha256] = echoed
-        request = replace(exchange.request, body=reveal(exchange.request.body, surrogate))
+        request = Request(
+            exchange.request.method,
+            reveal_text(exchange.request.target, surrogate),
+            _revealed(exchange.request.headers, surrogate),
+            reveal(exchange.request.body, surrogate),
+        )
         if exchange.issued_sha256 is not None:
             own[exchange.issued_sha256] = self._of_exchange[exchange.number]
         pieces = tuple(
             replace(piece, raw=reveal(piece.raw, surrogate)) for piece in exchange.response.pieces
         )
-        return replace(
-            exchange, request=request, response=replace(exchange.response, pieces=pieces)
-        )
+        headers = _revealed(exchange.response.headers, surrogate)
+        response = replace(exchange.response, headers=headers, pieces=pieces)
+        return replace(exchange, request=request, response=response)
 
     def _with_sessions(self, exchange: Exchange) -> Exchange:
         request, response = exchange.request, exchange.response
@@ -278,6 +283,10 @@ class _Surrogates:
     def _session(self, sha256: str) -> str:
         number = self._sessions_before + len(self._sessions) + 1
         return self._sessions.setdefault(sha256, session_surrogate(number))
+
+
+def _revealed(headers: Headers, surrogate_of: Callable[[str], str | None]) -> Headers:
+    return tuple((name, reveal_text(value, surrogate_of)) for name, value in headers)
 
 
 def _all_headers(interaction: Interaction) -> Iterator[HeaderMap]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from mrtr_cassette.core.dialect import Answers, answers_in
 from mrtr_cassette.core.jsonbytes import Path, canonical, find_spans, parse, splice, without_paths
 from mrtr_cassette.core.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.seal import sha256_of
+from mrtr_cassette.core.seal import compared_sha256, sha256_of
 from mrtr_cassette.core.wire import SESSION_HEADER, Request
 from mrtr_cassette.errors import NotJsonError, printable
 
@@ -237,7 +237,7 @@ def slot_of(call: Call, ignored: Collection[Path] = ()) -> Slot:
     key = call.key(ignored)
     if answers is None:
         return key, None, None
-    state = None if answers.request_state is None else sha256_of(answers.request_state)
+    state = None if answers.request_state is None else compared_sha256(answers.request_state)
     responses = _comparable(answers, ignored)
     # Some clients answer a state-only ask with an empty map, others with none.
     if state is not None and responses == '{"inputResponses":{}}':

@@ -33,6 +33,7 @@ from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
 from mrtr_cassette.core.rules import RedactionRules
+from mrtr_cassette.core.seal import as_recorded, seal_states
 from mrtr_cassette.core.wire import Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -133,6 +134,7 @@ class Player:
         self._ignored = tuple(ignored)
         self._repeat = repeat
         self._paced = paced
+        self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.answers is not None
         self._redactor: Redactor | None = None
         if cassette.redaction is not None:
@@ -184,20 +186,27 @@ class Player:
         return Play(asked, node, self._reply(node))
 
     def _matched_as(self, request: Request) -> Request:
-        """Return a request as it is matched: secrets and sealed answers as they were recorded.
+        """Return a request as it is matched: states, secrets and answers as they were recorded.
 
         Which secret it was is not known any more, so a placeholder tells its rule only.
         """
-        if self._answers_are_sealed:
-            sealed = seal_answers(request.body)
-            request = request if sealed is request.body else replace(request, body=sealed)
+        request = self._sealed(request)
         if self._redactor is None or not self._has_placeholders:
             return request
         redacted = _without_numbers(redacted_request(request, self._redactor))
         return request if redacted == request else redacted
 
+    def _sealed(self, request: Request) -> Request:
+        body = request.body
+        if self._states_are_sealed:
+            body = seal_states(body, as_recorded)
+        if self._answers_are_sealed:
+            body = seal_answers(body)
+        return request if body == request.body else replace(request, body=body)
+
     def _recorded_as(self, request: Request) -> Request:
         """Return a recorded request as it is matched, and note whether secrets were in it."""
+        request = self._sealed(request)
         if self._redactor is None:
             return request
         plain = _without_numbers(request)

@@ -9,17 +9,26 @@ Rule: it is a spectator. It sees copies, and nothing it does can change what pas
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mrtr_cassette.core.calls import Call, read_call, seal_answers
-from mrtr_cassette.core.dialect import RESULT_STATE, Ask, recognise
-from mrtr_cassette.core.jsonbytes import find_spans, parse, splice
-from mrtr_cassette.core.jsonrpc import REQUEST_STATE, Kind, classify
-from mrtr_cassette.core.messages import Located, response_to, splice_pieces
+from mrtr_cassette.core.dialect import Ask, recognise
+from mrtr_cassette.core.jsonbytes import Span
+from mrtr_cassette.core.jsonrpc import Kind, classify
+from mrtr_cassette.core.layers import Found
+from mrtr_cassette.core.messages import response_to, splice_pieces
 from mrtr_cassette.core.redact import Redactor
-from mrtr_cassette.core.seal import KnownState, placeholder, seal_broken, sha256_of
-from mrtr_cassette.core.sse import SseFramer
+from mrtr_cassette.core.seal import (
+    SHORTEST_SEARCHED,
+    KnownState,
+    find_states,
+    may_have_states,
+    placeholder,
+    seal_states,
+    sha256_of,
+)
+from mrtr_cassette.core.sse import SseFramer, read_event
 from mrtr_cassette.core.wire import (
     LARGEST_BODY,
     SESSION_HEADER,
@@ -65,9 +74,9 @@ class Recorder:
     arrived: int = 0
     known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
 
-    def remember(self, state: str | None) -> None:
+    def remember(self, state: str) -> None:
         """Look for this state in all that passes from now on."""
-        if state is not None and all(known.state != state for known in self.known):
+        if all(known.state != state for known in self.known):
             self.known.append(KnownState(state))
 
     def longest_first(self) -> list[KnownState]:
@@ -203,15 +212,10 @@ class Observation:
             headers=_sealed_session(kept_request_headers(self.call.request.headers)),
         )
         if self._recorder.seals:
-            request = replace(request, body=self._sealed_request(request.body, echoed))
-            for state in (echoed, issued):
-                self._recorder.remember(state)
-            if located is None:
-                response, issued = _sealed_unread(response)
-                self._recorder.remember(issued)
-            elif issued is not None:
-                response = _sealed_result(response, located, issued)
-            response = self._sealed_everywhere(response)
+            request, response, states = self._sealed(request, response)
+            if located is None and states:
+                # What was not understood, such as an ask that broke off, may issue one too.
+                issued = states[0]
         if self._recorder.seals_answers:
             request = replace(request, body=seal_answers(request.body))
         if self._recorder.redactor is not None:
@@ -227,29 +231,40 @@ class Observation:
             echoed_sha256=None if echoed is None else sha256_of(echoed),
         )
 
-    def _sealed_request(self, body: bytes, echoed: str | None) -> bytes:
-        known = self._recorder.longest_first()
-        if echoed is not None:
-            issued = {state.state for state in known}
-            replacements = []
-            for span in find_spans(body, [REQUEST_STATE]).get(REQUEST_STATE, []):
-                raw = body[span.start : span.end]
-                value = parse(raw)
-                if not isinstance(value, str):
-                    continue
-                # A state that the client tampered with may contain the one that it was given.
-                # With that one replaced in its place, the tampering can be matched on replay.
-                partly = raw if value in issued else _sealed(raw, known)
-                whole = b'"%s"' % placeholder(value).encode()
-                replacements.append((span, whole if partly == raw else partly))
-            body = splice(body, replacements)
-            known = sorted([*known, KnownState(echoed)], key=_by_length, reverse=True)
-        return _sealed(body, known)
+    def _sealed(self, request: Request, response: Response) -> tuple[Request, Response, list[str]]:
+        """Replace states where they are known to stand, then wherever they are repeated.
 
-    def _sealed_everywhere(self, response: Response) -> Response:
-        """Replace known states wherever else they stand, even across what arrived in two chunks."""
+        Returns:
+            what was sealed, and the raw states that the response has.
+        """
+        before = self._recorder.longest_first()
+        issued = {known.state for known in before}
+
+        def sealed(state: str) -> str:
+            # A state that the client tampered with may contain the one that it was given.
+            # With that one replaced in its place, the tampering can be matched on replay.
+            partly = state if state in issued else _sealed_text(state, before)
+            return placeholder(state) if partly == state else partly
+
+        echoed = [found.secret for _, found in find_states(request.body)]
+        states = list(_states_in(response))
+        request = replace(request, body=seal_states(request.body, sealed))
+        placed = [(span, found.spelled(placeholder(found.secret))) for span, found in states]
+        pieces = splice_pieces(response.pieces, [(span, new.encode()) for span, new in placed])
+        found_in_response = [found.secret for _, found in states]
+        for state in (*echoed, *found_in_response):
+            self._recorder.remember(state)
         known = self._recorder.longest_first()
-        return _with_body(response, lambda raw: _sealed(raw, known)) if known else response
+        if known:
+            request = Request(
+                request.method,
+                _sealed_text(request.target, known),
+                _sealed_headers(request.headers, known),
+                _sealed(request.body, known),
+            )
+            response = replace(response, headers=_sealed_headers(response.headers, known))
+        response = _with_body(replace(response, pieces=pieces), lambda raw: _sealed(raw, known))
+        return request, response, found_in_response
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -277,20 +292,30 @@ def _sealed(raw: bytes, known: Iterable[KnownState]) -> bytes:
     return raw
 
 
-def _sealed_unread(response: Response) -> tuple[Response, str | None]:
-    """Replace the states in a response that was not understood, such as an ask that broke off.
+def _sealed_text(text: str, known: Iterable[KnownState]) -> str:
+    if len(text) < SHORTEST_SEARCHED:
+        return text
+    return _sealed(text.encode("utf-8", "surrogatepass"), known).decode("utf-8", "surrogatepass")
 
-    Returns:
-        the response, and the first state as it is spelled there, or None.
-    """
-    found = None
-    pieces = list(response.pieces) if response.is_event_stream else _joined([*response.pieces])
-    for index, piece in enumerate(pieces):
-        raw, state = seal_broken(piece.raw)
-        if state is not None:
-            pieces[index] = replace(piece, raw=raw)
-            found = found or state
-    return (replace(response, pieces=tuple(pieces)), found) if found else (response, None)
+
+def _sealed_headers(headers: Headers, known: Iterable[KnownState]) -> Headers:
+    return tuple((name, _sealed_text(value, known)) for name, value in headers)
+
+
+def _states_in(response: Response) -> Iterator[tuple[Span, Found]]:
+    """Yield the states of a response, and where in its body they stand."""
+    if not response.is_event_stream:
+        yield from find_states(response.body)
+        return
+    offset = 0
+    for index, piece in enumerate(response.pieces):
+        if may_have_states(piece.raw):
+            event = read_event(piece.raw, first=index == 0)
+            for span, found in find_states(event.data or b""):
+                placed = event.raw_span(span)
+                if placed is not None:
+                    yield Span(placed.start + offset, placed.end + offset), found
+        offset += len(piece.raw)
 
 
 def redacted_request(request: Request, redactor: Redactor) -> Request:
@@ -326,16 +351,6 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
     if len(pieces) < 2:
         return pieces
     return [replace(pieces[-1], raw=b"".join(piece.raw for piece in pieces))]
-
-
-def _sealed_result(response: Response, located: Located, issued: str) -> Response:
-    """Replace the state that a result issued, in its place."""
-    new = b'"%s"' % placeholder(issued).encode()
-    spans = find_spans(located.message.raw, [RESULT_STATE]).get(RESULT_STATE, [])
-    placed = [place for span in spans if (place := located.in_body(span)) is not None]
-    return replace(
-        response, pieces=splice_pieces(response.pieces, [(place, new) for place in placed])
-    )
 
 
 def _sealed_session(headers: Headers) -> Headers:

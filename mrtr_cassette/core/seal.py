@@ -1,8 +1,9 @@
 """Keeping raw request states and session ids off the disk.
 
-Owns: the placeholder that stands for a secret while a recording runs (its hash), and the
-surrogate that stands for it in a cassette and on replay.
-Rule: a placeholder says nothing but the hash; a surrogate is the same on every re-recording.
+Owns: where raw states stand in what passes, the placeholder that stands for a secret while a
+recording runs (its hash), and the surrogate that stands for it in a cassette and on replay.
+Rule: a state is what stands under `requestState`, however deep, and whatever repeats one. A
+placeholder says nothing but the hash; a surrogate is the same on every re-recording.
 Source: docs/design.md, "Sealing".
 """
 
@@ -11,7 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from mrtr_cassette.core.jsonbytes import Span, splice
+from mrtr_cassette.core.layers import Found, json_tokens, json_view, through
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -19,10 +24,20 @@ SHORTEST_SEARCHED = 24
 A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
 """
 
-_PLAIN_RUN = re.compile(r"[0-9A-Za-z._=+-]+")
-_STATE_MEMBER = re.compile(rb'("requestState"\s*:\s*")((?:[^"\\]|\\.)+)', re.DOTALL)
-_PLACEHOLDER = re.compile(r"sha256:([0-9a-f]{64})")
-_PLACEHOLDER_BYTES = re.compile(rb"sha256:([0-9a-f]{64})")
+_MEMBER = "requestState"
+_ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
+"""An escape, which JSON doesn't need, of a letter of the member's name."""
+_MEMBER_IN_TEXT = re.compile(
+    r'"requestState"\s*:\s*"(?P<state>[^"\\]*+(?:\\.[^"\\]*+)*+)', re.DOTALL
+)
+_IS_JSON = re.compile(r'\s*+[{\["]')
+
+_PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
+_SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
+_RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
+_PLACEHOLDER = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
+_PLACEHOLDER_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+_SURROGATE = re.compile(r"mrtr-state:[0-9a-f]{16}:\d+:\d+")
 
 
 def sha256_of(state: str) -> str:
@@ -35,70 +50,151 @@ def placeholder(secret: str) -> str:
     return f"sha256:{sha256_of(secret)}"
 
 
+def compared_sha256(state: str) -> str:
+    """Return the hash of a state on replay, where a placeholder may stand for it."""
+    placed = _PLACEHOLDER.fullmatch(state)
+    return sha256_of(state) if placed is None else placed[2]
+
+
+def as_recorded(state: str) -> str:
+    """Return what stands in a cassette for a state that a client sends on replay."""
+    is_sealed = _SURROGATE.fullmatch(state) or _PLACEHOLDER.fullmatch(state)
+    return state if is_sealed else placeholder(state)
+
+
+def may_have_states(raw: bytes) -> bool:
+    """Tell, quickly, whether `find_states` may find something."""
+    return b"requestState" in raw or _ESCAPED_LETTER.search(raw) is not None
+
+
+def find_states(raw: bytes) -> list[tuple[Span, Found]]:
+    """Return the strings under `requestState`, at any depth, and in JSON in a string too.
+
+    Args:
+        raw: JSON, also several texts, or one that broke off; of other text what looks like a
+            member of JSON counts.
+    """
+    if not may_have_states(raw):
+        return []
+    text = raw.decode("utf-8", "surrogateescape")
+    placed = []
+    at = offset = 0
+    tokens = json_tokens(text)
+    for one in _in_json(tokens) if tokens is not None else _in_other(text):
+        start = offset + len(text[at : one.start].encode("utf-8", "surrogateescape"))
+        at = one.end
+        offset = start + len(text[one.start : at].encode("utf-8", "surrogateescape"))
+        placed.append((Span(start, offset), one))
+    return placed
+
+
+def _in_json(tokens: list[re.Match[str]]) -> Iterator[Found]:
+    key = ""
+    for token in tokens:
+        raw, at = token["text"] or "", token.start("text")
+        if token.lastgroup == "key":
+            key = json_view(raw).text if "\\" in raw else raw
+            continue
+        if key == _MEMBER and token.lastgroup == "text":
+            yield Found(at, token.end("text"), "", json_view(raw).text, _as_string)
+        elif "\\" in raw and _IS_JSON.match(raw):
+            view = json_view(raw)
+            inner = json_tokens(view.text)
+            yield from through(view, _in_json(inner or []), at, _as_string)
+        key = ""
+
+
+def _in_other(text: str) -> Iterator[Found]:
+    for match in _MEMBER_IN_TEXT.finditer(text):
+        start, end = match.span("state")
+        yield Found(start, end, "", json_view(match["state"]).text, _as_string)
+
+
+def _as_string(text: str) -> str:
+    """Spell a text inside a JSON string."""
+    return json.dumps(text)[1:-1]
+
+
+def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
+    """Replace each state under `requestState` by what `new` returns for it."""
+    return splice(
+        raw,
+        [(span, one.spelled(new(one.secret)).encode()) for span, one in find_states(raw)],
+    )
+
+
 class KnownState:
     """A state that was issued or echoed, and the ways in which other text may repeat it."""
 
     def __init__(self, state: str) -> None:
-        """Work out how it may be spelled."""
+        """Work out what to look for."""
         self.state = state
         self.is_searched = len(state) >= SHORTEST_SEARCHED
         # Whatever the escapes are, the longest run of plain characters is in all spellings.
         self._probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
-        self._spellings: tuple[bytes, ...] | None = None
+        self._spellings: re.Pattern[bytes] | None = None
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the state wherever it stands, unless it is so short that it may be a word."""
         if not self.is_searched or self._probe not in raw:
             return raw
         if self._spellings is None:
-            self._spellings = tuple(
-                spelling.encode("utf-8", "surrogatepass")
-                for spelling in sorted(_spellings(self.state), key=len, reverse=True)
-            )
-        new = placeholder(self.state).encode()
-        for spelling in self._spellings:
-            raw = raw.replace(spelling, new)
+            self._spellings = re.compile(_spellings(self.state))
+        return self._spellings.sub(self._placeholder, raw)
+
+    def _placeholder(self, match: re.Match[bytes]) -> bytes:
+        new = placeholder(self.state)
+        return (new.replace(":", "%3A") if match.lastgroup == "in_url" else new).encode()
+
+
+def _spellings(text: str) -> bytes:
+    """Return a pattern of a text as it is, in a JSON string, JSON in such a string, and a URL."""
+    runs = _RUNS.findall(text)
+    patterns = [b"".join(_in_layer(run, layer) for run in runs) for layer in (2, 1, 0)]
+    in_url = b"".join(map(_in_url, runs))
+    return b"|".join(dict.fromkeys([*patterns, b"(?P<in_url>%s)" % in_url]))
+
+
+def _in_layer(run: str, layer: int) -> bytes:
+    """Return a pattern of plain characters, backslashes, or another one in that many strings."""
+    raw = re.escape(run.encode("utf-8", "surrogatepass"))
+    if layer == 0 or _PLAIN_RUN.fullmatch(run):
         return raw
+    escape = rb"\\{1,%d}" % layer
+    units = run.encode("utf-16-be", "surrogatepass").hex(" ", 2).encode().split()
+    spelled = [b"".join(rb"%su(?i:%s)" % (escape, unit) for unit in units)]
+    if run[0] == "\\":
+        spelled.append(rb"\\{%d}" % (len(run) * 2**layer))
+    elif run == '"':
+        spelled.append(rb'\\{%d}"' % (2**layer - 1))
+    else:
+        spelled += [raw, *(escape + short.encode() for short in _SHORT_ESCAPES.get(run, ""))]
+    return b"(?:%s)" % b"|".join(spelled)
 
 
-def _spellings(text: str) -> set[str]:
-    """Return how common JSON writers spell a text: in text, in a string, in JSON in a string."""
-    once = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
-    once |= {spelling.replace("/", "\\/") for spelling in once}
-    return {text} | once | {json.dumps(spelling)[1:-1] for spelling in once}
-
-
-def seal_broken(raw: bytes) -> tuple[bytes, str | None]:
-    """Replace the states in a body that is no JSON, such as an ask that broke off.
-
-    Returns:
-        the body, and the first state in it as it is spelled there, or None.
-    """
-    found = _STATE_MEMBER.search(raw)
-    if found is None:
-        return raw, None
-
-    def replaced(match: re.Match[bytes]) -> bytes:
-        if _PLACEHOLDER_BYTES.fullmatch(match[2]):
-            return match[0]
-        return match[1] + placeholder(match[2].decode("latin-1")).encode()
-
-    return _STATE_MEMBER.sub(replaced, raw), found[2].decode("latin-1")
+def _in_url(run: str) -> bytes:
+    raw = run.encode("utf-8", "surrogatepass")
+    if _PLAIN_RUN.fullmatch(run):
+        return re.escape(raw)
+    encoded = b"".join(rb"%%(?:25)?(?i:%02x)" % byte for byte in raw)
+    return rb"(?:%s|%s%s)" % (encoded, re.escape(raw), rb"|\+" if run == " " else b"")
 
 
 def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
     """Put surrogates in the place of placeholders; one without a surrogate stays."""
 
     def surrogate(match: re.Match[bytes]) -> bytes:
-        found = surrogate_of(match[1].decode())
-        return match[0] if found is None else found.encode()
+        found = surrogate_of(match[2].decode())
+        return match[0] if found is None else found.encode().replace(b":", match[1])
 
     return _PLACEHOLDER_BYTES.sub(surrogate, raw)
 
 
 def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
     """Do the same in text."""
-    return _PLACEHOLDER.sub(lambda match: surrogate_of(match[1]) or match[0], text)
+    return reveal(text.encode("utf-8", "surrogateescape"), surrogate_of).decode(
+        "utf-8", "surrogateescape"
+    )
 
 
 def state_surrogate(call: str, occurrence: int, turn: int) -> str:

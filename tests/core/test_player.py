@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 from builders import (
@@ -475,6 +476,57 @@ def test_equal_asks_without_state_are_answered_in_any_order() -> None:
     assert isinstance(player.request_received(post(CALL)), Play)
     assert said(play(player, retry(CALL, {"a": NO}))) == "declined"
     assert player.unplayed == []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"requestState":"%s"}}]',
+        b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"requestState":"%s",}}',
+        b'{"id":2,"method":"tools/call","params":{"name":"deploy","requestState":"%s"}}',
+        b'{"jsonrpc":"2.0","id":2,"method":"m","params":{"text":"{\\"requestState\\": \\"%s\\"}"}}',
+    ],
+)
+@pytest.mark.parametrize("was_issued", [True, False])
+def test_state_in_what_is_no_retry_plays(odd: bytes, was_issued: bool) -> None:  # noqa: FBT001
+    """A state in a batch or an unreadable body is matched, whether the cassette issued it or not."""
+    script: list[Step] = [(odd % STATE.encode(), b"seen")]
+    if was_issued:
+        script.insert(0, (CALL, asks("ok", state=STATE)))
+    player = player_of(*script)
+    sent = state_in(play(player, CALL)) if was_issued else STATE
+
+    missed(player, odd % b"another")
+    assert play(player, odd % sent.encode()) == b"seen"
+    assert player.unplayed == []
+
+
+def test_states_of_a_batch_play() -> None:
+    """A client that sends batches gets sealed states, and finds what was recorded for them."""
+    state = "another-state-0123456789-abc"
+    batch = b'[{"jsonrpc":"2.0","id":1,"result":{"requestState":"%s"}},{"jsonrpc":"2.0","id":2,"result":{"requestState":"%s"}}]'
+    raw = batch % (STATE.encode(), state.encode())
+    player = player_of((b"[1]", raw), (raw, b"done"))
+
+    first = play(player, b"[1]")
+
+    assert STATE.encode() not in first
+    assert state.encode() not in first
+    assert play(player, first) == b"done"
+
+
+def test_url_that_repeats_a_state_plays() -> None:
+    """A client that opens the URL that it was given on replay finds what was recorded."""
+    state = "eyJzdGVwIjoxfQ/c2lnbmF0dXJl+="
+    asked = asks("k", state=state)
+    asked["inputRequests"]["k"]["params"]["url"] = f"/confirm?state={quote(state, safe='')}"
+    player = player_of((CALL, asked), (get(f"/confirm?state={quote(state, safe='')}"), b"thanks"))
+
+    result = result_of(play(player, CALL))
+    url = result["inputRequests"]["k"]["params"]["url"]
+
+    assert unquote(url) == f"/confirm?state={result['requestState']}"
+    assert play(player, get(url)) == b"thanks"
 
 
 # Secrets and sealed answers

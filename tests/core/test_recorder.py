@@ -3,6 +3,9 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import quote
 
 import pytest
 from builders import (
@@ -317,7 +320,11 @@ def test_state_is_sealed_in_every_duplicate() -> None:
     """Of duplicate members all are sealed."""
     body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"one","requestState":"two"}}'
 
-    assert exchange(CALL, body).response.body.count(placeholder("two").encode()) == 2
+    sealed = exchange(CALL, body).response.body
+
+    assert json.loads(sealed)["result"]["requestState"] == placeholder("two")
+    assert sealed.count(b"sha256:") == 2
+    assert b"one" not in sealed
 
 
 @pytest.mark.parametrize("cut", range(0, 140, 7))
@@ -440,6 +447,54 @@ def test_state_is_sealed_in_every_duplicate_of_a_retry() -> None:
 
     assert STATE.encode() not in sealed
     assert b"first" not in sealed
+
+
+ODD_BODIES = [
+    b'[{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"requestState":"%s"}}]',
+    b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"requestState":"%s",}}',
+    b'{"id":2,"method":"tools/call","params":{"name":"deploy","requestState":"%s"}}',
+    b'{"jsonrpc":"2.0","id":2,"result":{"deeper":[{"requestState":"%s"}]}}',
+    b'{"jsonrpc":"2.0","id":2,"method":"m","params":{"text":"{\\"requestState\\": \\"%s\\"}"}}',
+    b'{"jsonrpc":"2.0","id":2,"method":"m","params":{"x":{"request\\u0053tate":"%s"}}}',
+    b'{"jsonrpc":"2.0","id":2,"method":"m"}\n{"params":{"requestState":"%s"}}\n',
+    b'what follows is cut: {"requestState" : "%s',
+]
+"""What has a state and is no message that we read."""
+
+
+@pytest.mark.parametrize("odd", ODD_BODIES)
+@pytest.mark.parametrize("state", [STATE, "short"])
+def test_state_in_what_is_no_message_is_sealed(odd: bytes, state: str) -> None:
+    """Whatever stands under `requestState` is sealed, in requests, responses and events."""
+    raw = odd % state.encode()
+    sealed = odd % placeholder(state).encode()
+
+    assert exchange(raw, b"x").request.body == sealed
+    assert exchange(CALL, raw).response.body == sealed
+    if b"\n" not in raw:
+        assert exchange(CALL, stream(raw)).response.body == sse(sealed)
+
+
+@pytest.mark.parametrize(
+    "spell", [quote, partial(quote, safe=""), lambda text: quote(text).lower()]
+)
+@pytest.mark.parametrize(
+    "state", ["eyJzdGVwIjoxfQ/c2lnbmF0dXJl+=", '{"step": "\u00e9/1", "of": "twenty"}']
+)
+def test_state_in_a_url_is_sealed(spell: Callable[[str], str], state: str) -> None:
+    """A state that is repeated percent-encoded is sealed, in bodies, targets and headers."""
+    url = f"/confirm?state={spell(state.lower())}&x=%20"
+    state = state.lower()
+    asked = asks("k", state=state)
+    asked["inputRequests"]["k"]["params"]["url"] = f"https://example.com{url}"
+    moved = Answer((b"",), (("Location", url),), 302)
+    talk = conversation((CALL, asked), (get(url), moved))
+    sealed = f"/confirm?state={placeholder(state).replace(':', '%3A')}&x=%20"
+
+    ask, confirmed = talk.exchanges
+    assert f'"https://example.com{sealed}"'.encode() in ask.response.body
+    assert confirmed.request.target == sealed
+    assert confirmed.response.headers == (("Location", sealed),)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 20])

@@ -7,10 +7,13 @@ import pytest
 
 from mrtr_cassette.core.seal import (
     KnownState,
+    as_recorded,
+    compared_sha256,
+    find_states,
     placeholder,
     reveal,
     reveal_text,
-    seal_broken,
+    seal_states,
     session_surrogate,
     sha256_of,
     state_surrogate,
@@ -81,30 +84,67 @@ def test_state_in_json_inside_a_string_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "sealed", "state"),
+    ("raw", "sealed", "states"),
     [
-        (b'{"requestState":"abc', b'{"requestState":"%s', "abc"),
-        (b'{"requestState" : "abc","x":1', b'{"requestState" : "%s","x":1', "abc"),
-        (b'{"requestState":"a\\"b\\\\","x', b'{"requestState":"%s","x', 'a\\"b\\\\'),
-        (b'{"requestState":"', None, None),
-        (b'{"requestState":5', None, None),
-        (b"<html>", None, None),
+        (b'{"requestState":"abc"}', b'{"requestState":"<abc>"}', ["abc"]),
+        (b'[{"requestState":"a"},[{"requestState":"b"}]]', None, ["a", "b"]),
+        (b'{"requestState":"a\\"\\u00e9","x":"\xc3\xa9"}', None, ['a"\u00e9']),
+        (b'{"\xc3\xa9":"\xc3\xa9","request\\u0053tate":"\xc3\xa9"}', None, ["\u00e9"]),
+        (b'"{\\"requestState\\":\\"a\\"}"', b'"{\\"requestState\\":\\"<a>\\"}"', ["a"]),
+        (b'["[\\"{\\\\\\"requestState\\\\\\":\\\\\\"a\\\\\\"}\\"]"]', None, ["a"]),
+        (b'{"requestState":"abc', b'{"requestState":"<abc>', ["abc"]),
+        (b'{"requestState" : "abc","x":1', b'{"requestState" : "<abc>","x":1', ["abc"]),
+        (b'{"requestState":"a\\"b\\\\","x', b'{"requestState":"<a\\"b\\\\>","x', ['a"b\\']),
+        (b'<p>{"requestState": "abc"}', b'<p>{"requestState": "<abc>"}', ["abc"]),
+        (b'\xff"requestState":"a" "requestState":"b"', None, ["a", "b"]),
+        (b'{"requestState":""}', b'{"requestState":"<>"}', [""]),
+        (b'{"requestState":5', None, []),
+        (b'{"requestState":["a"]}', None, []),
+        (b'{"requestState":{"type":"string"}}', None, []),
+        (b'["requestState","a"]', None, []),
+        (b'{"a":"requestState","b":"requestState: x"}', None, []),
+        (b"<html>", None, []),
     ],
 )
-def test_state_of_an_ask_that_broke_off_is_replaced(
-    raw: bytes, sealed: bytes | None, state: str | None
+def test_state_is_what_stands_under_its_name(
+    raw: bytes, sealed: bytes | None, states: list[str]
 ) -> None:
-    """In a body that can't be read, what stands under `requestState` is taken for one."""
-    expected = raw if sealed is None or state is None else sealed % placeholder(state).encode()
+    """A state is found at any depth, in what broke off and what is no JSON, and nothing else is."""
+    assert [found.secret for _, found in find_states(raw)] == states
+    if sealed is not None:
+        assert seal_states(raw, lambda state: f"<{state}>") == sealed
+    for span, found in find_states(raw):
+        assert found.spelled(found.secret)[:1].encode() in (
+            b"",
+            raw[span.start : span.end][:1],
+            b"\\",
+        )
+    assert seal_states(raw, lambda state: state).count(b"requestState") == raw.count(
+        b"requestState"
+    )
 
-    assert seal_broken(raw) == (expected, state)
+
+def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
+    """A surrogate or a hash stays, and any other state becomes its hash; the hashes compare."""
+    surrogate = state_surrogate("call", 1, 2)
+
+    assert as_recorded(surrogate) == surrogate
+    assert as_recorded(placeholder("abc")) == placeholder("abc") == as_recorded("abc")
+    assert as_recorded(f"{surrogate}x") == placeholder(f"{surrogate}x")
+    assert compared_sha256("abc") == compared_sha256(placeholder("abc")) == sha256_of("abc")
 
 
-def test_sealed_state_is_not_sealed_again() -> None:
-    """What stands under `requestState` and is a placeholder already stays one."""
-    raw = b'{"requestState":"%s"' % placeholder("abc").encode()
+@pytest.mark.parametrize(
+    "state", ["\\" * 500 + "a" * 24, '"\\' * 40 + "a" * 24, "=" * 3_000 + "a" * 24]
+)
+@pytest.mark.timeout(60)
+def test_search_for_odd_states_comes_to_an_end(state: str) -> None:
+    """A state of many escapes is looked for in good time."""
+    raw = b"\\" * 50_000 + b"a" * 24 + b"u003d" * 10_000 + b'"\\' * 10_000
 
-    assert seal_broken(raw)[0] == raw
+    assert KnownState(state).seal(raw) is not None
+    spelled = json.dumps(json.dumps(state)).encode()
+    assert b"aaa" not in KnownState(state).seal(spelled)
 
 
 def test_placeholder_gives_way_to_its_surrogate() -> None:
@@ -114,6 +154,8 @@ def test_placeholder_gives_way_to_its_surrogate() -> None:
 
     assert reveal(f"<{known}|{other}>".encode(), surrogates.get) == f"<S1|{other}>".encode()
     assert reveal_text(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
+    in_url = known.replace(":", "%3A")
+    assert reveal_text(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
 
 
 def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
