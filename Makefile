@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format schema soak fuzz clean
+.PHONY: demo test lint format schema soak fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -17,6 +17,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	MYPYPATH=bench:tests $(BIN)/mypy bench/bench.py bench/load.py bench/servers.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
@@ -34,6 +35,10 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet atheris
 	$(BIN)/python tests/fuzz/run.py --seconds 180
 
+# A quarter of an hour on an idle machine; a part with: make bench ARGS="--only replay plain 32".
+bench: $(VENV)/.installed-bench
+	$(BIN)/python bench/bench.py $(ARGS)
+
 clean:
 	rm -rf $(VENV) tests/peers/node_modules
 
@@ -46,4 +51,8 @@ $(VENV)/.installed: pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --editable '.[speed]'
 	@touch $@

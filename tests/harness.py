@@ -6,16 +6,18 @@ ended and its port refuses connections, so nobody has to sleep.
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -49,6 +51,7 @@ class Listening:
     """A process that listens at `url`; `code` and `stderr` are there once it has been stopped."""
 
     url: str
+    pid: int
     code: int | None = None
     stderr: str = ""
 
@@ -109,18 +112,31 @@ def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
 
 
 @contextmanager
-def listening(command: Sequence[str], stop: signal.Signals = signal.SIGTERM) -> Iterator[Listening]:
+def listening(
+    command: Sequence[str],
+    stop: signal.Signals = signal.SIGTERM,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Listening]:
     """Run a command that listens until the block ends, then stop it with a signal.
+
+    Args:
+        environment: variables that it has besides ours.
 
     Raises:
         ProcessError: it ended before it listened, or its port is open after its end.
     """
     with (
         tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **environment},
+        ) as process,
     ):
         line = process.stdout.readline() if process.stdout is not None else ""
-        started = Listening(line.removeprefix(_ANNOUNCEMENT).strip())
+        started = Listening(line.removeprefix(_ANNOUNCEMENT).strip(), process.pid)
         try:
             if not line.startswith(_ANNOUNCEMENT):
                 process.kill()

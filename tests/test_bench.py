@@ -1,0 +1,62 @@
+"""The benchmark works; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from harness import CASSETTE_COMMAND, TESTS, listening, run
+
+BENCH = TESTS.parent / "bench"
+OWN = shlex.join(CASSETTE_COMMAND)
+PEERS = (
+    f"own={OWN} record --port {{port}} --upstream {{upstream}} --output {{cassette}} --force",
+    f"own={OWN} replay --port {{port}} --repeat always {{cassette}}",
+)
+
+
+def test_quick_run_measures_every_target(tmp_path: Path) -> None:
+    """A quick run has a value for each target and each load, and counts no wrong answer."""
+    path = tmp_path / "results.json"
+    peers = (word for peer in PEERS for word in ("--peer", peer))
+    ran = run([sys.executable, str(BENCH / "bench.py"), "--quick", "--json", str(path), *peers])
+    assert ran.code == 0, ran.stderr + ran.stdout
+    results = json.loads(path.read_bytes())
+    assert results["problems"] == []
+    whats = [target["what"] for target in results["targets"] if target["measured"] is not None]
+    for what in (
+        "replay of plain calls, 2 connections, against restamp",
+        "replay of plain calls against the fastest peer",
+        "replay of three-round calls with state, 2 connections, against restamp",
+        "record of plain calls, 2 connections, against pass-through",
+        "record of plain calls against the fastest peer",
+        "record, time to the first event, against pass-through",
+        "memory growth of a recording",
+        "ready to serve",
+        "peak memory",
+        "replay throughput",
+        "`--help`",
+    ):
+        assert any(found.startswith(what) for found in whats), what
+    assert len(results["rates"]) == 2 * 5
+    for rates in results["rates"]:
+        assert rates["ratio"] > 0
+        assert all(rate > 0 for rounds in rates["per_round"].values() for rate in rounds)
+    for target in results["targets"]:
+        assert f"| {target['what']} |" in ran.stdout
+
+
+def test_fast_wrong_answer_is_no_result() -> None:
+    """The load takes a fixed answer for what it is: not the answer to its request."""
+    with listening([sys.executable, str(BENCH / "servers.py"), "fixed"]) as fixed:
+        plan = {
+            "kind": "plain",
+            "connections": 1,
+            "requests": 1,
+            "targets": [{"name": "fixed", "url": fixed.url}],
+        }
+        ran = run([sys.executable, str(BENCH / "load.py"), json.dumps(plan)])
+    (turn,) = json.loads(ran.stdout)["fixed"]
+    assert '"answer 0.' in turn["problem"]
