@@ -36,6 +36,7 @@ _READING = frozenset(
     }
 )
 _INPUT_RESPONSES: Path = ("params", "inputResponses")
+_RESULT: Path = ("result",)
 _SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 _NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -194,21 +195,55 @@ def read_call(request: Request) -> Call:
 
 
 def seal_answers(body: bytes) -> bytes:
-    """Replace what a retry answers by hashes; an `action` such as `accept` stays readable.
+    """Replace what a client answers by hashes; an `action` such as `accept` stays readable.
 
-    The member is written anew, which costs nothing: requests are matched, never played back.
+    Answers are what a retry has, and the result of a response that a client posts. They are
+    written anew, which costs nothing: requests are matched, never played back.
     """
-    message = classify(body)
-    responses = message.params.get("inputResponses") if message is not None else None
+    try:
+        tree = parse(body)
+        if isinstance(tree, list):
+            sealed = [_with_sealed_answers(message) for message in tree]
+            return body if sealed == tree else canonical(sealed).encode()
+        answers = _sealed_answers(tree)
+        spans = find_spans(body, answers.keys()) if answers else {}
+    except NotJsonError:
+        may_answer = any(name in body for name in (b'"inputResponses"', b'"result"'))
+        return _answer_hash(body.decode("latin-1")).encode() if may_answer else body
+    return splice(
+        body,
+        [
+            (span, json.dumps(answers[path], separators=(",", ":")).encode())
+            for path, found in spans.items()
+            for span in found
+        ],
+    )
+
+
+def _sealed_answers(message: Any) -> dict[Path, Any]:
+    """Return what a message answers, sealed, by where in it that stands."""
+    if not isinstance(message, dict):
+        return {}
+    params = message.get("params")
+    responses = params.get("inputResponses") if isinstance(params, dict) else None
     if isinstance(responses, dict):
-        sealed: Any = {key: _sealed_answer(value) for key, value in responses.items()}
-    elif isinstance(responses, list):
-        sealed = [_sealed_answer(value) for value in responses]
-    else:
-        return body
-    new = json.dumps(sealed, separators=(",", ":")).encode()
-    spans = find_spans(body, [_INPUT_RESPONSES])[_INPUT_RESPONSES]
-    return splice(body, [(span, new) for span in spans])
+        return {_INPUT_RESPONSES: {key: _sealed_answer(value) for key, value in responses.items()}}
+    if isinstance(responses, list):
+        return {_INPUT_RESPONSES: [_sealed_answer(value) for value in responses]}
+    if responses is not None:
+        return {_INPUT_RESPONSES: _sealed_answer(responses)}
+    if "jsonrpc" in message and "method" not in message and message.get("result"):
+        return {_RESULT: _sealed_answer(message["result"])}
+    return {}
+
+
+def _with_sealed_answers(message: Any) -> Any:
+    """Return a message of a batch with what it answers sealed."""
+    for (*outer, name), sealed in _sealed_answers(message).items():
+        if outer:
+            return {**message, "params": {**message["params"], name: sealed}}
+        return {**message, name: sealed}
+    return message
 
 
 def _sealed_answer(value: Any) -> Any:
@@ -224,7 +259,11 @@ def _sealed_answer(value: Any) -> Any:
                 if name not in kept and item is not None
             }
             return kept | rest
-    return f"mrtr-answer:{sha256_of(canonical(value, without_null=True))}"
+    return _answer_hash(canonical(value, without_null=True))
+
+
+def _answer_hash(text: str) -> str:
+    return f"mrtr-answer:{sha256_of(text)}"
 
 
 Slot = tuple[CallKey, str | None, str | None]

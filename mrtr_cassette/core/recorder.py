@@ -143,6 +143,11 @@ class Observation:
         is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
         self._missing = int(length) if is_length else None
 
+    @property
+    def unread_coding(self) -> str:
+        """The content coding under which nothing can be recognised or sealed, or empty."""
+        return "" if self._decoder.is_known else self._decoder.coding
+
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on.
 
@@ -270,7 +275,9 @@ class Observation:
         pieces = self._pieces
         headers = kept_response_headers(self._headers)
         if self._decoder.coding:
-            if self._decoder.is_known and not self._decoder.failed:
+            # One that was sent whole and yet is cut short goes on as it came.
+            is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
+            if self._decoder.is_known and not self._decoder.failed and not is_cut:
                 headers = tuple(
                     (name, value) for name, value in headers if name.lower() != "content-encoding"
                 )

@@ -58,7 +58,7 @@ _HINTS = tuple(
 )
 """Each name has one of them."""
 
-_SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session):[0-9a-f:]+")
+_SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
 """What `seal` has put in a secret's place: the same for everyone, and matched by."""
 
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"

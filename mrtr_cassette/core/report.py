@@ -426,6 +426,15 @@ UPSTREAM_CODE = -32011
 """JSON-RPC error code for an upstream that gave no response."""
 
 
+def unread_coding_line(coding: str) -> str:
+    """Return the warning about responses that nobody here can look into."""
+    return printable(
+        f"the upstream compresses responses with {coding}, which can't be read: in these, asks are "
+        "not recognised, and states and secrets are recorded as they are; "
+        "record with --header 'Accept-Encoding: gzip'"
+    )
+
+
 def upstream_error_body(request: Request, problem: str) -> bytes:
     """Return the JSON-RPC error that a client gets when the upstream gave no response."""
     return _error_body(read_call(request).message, {"code": UPSTREAM_CODE, "message": problem})

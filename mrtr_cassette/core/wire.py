@@ -174,6 +174,11 @@ def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Headers:
 class ContentDecoder:
     """Takes `gzip` or `deflate` off a body as it comes; anything else passes as it is.
 
+    Attributes:
+        coding: the coding in lower case; empty where there is none.
+        is_known: it can be taken off.
+        failed: what came can't be decoded, or decodes to too much.
+
     Raises nothing: after bytes that can't be decoded, or decode to too many, `failed` is true and
     the output useless.
     """
@@ -181,10 +186,16 @@ class ContentDecoder:
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
         """Begin a body with this `Content-Encoding`, which may become as large as the limit."""
         self._left = limit_bytes
-        self.coding = coding.strip().lower()
+        coding = coding.strip().lower()
+        self.coding = "" if coding == "identity" else coding
         self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
         self.failed = False
         self._inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what has come so far ends where a compressed body may end."""
+        return self.is_known and not self.failed and self._inflate.eof
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what the next bytes decode to so far."""

@@ -39,6 +39,7 @@ from mrtr_cassette.core.report import (
     observation_line,
     request_event,
     response_event,
+    unread_coding_line,
     upstream_error_body,
 )
 from mrtr_cassette.core.rules import RedactionRules
@@ -340,6 +341,7 @@ class _Relay:
     log: Log
     on_event: OnEvent
     started: float = field(default_factory=time.monotonic)
+    warned_of: set[str] = field(default_factory=set)
     journal: files.Journal | None = None
     http: aiohttp.ClientSession = field(init=False)
 
@@ -465,6 +467,12 @@ class _Relay:
             if line is not None:
                 self.log(line)
 
+    def warn(self, coding: str) -> None:
+        """Say, once for each coding, that responses under it can't be read."""
+        if coding and coding not in self.warned_of:
+            self.warned_of.add(coding)
+            self.say(unread_coding_line(coding), {"event": "unread-coding", "coding": coding})
+
     def write_down(self, exchange: Exchange) -> None:
         """Append an exchange to the journal.
 
@@ -520,6 +528,7 @@ class _Spectator:
         if self._observation is not None:
             with self._guard():
                 self._observation.response_started(status, headers)
+                self._relay.warn(self._observation.unread_coding)
 
     def response_bytes(self, chunk: bytes) -> None:
         """Show bytes that will be passed on, and write the exchange down if they complete it."""

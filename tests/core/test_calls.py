@@ -351,9 +351,77 @@ def test_sealing_answers_changes_nothing_else() -> None:
     assert seal_answers(sealed) == sealed
 
 
+@pytest.mark.parametrize("answers", ["a word", 1234, True, ["a word"], [[1234]]])
+def test_answers_of_no_shape_are_sealed(answers: object) -> None:
+    """Answers that are no object are hashed, and compare by their value."""
+    sealed = seal_answers(retry(DEPLOY, answers, state="S"))
+
+    assert b"a word" not in sealed
+    assert b"1234" not in sealed
+    assert sealed.count(b"mrtr-answer:") == 1
+    assert seal_answers(sealed) == sealed
+    assert slot_of(read_call(post(sealed))) != slot_of(
+        read_call(post(seal_answers(retry(DEPLOY, "else", state="S"))))
+    )
+
+
+ELICITED = b'{"jsonrpc": "2.0","id":"pushed","result":{"action":"accept","content":{"pin":1234}}}'
+SAMPLED = b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
+
+
+@pytest.mark.parametrize("body", [ELICITED, SAMPLED])
+def test_response_that_a_client_posts_is_an_answer(body: bytes) -> None:
+    """What a client answers a pushed request is hashed; its id and its action stay."""
+    sealed = seal_answers(body)
+
+    assert b"1234" not in sealed
+    assert sealed.startswith(body[:30])
+    assert (b'"action":"accept"' in sealed) is (body is ELICITED)
+    assert seal_answers(sealed) == sealed
+    assert key(sealed) != key(seal_answers(body.replace(b"1234", b"4321")))
+
+
+def test_answers_in_a_batch_are_sealed() -> None:
+    """Each message of a batch is sealed, and what answers nothing keeps its value."""
+    batch = b"[%s, %s, %s, 5.0]" % (ELICITED, retry(DEPLOY, {"a": 1234}, state="S"), DEPLOY)
+
+    sealed = seal_answers(batch)
+
+    assert b"1234" not in sealed
+    assert json.loads(sealed)[2:] == [json.loads(DEPLOY), 5]
+    assert json.loads(sealed)[1]["params"]["requestState"] == "S"
+    assert seal_answers(sealed) == sealed
+    assert key(sealed) != key(seal_answers(batch.replace(b"1234", b"4321")))
+
+
 @pytest.mark.parametrize(
     "body",
-    [DEPLOY, b"opaque", retry(DEPLOY, state="S"), b'{"jsonrpc":"2.0","id":1,"result":{}}'],
+    [
+        b'{"params":{"inputResponses":{"pin":1234},}}',
+        b'{"jsonrpc":"2.0","result":1e99999999999999999999999999991234}',
+        b'{"jsonrpc":"2.0","result":{"pin":1234}',
+    ],
+)
+def test_answers_that_cannot_be_read_are_sealed_whole(body: bytes) -> None:
+    """Of a body that seems to answer and can't be read only a hash is kept."""
+    sealed = seal_answers(body)
+
+    assert b"1234" not in sealed
+    assert seal_answers(sealed) == sealed != seal_answers(body + b" ")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        DEPLOY,
+        b"opaque",
+        b"[1,2]",
+        retry(DEPLOY, state="S"),
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{}}',
+        b'{"result":{"of":"something else"}}',
+        b'{"jsonrpc":"2.0","method":"m","params":{"inputResponses":null},"result":1}',
+    ],
 )
 def test_nothing_is_sealed_where_nothing_is_answered(body: bytes) -> None:
     """A request without answers is kept as it is."""

@@ -18,6 +18,7 @@ from builders import (
     cassette_of,
     form,
     get,
+    members,
     missed,
     notification,
     play,
@@ -601,3 +602,23 @@ def test_sealed_answers_choose_the_branch() -> None:
     assert [one.pointer for one in miss.differences] == ["/inputResponses/pin/content"]
     assert said(play(player, retry(CALL, pin(2.0), state=state))) == "two"
     assert said(play(player, retry(CALL, pin(1), state=state))) == "one"
+
+
+@pytest.mark.parametrize(
+    "answer_of",
+    [
+        b'{"jsonrpc":"2.0","id":"pushed","result":{"action":"accept","content":{"pin":%d}}}',
+        b'[{"jsonrpc":"2.0","id":"pushed","result":{"action":"accept","content":{"pin":%d}}}]',
+        retry(CALL, "pin %d", state=STATE),
+        b'{"jsonrpc":"2.0","id":"pushed","result":{"content":{"pin":%d},}}',
+    ],
+)
+def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
+    """The same answer is found by its hash, whatever carries it, and another one is a miss."""
+    recorded = answer_of % 1234
+    cassette = cassette_of((recorded, Answer((), status=202)), redacts=True, seals_answers=True)
+    player = Player(cassette, "f")
+
+    assert "1234" not in str(members(cassette))
+    missed(player, answer_of % 4321)
+    assert play(player, recorded) == b""

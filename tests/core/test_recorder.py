@@ -46,6 +46,7 @@ from mrtr_cassette.errors import BodyTooLargeError
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 DONE = answer(CALL, text("done"))
+PACKED = gzip.compress(DONE, mtime=0)
 
 
 def observing(request: bytes, headers: Headers, status: int = 200) -> Observation:
@@ -230,11 +231,14 @@ def test_event_that_waited_for_a_line_feed_is_kept_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("coding", "body", "kept", "shown"),
     [
-        ("gzip", gzip.compress(DONE), DONE, None),
+        ("gzip", PACKED, DONE, None),
         ("deflate", zlib.compress(DONE), DONE, None),
         ("br", b"\x8b\x00", b"\x8b\x00", "br"),
         ("gzip", b"no gzip", b"no gzip", "gzip"),
-        ("gzip", gzip.compress(DONE) + b"junk", gzip.compress(DONE) + b"junk", "gzip"),
+        ("gzip", PACKED + b"junk", PACKED + b"junk", "gzip"),
+        ("gzip", PACKED[:-1], PACKED[:-1], "gzip"),
+        ("gzip", PACKED[:-30], PACKED[:-30], "gzip"),
+        ("gzip", b"", b"", "gzip"),
         ("identity", DONE, DONE, "identity"),
     ],
 )
@@ -249,6 +253,42 @@ def test_known_coding_is_kept_decoded(
 
     assert recorded.response.body == kept
     assert dict(recorded.response.headers).get("Content-Encoding") == shown
+
+
+@pytest.mark.parametrize("end", [End.OPEN, End.BROKEN])
+def test_compressed_body_that_broke_off_is_kept_decoded(end: End) -> None:
+    """Where the connection was cut, what came can be read as far as it goes."""
+    headers = (*JSON_HEADERS, ("Content-Encoding", "gzip"))
+    recorded = exchange(CALL, Answer((gzip.compress(DONE)[:-9],), headers, end=end))
+
+    assert DONE.startswith(recorded.response.body)
+    assert recorded.response.body
+
+
+def test_stream_says_that_its_coding_is_none() -> None:
+    """Events are found under the coding `identity`."""
+    headers = (*STREAM_HEADERS, ("Content-Encoding", "identity"))
+    recorded = exchange(CALL, Answer((sse(progress(1)) + sse(DONE),), headers))
+
+    assert [piece.raw for piece in recorded.response.pieces] == [sse(progress(1)), sse(DONE)]
+
+
+@pytest.mark.parametrize(
+    ("coding", "unread"),
+    [
+        ("", ""),
+        ("identity", ""),
+        ("GZIP", ""),
+        ("deflate", ""),
+        (" BR", "br"),
+        ("br, gzip", "br, gzip"),
+    ],
+)
+def test_coding_that_is_not_read_is_named(coding: str, unread: str) -> None:
+    """An exchange knows the coding under which nothing is recognised or sealed."""
+    headers = (*JSON_HEADERS, *([("Content-Encoding", coding)] if coding else []))
+
+    assert observing(CALL, headers).unread_coding == unread
 
 
 def test_compressed_stream_is_kept_event_by_event() -> None:

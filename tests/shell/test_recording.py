@@ -1086,6 +1086,24 @@ async def test_a_failing_recorder_never_breaks_the_call(
 
 
 @looped
+async def test_a_coding_that_cannot_be_read_is_warned_of_once(tmp_path: Path) -> None:
+    """What nobody can look into passes byte for byte, is kept, and is said to be kept as it is."""
+    events: list[dict[str, Any]] = []
+    packed = response(b"\x8b\x00", JSON, "Content-Encoding: br")
+    script = answering(packed, packed, json_response(result({})))
+    async with taping(tmp_path / "c.json", script, on_event=events.append) as tape:
+        for _ in range(3):
+            answer = await post(tape.url, message("ping"), "Accept-Encoding: br, gzip")
+        assert answer.is_whole
+    assert [event["coding"] for event in events if event["event"] == "unread-coding"] == ["br"]
+    (warning,) = (line for line in tape.log if "can't be read" in line)
+    assert "br" in warning
+    kept = read(tmp_path / "c.json")["interactions"][0]["response"]
+    assert kept["headers"]["Content-Encoding"] == "br"
+    assert all(seen.head.values("accept-encoding") == ["br, gzip"] for seen in tape.server.received)
+
+
+@looped
 async def test_a_failing_log_never_breaks_the_call(tmp_path: Path) -> None:
     """When nobody reads the log any more, as after `2>&1 | head`, the client gets every byte."""
 
