@@ -200,7 +200,12 @@ class Bench:
         """Measure requests per second of servers in turns."""
         turns = self.load(kind, connections, *targets)
         per_round = {name: _per_second(taken) for name, taken in turns.items()}
-        measured = Rates(mode, kind.title, connections, loop, base, per_round)
+        cpu_us = {
+            name: median(turn["cpu_us"] for turn in taken)
+            for name, taken in turns.items()
+            if taken and taken[0]["cpu_us"] is not None
+        }
+        measured = Rates(mode, kind.title, connections, loop, base, per_round, cpu_us)
         self.results.rates.append(measured)
         return measured
 
@@ -250,11 +255,13 @@ class Bench:
             ):
                 for kind in self.size.kinds:
                     targets = [
-                        Target("restamp", restamp.url, checks="id"),
-                        Target("replay", ours.url, distinct=self.distinct(kind)),
+                        Target("restamp", restamp.url, checks="id", pid=restamp.pid),
+                        Target("replay", ours.url, distinct=self.distinct(kind), pid=ours.pid),
                     ]
                     if kind is PLAIN:
-                        targets.insert(0, Target("fixed", fixed.url, checks="status"))
+                        targets.insert(
+                            0, Target("fixed", fixed.url, checks="status", pid=fixed.pid)
+                        )
                     for connections in self.size.connections:
                         self._replay_kind(kind, connections, loop, targets)
 
@@ -309,11 +316,11 @@ class Bench:
                 with server("pass-through", LOOPS[loop], upstream.url) as base:
                     for kind in self.size.kinds:
                         for connections in self.size.connections:
-                            self._record_kind(kind, connections, loop, upstream.url, base.url)
-                    self._first_event(loop, upstream.url, base.url)
+                            self._record_kind(kind, connections, loop, upstream.url, base)
+                    self._first_event(loop, upstream.url, base)
 
     def _record_kind(
-        self, kind: Kind, connections: int, loop: str, upstream: str, base: str
+        self, kind: Kind, connections: int, loop: str, upstream: str, base: Listening
     ) -> None:
         is_compared = kind is PLAIN and connections == self.size.usual
         with ExitStack() as stack:
@@ -321,7 +328,10 @@ class Bench:
             stack.callback(journal.unlink, missing_ok=True)
             # Killed, because publishing is measured by itself.
             ours = stack.enter_context(self.recording(upstream, "rates.json", loop, signal.SIGKILL))
-            targets = [Target("pass-through", base), Target("record", ours.url)]
+            targets = [
+                Target("pass-through", base.url, pid=base.pid),
+                Target("record", ours.url, pid=ours.pid),
+            ]
             if is_compared:
                 targets += [
                     Target(peer.name, stack.enter_context(peer.listening(self.folder, upstream)))
@@ -334,14 +344,14 @@ class Bench:
             self.results.at_least(f"{what}, {loop}", rates.ratio(), 0.85)
             self._against_peers(rates, 2.0)
 
-    def _first_event(self, loop: str, upstream: str, base: str) -> None:
+    def _first_event(self, loop: str, upstream: str, base: Listening) -> None:
         """Compare the time until the first event of a stream is whole."""
         with self.recording(upstream, f"events-{loop}.json", loop, signal.SIGTERM) as ours:
             turns = self.load(
                 PAUSED,
                 1,
                 Target("direct", upstream),
-                Target("pass-through", base),
+                Target("pass-through", base.url),
                 Target("record", ours.url),
             )
         samples = {

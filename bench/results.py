@@ -28,6 +28,8 @@ class Rates:
         mode: `replay` or `record`.
         base: the server that the program is compared with.
         per_round: for each server its rate in each round, none where it gave wrong answers.
+        cpu_us: for each server the microseconds of CPU time that a request took it; unlike rates,
+            they hardly change with what else the machine does.
     """
 
     mode: str
@@ -36,6 +38,7 @@ class Rates:
     loop: str
     base: str
     per_round: dict[str, list[float]]
+    cpu_us: dict[str, float]
 
     def ratio(self, base: str | None = None) -> float | None:
         """Return the program's rate against another server's, or None where either has none."""
@@ -157,9 +160,10 @@ def _rates_table(chosen: Sequence[Rates]) -> str:
                 str(rates.connections),
                 *(_spread(rates.per_round.get(name, []), "") for name in names),
                 "" if ratio is None else f"{ratio:.2f} of {rates.base}",
+                ", ".join(f"{name} {_number(spent)}" for name, spent in rates.cpu_us.items()),
             )
         )
-    return _table(("load, loop", "connections", *names, "ratio"), rows)
+    return _table(("load, loop", "connections", *names, "ratio", "CPU µs per request"), rows)
 
 
 def _sizes_table(sized: Sequence[Fact]) -> str:
