@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.jsonbytes import Path as MemberPath
     from mrtr_cassette.core.rules import RedactionRules
     from mrtr_cassette.shell.http import Access
+    from mrtr_cassette.shell.recording import RecordSession
 
 DEFAULT_PORT = 8722
 _COMMAND = "command"
@@ -82,6 +83,24 @@ def _proxy_options(command: Any) -> Any:
         default="127.0.0.1",
         show_default=True,
         help="Address to listen on; any but loopback opens the proxy to others.",
+    )(command)
+
+
+def _matching_options(command: Any) -> Any:
+    command = click.option(
+        "--repeat",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="Whether a call may be played more often than recorded; auto: where it only reads.",
+    )(command)
+    return click.option(
+        "--ignore",
+        "ignored",
+        multiple=True,
+        metavar="POINTER",
+        help="Leave a value out of matching: a JSON Pointer into the params, such as "
+        "/inputResponses/summary or /arguments/requestedAt; may be repeated.",
     )(command)
 
 
@@ -210,25 +229,34 @@ def main() -> None:
     help="Have each exchange on the medium before its client has it, against a power cut.",
 )
 @click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
-@click.option("--append", is_flag=True, help="Add to the cassette if it exists.")
+@click.option(
+    "--append",
+    is_flag=True,
+    help="Play what the cassette has, record what it lacks, and add that.",
+)
+@_matching_options
 @_command_argument
 def record(**options: Any) -> None:
     """Record what passes between client and server.
 
     Point the client at the address that is printed, do what is to be recorded, and stop with
     Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
-    command finds the address in the environment variable MRTR_CASSETTE_URL.
+    command finds the address in the environment variable MRTR_CASSETTE_URL. With --append the
+    upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
     """
     from mrtr_cassette.shell.running import run
 
     if options["force"] and options["append"]:
         raise UsageError("--force and --append don't go together")
+    if (options["ignored"] or options["repeat"] != "auto") and not options["append"]:
+        raise UsageError("--ignore and --repeat need --append", hint="they say what it plays")
     if options["insecure"]:
         _say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     sys.exit(run(_record(**options)))
 
 
 async def _record(**options: Any) -> int:
+    from mrtr_cassette.core.player import Repeat
     from mrtr_cassette.shell.recording import recording
     from mrtr_cassette.shell.running import stop_signals
 
@@ -242,6 +270,8 @@ async def _record(**options: Any) -> int:
             headers=tuple(_header(text) for text in options["headers"]),
             request_state=options["request_state"],
             existing=existing,  # type: ignore[arg-type]
+            ignored=[_pointer(text) for text in options["ignored"]],
+            repeat=Repeat(options["repeat"]),
             redaction=_redaction(options),
             seals_answers=options["seal_answers"],
             ca_file=options["ca_file"],
@@ -250,14 +280,7 @@ async def _record(**options: Any) -> int:
             **_logs(options),
         ) as session:
             code = await _until_stopped(session.url, options[_COMMAND], stop)
-        count = 0 if session.published is None else len(session.published.interactions)
-        text = "nothing was recorded, no cassette was written"
-        if session.published is not None:
-            text = (
-                f"wrote {session.path}: {count} interaction{'' if count == 1 else 's'}, "
-                f"{session.exchanges} exchange{'' if session.exchanges == 1 else 's'} recorded"
-            )
-        _conclude(options, text, {"interactions": count, "exchanges": session.exchanges})
+        _conclude_recording(options, session)
     if code:
         return code
     if session.problem is not None:
@@ -266,27 +289,33 @@ async def _record(**options: Any) -> int:
         return 3
     if session.unreachable and not session.exchanges:
         return UpstreamError.exit_code
-    return 0
+    return 1 if session.not_led else 0
+
+
+def _conclude_recording(options: dict[str, Any], session: RecordSession) -> None:
+    published = session.published
+    count = 0 if published is None else len(published.interactions)
+    done = [f"{session.exchanges} exchange{'' if session.exchanges == 1 else 's'} recorded"]
+    facts = {"interactions": count, "exchanges": session.exchanges}
+    if session.player is not None:
+        done.append(f"{session.played} played")
+        facts |= {"played": session.played, "not_led": len(session.not_led)}
+    if session.not_led:
+        done.append(f"{len(session.not_led)} could not be recorded")
+    if published is not None:
+        text = f"wrote {session.path}: {count} interaction{'' if count == 1 else 's'}"
+    elif session.player is not None:
+        text = f"{session.path} stays as it is"
+    else:
+        text = "nothing was recorded, no cassette was written"
+        done = []
+    _conclude(options, ", ".join([text, *done]), facts)
 
 
 @main.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
 @_proxy_options
-@click.option(
-    "--ignore",
-    "ignored",
-    multiple=True,
-    metavar="POINTER",
-    help="Leave a value out of matching: a JSON Pointer into the params, such as "
-    "/inputResponses/summary or /arguments/requestedAt; may be repeated.",
-)
-@click.option(
-    "--repeat",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Whether a call may be played more often than recorded; auto: where it only reads.",
-)
+@_matching_options
 @click.option(
     "--pace",
     type=click.Choice(["none", "recorded"]),
@@ -305,11 +334,10 @@ def replay(**options: Any) -> None:
     """
     from mrtr_cassette.shell.running import run
 
-    ignored = [_pointer(text) for text in options.pop("ignored")]
-    sys.exit(run(_replay(ignored, **options)))
+    sys.exit(run(_replay(**options)))
 
 
-async def _replay(ignored: list[MemberPath], **options: Any) -> int:
+async def _replay(**options: Any) -> int:
     from mrtr_cassette.core.player import Repeat
     from mrtr_cassette.core.report import summary
     from mrtr_cassette.shell.replaying import replaying
@@ -319,7 +347,7 @@ async def _replay(ignored: list[MemberPath], **options: Any) -> int:
         async with replaying(
             options["cassette"],
             access=_access(options),
-            ignored=ignored,
+            ignored=[_pointer(text) for text in options["ignored"]],
             repeat=Repeat(options["repeat"]),
             paced=options["pace"] == "recorded",
             **_logs(options),

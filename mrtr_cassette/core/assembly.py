@@ -2,7 +2,7 @@
 
 Owns: building interactions from linked exchanges, their order, and the surrogates.
 Rule: the result depends on what was exchanged, not on when; times and raw hashes stand in the
-recording block only.
+recording block only. What an earlier recording wrote stays as it is; a new one goes on from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from mrtr_cassette.core.cassette import (
     Cassette,
     ElicitationTurn,
     ExchangeFacts,
-    HeaderMap,
     Http,
     Interaction,
     PieceFacts,
@@ -32,17 +31,24 @@ from mrtr_cassette.core.cassette import (
     Responding,
 )
 from mrtr_cassette.core.codec import (
-    decode_body,
     encode_body,
     encode_cassette,
     header_map,
-    headers_of,
 )
 from mrtr_cassette.core.dialect import Ask
-from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
+from mrtr_cassette.core.linking import Asked, Chain, Facts, PastAsk, Retried, link
 from mrtr_cassette.core.messages import ask_in
+from mrtr_cassette.core.nodes import Node, read_nodes
 from mrtr_cassette.core.placeholders import renumber
-from mrtr_cassette.core.seal import reveal, reveal_text, session_surrogate, state_surrogate
+from mrtr_cassette.core.seal import (
+    SESSION_SURROGATE,
+    occurrence_in,
+    reveal,
+    reveal_text,
+    session_surrogate,
+    sha256_of,
+    state_surrogate,
+)
 from mrtr_cassette.core.wire import (
     SESSION_HEADER,
     End,
@@ -119,27 +125,36 @@ def assemble(
         answers: whether users' answers are sealed.
         earlier: a cassette to which the recording is added.
     """
-    reads = {exchange.number: _read(exchange) for exchange in _numbered(exchanges, earlier)}
-    chains = link(_facts(read) for read in reads.values())
-    _Surrogates(earlier).put_into(reads, chains)
-    interactions = list(earlier.interactions) if earlier is not None else []
-    facts = list(earlier.recording.exchanges) if earlier is not None else []
-    first_number = max((fact.number for fact in facts), default=0)
-    position = {chain: index for index, chain in enumerate(chains, start=len(interactions) + 1)}
-    new_facts = []
+    before = _Before(earlier)
+    reads = {
+        exchange.number: _read(exchange)
+        for exchange in _numbered(exchanges, earlier, before.last_number)
+    }
+    chains = [
+        *before.chains,
+        *link((_facts(read) for read in reads.values()), before.asks()),
+    ]
+    _Surrogates(before).put_into(reads, chains)
+    position = {chain: index for index, chain in enumerate(chains, start=1)}
+    interactions = []
+    facts = []
     for chain in chains:
-        own = [reads[number].exchange for number in chain.numbers]
+        start, head = before.head_of(chain)
+        own = [reads[number] for number in chain.numbers[start:]]
+        if not own and head is not None:
+            interactions.append(head)
+            continue
         branch = None
         if chain.branch is not None:
             branch = Branch(of=position[chain.branch], turn=chain.shared)
-        interactions.append(_interaction(own, chain, branch, reads[chain.numbers[-1]].ask))
-        new_facts += [
-            _exchange_facts(exchange, position[chain], turn, first_number)
-            for turn, exchange in enumerate(own)
+        interactions.append(_interaction(own, chain, branch, head, start))
+        facts += [
+            _exchange_facts(read.exchange, position[chain], turn)
+            for turn, read in enumerate(own, start=start)
             if turn >= chain.shared
         ]
     return Cassette(
-        upstream=upstream,
+        upstream=upstream if earlier is None else earlier.upstream,
         request_state=request_state,
         redaction=redaction,
         answers=answers,
@@ -147,13 +162,74 @@ def assemble(
         recording=Recording(
             recorded_at=recorded_at,
             tool=tool,
-            exchanges=[*facts, *sorted(new_facts, key=lambda fact: fact.number)],
+            exchanges=[*before.facts, *sorted(facts, key=lambda fact: fact.number)],
         ),
     )
 
 
-def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterator[Exchange]:
-    """Yield the exchanges in arrival order, with placeholders numbered as secrets turn up."""
+class _Before:
+    """An earlier cassette: its interactions as chains, of exchanges with negative numbers.
+
+    Attributes:
+        nodes: its exchanges by these numbers, as replay reads them.
+        chains: one for each interaction; those grow that are continued.
+        facts: its recording block's exchanges.
+        last_number: the number of its last exchange in arrival order.
+    """
+
+    def __init__(self, cassette: Cassette | None) -> None:
+        """Read a cassette, whose bodies must have been checked already."""
+        self._interactions = [] if cassette is None else cassette.interactions
+        self.facts = [] if cassette is None else cassette.recording.exchanges
+        self.last_number = max((fact.number for fact in self.facts), default=0)
+        self.nodes: dict[int, Node] = {}
+        self.chains: list[Chain] = []
+        whole = [] if cassette is None else read_nodes(cassette, "")
+        number = -sum(map(len, whole))
+        for interaction, nodes in zip(self._interactions, whole, strict=True):
+            of, shared = None, 0
+            if interaction.branch is not None:
+                of, shared = self.chains[interaction.branch.of - 1], interaction.branch.turn
+            own = range(number, number + len(nodes))
+            self.nodes.update(zip(own, nodes, strict=True))
+            numbers = [*(of.numbers[:shared] if of is not None else ()), *own]
+            self.chains.append(Chain(numbers, of, shared, bool(interaction.orphan)))
+            number += len(nodes)
+
+    def asks(self) -> Iterator[PastAsk]:
+        """Yield the asks that a retry of the new recording may answer."""
+        answered = {node.parent for node in self.nodes.values()}
+        for interaction, chain in zip(self._interactions, self.chains, strict=True):
+            for turn, number in enumerate(chain.numbers, start=1):
+                node = self.nodes[number]
+                is_own = turn > chain.shared and turn <= len(interaction.elicitation_turns)
+                if node.ask is not None and is_own:
+                    states = {node.issued_sha256, node.raw_issued_sha256} - {None}
+                    yield PastAsk(
+                        node.key,
+                        node.call.caller,
+                        node.ask.input_requests.keys(),
+                        [state for state in states if state is not None],
+                        chain,
+                        turn,
+                        node in answered,
+                    )
+
+    def head_of(self, chain: Chain) -> tuple[int, Interaction | None]:
+        """Return how many exchanges of a chain stand here, and an interaction that has them."""
+        start = sum(1 for number in chain.numbers if number < 0)
+        if not start:
+            return 0, None
+        return start, self._interactions[self.nodes[chain.numbers[start - 1]].interaction - 1]
+
+
+def _numbered(
+    exchanges: Sequence[Exchange], earlier: Cassette | None, last_number: int
+) -> Iterator[Exchange]:
+    """Yield the exchanges in arrival order, counted on after those of an earlier recording.
+
+    Placeholders are numbered as the secrets turn up.
+    """
     numbers: dict[tuple[str, str], int] = {}
     last: Counter[str] = Counter()
 
@@ -175,6 +251,7 @@ def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterat
         request, response = exchange.request, exchange.response
         yield replace(
             exchange,
+            number=last_number + exchange.number,
             request=Request(
                 request.method,
                 renumber(request.target, number),
@@ -185,7 +262,12 @@ def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterat
                 response,
                 headers=tuple((name, renumber(value, number)) for name, value in response.headers),
                 pieces=tuple(
-                    replace(piece, raw=renumber(piece.raw, number)) for piece in response.pieces
+                    replace(
+                        piece,
+                        raw=renumber(piece.raw, number),
+                        after=last_number + piece.after,
+                    )
+                    for piece in response.pieces
                 ),
             ),
         )
@@ -194,23 +276,33 @@ def _numbered(exchanges: Sequence[Exchange], earlier: Cassette | None) -> Iterat
 class _Surrogates:
     """Puts surrogates in the place of placeholders, the same ones on every re-recording."""
 
-    def __init__(self, earlier: Cassette | None) -> None:
+    def __init__(self, before: _Before) -> None:
         """Begin after what an earlier cassette has."""
-        before = earlier.interactions if earlier is not None else []
-        self._occurrences = Counter(
-            read_call(request_of(interaction)).key() for interaction in before
-        )
-        self._sessions_before = len(
-            {
-                header_value(headers_of(headers), SESSION_HEADER)
-                for interaction in before
-                for headers in _all_headers(interaction)
-            }
-            - {""}
-        )
+        self._occurrences: Counter[CallKey] = Counter()
         self._sessions: dict[str, str] = {}
         self._issued: dict[str, str] = {}
         self._of_exchange: dict[int, str] = {}
+        for chain in before.chains:
+            self._occurrences[before.nodes[chain.numbers[0]].key] += 1
+        for number, node in before.nodes.items():
+            state = node.ask.request_state if node.ask is not None else None
+            if state is not None:
+                self._of_exchange[number] = state
+                self._issued.setdefault(sha256_of(state), state)
+                if node.raw_issued_sha256 is not None:
+                    self._issued.setdefault(node.raw_issued_sha256, state)
+                # Where interactions were taken out by hand, the count is too low.
+                occurrence = max(self._occurrences[node.key], occurrence_in(state) or 0)
+                self._occurrences[node.key] = occurrence
+            for headers in (
+                node.call.request.headers,
+                node.response.headers if node.response else (),
+            ):
+                session = header_value(headers, SESSION_HEADER)
+                if session:
+                    self._sessions[sha256_of(session)] = session
+        numbers = (SESSION_SURROGATE.fullmatch(session) for session in self._sessions.values())
+        self._last_session = max((int(match[1]) for match in numbers if match), default=0)
 
     def put_into(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> None:
         """Replace the placeholders of all exchanges."""
@@ -224,13 +316,18 @@ class _Surrogates:
         """Name every state, and return the names of those that each exchange's request echoes."""
         echoed: dict[int, str] = {}
         for chain in chains:
-            key = reads[chain.numbers[0]].key
-            self._occurrences[key] += 1
-            name = partial(state_surrogate, "\n".join(key), self._occurrences[key])
-            for turn, number in enumerate(chain.numbers):
-                exchange = reads[number].exchange
-                if turn < chain.shared:
-                    continue
+            own = [
+                (turn, reads[number])
+                for turn, number in enumerate(chain.numbers)
+                if turn >= chain.shared and number in reads
+            ]
+            if not own:
+                continue
+            key = own[0][1].key
+            name = partial(state_surrogate, "\n".join(key), self._occurrence(chain, key))
+            for turn, read in own:
+                exchange = read.exchange
+                number = exchange.number
                 if exchange.issued_sha256 is not None:
                     self._of_exchange[number] = name(turn + 1)
                     self._issued.setdefault(exchange.issued_sha256, name(turn + 1))
@@ -239,6 +336,15 @@ class _Surrogates:
                     issued = self._issued.get(exchange.echoed_sha256)
                     echoed[number] = asked or issued or name(0)
         return echoed
+
+    def _occurrence(self, chain: Chain, key: CallKey) -> int:
+        """Return the number in the surrogates of a chain: a new one, unless it has some already."""
+        for number in reversed(chain.numbers[chain.shared :]):
+            found = occurrence_in(self._of_exchange.get(number, ""))
+            if found is not None:
+                return found
+        self._occurrences[key] += 1
+        return self._occurrences[key]
 
     def _with_states(self, exchange: Exchange, echoed: str | None) -> Exchange:
         """Replace states, also those of other exchanges that this one repeats."""
@@ -281,52 +387,54 @@ class _Surrogates:
         )
 
     def _session(self, sha256: str) -> str:
-        number = self._sessions_before + len(self._sessions) + 1
-        return self._sessions.setdefault(sha256, session_surrogate(number))
+        if sha256 not in self._sessions:
+            self._last_session += 1
+            self._sessions[sha256] = session_surrogate(self._last_session)
+        return self._sessions[sha256]
 
 
 def _revealed(headers: Headers, surrogate_of: Callable[[str], str | None]) -> Headers:
     return tuple((name, reveal_text(value, surrogate_of)) for name, value in headers)
 
 
-def _all_headers(interaction: Interaction) -> Iterator[HeaderMap]:
-    yield interaction.request.http.headers
-    for turn in interaction.elicitation_turns:
-        yield turn.ask.headers
-        if turn.answer is not None:
-            yield turn.answer.headers
-    if interaction.response is not None:
-        yield interaction.response.headers
-
-
-def request_of(interaction: Interaction) -> Request:
-    """Return an interaction's first request; its body must have been checked already."""
-    asking = interaction.request
-    body = b"".join(decode_body(asking, "", ""))
-    return Request(asking.http.method, asking.http.path, headers_of(asking.http.headers), body)
-
-
 def _interaction(
-    exchanges: Sequence[Exchange], chain: Chain, branch: Branch | None, last_ask: Ask | None
+    own: Sequence[_Read], chain: Chain, branch: Branch | None, head: Interaction | None, start: int
 ) -> Interaction:
-    """Build an interaction; where the last response is an ask, nobody answered it."""
-    first = exchanges[0].request
-    turns = [
-        ElicitationTurn(ask=_responding(before.response), answer=_answering(after.request))
-        for before, after in pairwise(exchanges)
+    """Build an interaction; where the last response is an ask, nobody answered it.
+
+    Args:
+        own: the exchanges that this recording has of it.
+        chain: the whole interaction.
+        branch: where it parts from another one.
+        head: an earlier interaction that has the exchanges before, or None.
+        start: how many exchanges these are.
+    """
+    exchanges = [read.exchange for read in own]
+    turns = []
+    if head is None:
+        first = exchanges[0].request
+        request = Asking(
+            http=Http(method=first.method, path=first.target, headers=header_map(first.headers)),
+            **encode_body((first.body,), events=False),
+        )
+    else:
+        request = head.request
+        *whole, last_turn = head.elicitation_turns[:start]
+        answered = ElicitationTurn(ask=last_turn.ask, answer=_answering(exchanges[0].request))
+        turns = [*whole, answered]
+    turns += [
+        ElicitationTurn(ask=_responding(asked.response), answer=_answering(retried.request))
+        for asked, retried in pairwise(exchanges)
     ]
     last = exchanges[-1].response
     response = _responding(last) if last.status else None
-    if last_ask is not None and response is not None:
+    if own[-1].ask is not None and response is not None:
         turns.append(ElicitationTurn(ask=response))
         response = None
     return Interaction(
         orphan=True if chain.is_orphan else None,
         branch=branch,
-        request=Asking(
-            http=Http(method=first.method, path=first.target, headers=header_map(first.headers)),
-            **encode_body((first.body,), events=False),
-        ),
+        request=request,
         elicitation_turns=turns,
         response=response,
     )
@@ -349,21 +457,19 @@ def _responding(response: Response) -> Responding:
     )
 
 
-def _exchange_facts(
-    exchange: Exchange, interaction: int, turn: int, first_number: int
-) -> ExchangeFacts:
+def _exchange_facts(exchange: Exchange, interaction: int, turn: int) -> ExchangeFacts:
     response = exchange.response
     is_streamed = response.is_event_stream or len(response.pieces) > 1
     pieces = [
         PieceFacts(
             at_ms=round(piece.at_ms - exchange.started_ms),
-            after=first_number + piece.after,
+            after=piece.after,
             size=None if response.is_event_stream else len(piece.raw),
         )
         for piece in response.pieces
     ]
     return ExchangeFacts(
-        number=first_number + exchange.number,
+        number=exchange.number,
         interaction=interaction,
         turn=turn,
         started_ms=round(exchange.started_ms),

@@ -37,7 +37,7 @@ _READING = frozenset(
 )
 _INPUT_RESPONSES: Path = ("params", "inputResponses")
 _RESULT: Path = ("result",)
-_SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
+SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 _NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -248,7 +248,7 @@ def _with_sealed_answers(message: Any) -> Any:
 
 def _sealed_answer(value: Any) -> Any:
     """Return an answer with hashes of its values; what has been sealed stays as it is."""
-    if value is None or (isinstance(value, str) and _SEALED_ANSWER.fullmatch(value)):
+    if value is None or (isinstance(value, str) and SEALED_ANSWER.fullmatch(value)):
         return value
     if isinstance(value, dict):
         kept = {name: value[name] for name in ("action", "id") if isinstance(value.get(name), str)}

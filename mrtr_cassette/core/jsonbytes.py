@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
@@ -221,6 +221,48 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
         at = span.end
     parts.append(raw[at:])
     return b"".join(parts)
+
+
+def replace_members(raw: bytes, at: Path, members: Mapping[str, bytes | None]) -> bytes:
+    """Take members out of an object and put others at its end; each other member stays as spelled.
+
+    Args:
+        raw: one JSON text that `parse` reads.
+        at: where in it the object stands; every one of a duplicate key is changed.
+        members: the names of members, all of which go, and the JSON texts that are put in; None
+            puts nothing in.
+
+    Raises:
+        NotJsonError: `raw` is no JSON, or something else than an object stands there.
+    """
+    replacements: list[tuple[Span, bytes]] = []
+    added = b",".join(
+        b"%s:%s" % (encode_basestring_ascii(name).encode(), value)
+        for name, value in members.items()
+        if value is not None
+    )
+    for span in find_spans(raw, [at]).get(at, []):
+        inner = raw[span.start : span.end]
+        if not inner.startswith(b"{"):
+            raise NotJsonError("no object")
+        kept = [inner[start:end] for name, start, end in _members_of(inner) if name not in members]
+        replacements.append((span, b"{%s}" % b",".join([*kept, *([added] if added else [])])))
+    return splice(raw, replacements)
+
+
+def _members_of(raw: bytes) -> Iterator[tuple[str, int, int]]:
+    """Yield the name of each member of an object, and where the member begins and ends."""
+    text = raw.decode("latin-1")
+    index = _skip_space(text, 1)
+    while text[index] != "}":
+        start = index
+        name, index = _scan_value(text, index)
+        index = _skip_space(text, _skip_space(text, index) + 1)
+        index = _scan_value(text, index)[1]
+        yield name, start, index
+        index = _skip_space(text, index)
+        if text[index] == ",":
+            index = _skip_space(text, index + 1)
 
 
 class Difference(NamedTuple):

@@ -77,6 +77,30 @@ class Chain:
 
 
 @dataclass(slots=True, eq=False)
+class PastAsk:
+    """An ask of an earlier recording, which the new one may answer.
+
+    Attributes:
+        key: the call.
+        caller: who asked.
+        keys: the keys of its `inputRequests`.
+        states: hashes by which a retry may echo its state: of what the cassette issues on replay,
+            and of what the server issued; empty where it has no state.
+        chain: its interaction.
+        position: how many exchanges the chain has up to and with it.
+        is_answered: a retry answers it already.
+    """
+
+    key: CallKey
+    caller: str
+    keys: Collection[str]
+    states: Collection[str]
+    chain: Chain
+    position: int
+    is_answered: bool
+
+
+@dataclass(slots=True, eq=False)
 class _Ask:
     """An ask in its chain; `position` counts the chain's exchanges up to and with it."""
 
@@ -106,35 +130,55 @@ class _Bucket:
         return seen[0] if seen else self.answered
 
 
-def link(exchanges: Iterable[Facts]) -> list[Chain]:
-    """Return the interactions, in the order in which their first requests arrived.
+class _Asks:
+    """All asks so far, by what a retry knows of the one that it answers."""
+
+    def __init__(self) -> None:
+        self._by_state: dict[tuple[CallKey, str], _Bucket] = {}
+        self._stateless: dict[CallKey, dict[frozenset[str], _Bucket]] = {}
+
+    def bucket(self, key: CallKey, keys: Collection[str], state: str | None) -> _Bucket:
+        """Return where asks of this kind stand."""
+        if state is not None:
+            return self._by_state.setdefault((key, state), _Bucket())
+        return self._stateless.setdefault(key, {}).setdefault(frozenset(keys), _Bucket())
+
+    def answered_by(self, facts: Facts) -> list[_Bucket]:
+        """Return where the ask may stand that an exchange answers."""
+        retried = facts.retried
+        if retried is None:
+            return []
+        if retried.state_sha256 is not None:
+            bucket = self._by_state.get((facts.key, retried.state_sha256))
+            return [] if bucket is None else [bucket]
+        answered = set(retried.keys or ())
+        of_call = self._stateless.get(facts.key, {})
+        return [bucket for keys, bucket in of_call.items() if answered <= keys]
+
+
+def link(exchanges: Iterable[Facts], past: Iterable[PastAsk] = ()) -> list[Chain]:
+    """Return the interactions that begin here, in the order in which their first requests arrived.
 
     Args:
         exchanges: in arrival order.
+        past: asks of an earlier recording; the chain of one that is answered here first grows.
     """
     chains: list[Chain] = []
-    by_state: dict[tuple[CallKey, str], _Bucket] = {}
-    stateless: dict[CallKey, dict[frozenset[str], _Bucket]] = {}
+    asks = _Asks()
+    for before in past:
+        ask = _Ask(Asked(before.keys, None, 0), before.caller, before.chain, before.position)
+        for state in before.states or (None,):
+            bucket = asks.bucket(before.key, before.keys, state)
+            if before.is_answered:
+                bucket.answered = ask
+            else:
+                bucket.waiting.append(ask)
     for facts in exchanges:
-        retried, asked = facts.retried, facts.asked
-        buckets: list[_Bucket] = []
-        if retried is not None and retried.state_sha256 is not None:
-            buckets = [by_state.get((facts.key, retried.state_sha256), _Bucket())]
-        elif retried is not None:
-            answered = set(retried.keys or ())
-            buckets = [
-                bucket for keys, bucket in stateless.get(facts.key, {}).items() if answered <= keys
-            ]
-        chain = _extend(chains, buckets, facts)
-        if asked is None:
-            continue
-        if asked.state_sha256 is None:
-            bucket = stateless.setdefault(facts.key, {}).setdefault(
-                frozenset(asked.keys), _Bucket()
-            )
-        else:
-            bucket = by_state.setdefault((facts.key, asked.state_sha256), _Bucket())
-        bucket.waiting.append(_Ask(asked, facts.caller, chain, len(chain.numbers)))
+        chain = _extend(chains, asks.answered_by(facts), facts)
+        asked = facts.asked
+        if asked is not None:
+            bucket = asks.bucket(facts.key, asked.keys, asked.state_sha256)
+            bucket.waiting.append(_Ask(asked, facts.caller, chain, len(chain.numbers)))
     return sorted(chains, key=lambda chain: (chain.numbers[0], chain.numbers[chain.shared]))
 
 

@@ -94,6 +94,17 @@ def _arrival(node: Node) -> tuple[float, int, int]:
     return number, node.interaction, node.turn
 
 
+def redactor_of(cassette: Cassette) -> Redactor | None:
+    """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
+    rules = cassette.redaction
+    if rules is None:
+        return None
+    return Redactor(
+        RedactionRules(tuple(rules.patterns), tuple(rules.keys), tuple(rules.disabled)),
+        lambda _rule, _secret: "0",
+    )
+
+
 def _without_numbers(request: Request) -> Request:
     return Request(
         request.method,
@@ -136,13 +147,7 @@ class Player:
         self._paced = paced
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.answers is not None
-        self._redactor: Redactor | None = None
-        if cassette.redaction is not None:
-            rules = cassette.redaction
-            self._redactor = Redactor(
-                RedactionRules(tuple(rules.patterns), tuple(rules.keys), tuple(rules.disabled)),
-                lambda _rule, _secret: "0",
-            )
+        self._redactor = redactor_of(cassette)
         self._has_placeholders = False
         self.interactions = read_nodes(cassette, path, self._ignored, self._recorded_as)
         self._nodes = [node for nodes in self.interactions for node in nodes]

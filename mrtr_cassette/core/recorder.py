@@ -74,10 +74,15 @@ class Recorder:
     arrived: int = 0
     known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
 
-    def remember(self, state: str) -> None:
-        """Look for this state in all that passes from now on."""
+    def remember(self, state: str, shown_as: str | None = None) -> None:
+        """Look for this state in all that passes from now on.
+
+        Args:
+            state: the state.
+            shown_as: the recorded state in whose place a live server issued it.
+        """
         if all(known.state != state for known in self.known):
-            self.known.append(KnownState(state))
+            self.known.append(KnownState(state, shown_as))
 
     def longest_first(self) -> list[KnownState]:
         """Return the known states; one that contains another comes before it."""
@@ -129,6 +134,11 @@ class Observation:
         if key.method:
             return redactor.text(str(key))
         return printable(f"{self.call.request.method} {redactor.target(self.call.request.target)}")
+
+    @property
+    def session(self) -> str:
+        """The session id that the response names, or an empty string."""
+        return header_value(self._headers, SESSION_HEADER)
 
     def response_started(self, status: int, headers: Headers) -> None:
         """Take the response's head."""

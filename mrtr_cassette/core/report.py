@@ -12,12 +12,13 @@ from typing import Any
 
 import orjson
 
-from mrtr_cassette.core.calls import read_call
+from mrtr_cassette.core.calls import Call, read_call
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss, Reason
 from mrtr_cassette.core.dialect import Answers, Ask
 from mrtr_cassette.core.jsonbytes import canonical, pointer_path
 from mrtr_cassette.core.jsonrpc import ID, Kind, Message
+from mrtr_cassette.core.leading import Lead, NotLed
 from mrtr_cassette.core.messages import messages_in
 from mrtr_cassette.core.nodes import Node
 from mrtr_cassette.core.player import Play, Player
@@ -56,7 +57,7 @@ def miss_text(miss: Miss, path: str) -> str:
     Args:
         path: the cassette's file.
     """
-    lines = [f"miss: {miss.reason.value}: {miss.detail}", f"  asked:    {_asked(miss)}"]
+    lines = [f"miss: {miss.reason.value}: {miss.detail}", f"  asked:    {_asked(miss.call)}"]
     lines += [f"  question: {question}" for question in _questions(miss)]
     if miss.nearest is not None:
         lines.append(f"  nearest:  {_place(miss.nearest)} in {path}")
@@ -77,7 +78,7 @@ def miss_data(miss: Miss, path: str) -> dict[str, Any]:
     return {
         "reason": miss.reason.value,
         "detail": miss.detail,
-        "asked": _asked(miss),
+        "asked": _asked(miss.call),
         "questions": _questions(miss),
         "cassette": path,
         "nearest": None
@@ -110,8 +111,88 @@ def _error_body(message: Message | None, error: dict[str, Any]) -> bytes:
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
 
 
-def _asked(miss: Miss) -> str:
-    call = miss.call
+NOT_LED_CODE = -32012
+"""JSON-RPC error code of a retry that the live server could not be led to."""
+
+_NOT_LED_FIX = "record the whole call anew, into another cassette or with --force"
+
+
+def not_led_text(failure: NotLed, path: str) -> str:
+    """Return why a request could not be recorded, as lines of text.
+
+    Args:
+        path: the cassette's file.
+    """
+    lines = [f"not recorded: {failure.detail}", f"  asked:    {_asked(failure.call)}"]
+    asker = failure.asker
+    if asker is not None:
+        lines.append(f"  recorded: {_asker_place(asker)} in {path}")
+    lines += [
+        f"  {printable(difference.pointer)}: recorded {_shown(difference.recorded)}, "
+        f"live {_shown(difference.received)}"
+        for difference in failure.differences
+    ]
+    lines.append(f"  fix:      {_NOT_LED_FIX}")
+    return "\n".join(lines)
+
+
+def not_led_body(failure: NotLed, path: str) -> bytes:
+    """Return the JSON-RPC error that a client gets for a retry that could not be recorded."""
+    asker = failure.asker
+    data = {
+        "detail": failure.detail,
+        "asked": _asked(failure.call),
+        "cassette": path,
+        "recorded": None
+        if asker is None
+        else {"interaction": asker.interaction, "turn": asker.turn + 1, "call": str(asker.key)},
+        "differences": [
+            {
+                "pointer": printable(difference.pointer),
+                "recorded": None if difference.recorded is None else shorten(difference.recorded),
+                "live": None if difference.received is None else shorten(difference.received),
+            }
+            for difference in failure.differences
+        ],
+        "fix": _NOT_LED_FIX,
+    }
+    message = not_led_text(failure, path)
+    error = {"code": NOT_LED_CODE, "message": message, "data": data}
+    return _error_body(failure.call.message, error)
+
+
+def not_led_event(failure: NotLed) -> dict[str, Any]:
+    """Return, for a log that programs read, that a retry was not recorded, without any value."""
+    asker = failure.asker
+    return {
+        "event": "not-led",
+        "call": str(failure.call.key()),
+        "recorded": None if asker is None else [asker.interaction, asker.turn + 1],
+        "pointers": [printable(difference.pointer) for difference in failure.differences],
+    }
+
+
+def lead_line(lead: Lead) -> str:
+    """Return as a line for a log that the server was led to a recorded ask."""
+    return f"      led the server to {_asker_place(lead.asker)}, for an answer that is not recorded"
+
+
+def lead_event(lead: Lead) -> dict[str, Any]:
+    """Return, for a log that programs read, that the server was led to a recorded ask."""
+    asker = lead.asker
+    return {
+        "event": "led",
+        "call": str(asker.key),
+        "interaction": asker.interaction,
+        "turn": asker.turn + 1,
+    }
+
+
+def _asker_place(asker: Node) -> str:
+    return f"#{asker.interaction} ({asker.key}, ask of turn {asker.turn + 1})"
+
+
+def _asked(call: Call) -> str:
     text = str(call.key())
     arguments = call.asked.get("arguments") if isinstance(call.asked, dict) else None
     if arguments is not None and call.is_rpc:

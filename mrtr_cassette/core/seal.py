@@ -37,7 +37,10 @@ _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
 _RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
 _PLACEHOLDER = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 _PLACEHOLDER_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
-_SURROGATE = re.compile(r"mrtr-state:[0-9a-f]{16}:\d+:\d+")
+STATE_SURROGATE = re.compile(
+    r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
+)
+SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
 
 
 def sha256_of(state: str) -> str:
@@ -58,7 +61,7 @@ def compared_sha256(state: str) -> str:
 
 def as_recorded(state: str) -> str:
     """Return what stands in a cassette for a state that a client sends on replay."""
-    is_sealed = _SURROGATE.fullmatch(state) or _PLACEHOLDER.fullmatch(state)
+    is_sealed = STATE_SURROGATE.fullmatch(state) or _PLACEHOLDER.fullmatch(state)
     return state if is_sealed else placeholder(state)
 
 
@@ -126,9 +129,16 @@ def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
 class KnownState:
     """A state that was issued or echoed, and the ways in which other text may repeat it."""
 
-    def __init__(self, state: str) -> None:
-        """Work out what to look for."""
+    def __init__(self, state: str, shown_as: str | None = None) -> None:
+        """Work out what to look for.
+
+        Args:
+            state: the state.
+            shown_as: the state that it is another issue of, whose placeholder it gets; None stands
+                for the state itself.
+        """
         self.state = state
+        self._shown = placeholder(state if shown_as is None else shown_as)
         self.is_searched = len(state) >= SHORTEST_SEARCHED
         # Whatever the escapes are, the longest run of plain characters is in all spellings.
         self._probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
@@ -143,7 +153,7 @@ class KnownState:
         return self._spellings.sub(self._placeholder, raw)
 
     def _placeholder(self, match: re.Match[bytes]) -> bytes:
-        new = placeholder(self.state)
+        new = self._shown
         return (new.replace(":", "%3A") if match.lastgroup == "in_url" else new).encode()
 
 
@@ -206,6 +216,12 @@ def state_surrogate(call: str, occurrence: int, turn: int) -> str:
         turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
     """
     return f"mrtr-state:{sha256_of(call)[:16]}:{occurrence}:{turn}"
+
+
+def occurrence_in(surrogate: str) -> int | None:
+    """Return which interaction with its call key a surrogate stands in; None for another text."""
+    match = STATE_SURROGATE.fullmatch(surrogate)
+    return None if match is None else int(match["occurrence"])
 
 
 def session_surrogate(number: int) -> str:

@@ -16,7 +16,7 @@ import re
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,10 +32,17 @@ from mrtr_cassette import __version__
 from mrtr_cassette.core.assembly import RequestState, assemble
 from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.codec import encode_journal_line
+from mrtr_cassette.core.jsonbytes import Path as MemberPath
+from mrtr_cassette.core.leading import Lead, Leads, NotLed
 from mrtr_cassette.core.nodes import read_nodes
+from mrtr_cassette.core.player import Player, Repeat
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.report import (
+    lead_event,
+    lead_line,
+    not_led_event,
+    not_led_text,
     observation_line,
     request_event,
     response_event,
@@ -44,13 +51,21 @@ from mrtr_cassette.core.report import (
 )
 from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
-from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UsageError, printable
+from mrtr_cassette.errors import (
+    BodyTooLargeError,
+    CassetteError,
+    UpstreamError,
+    UsageError,
+    printable,
+)
 from mrtr_cassette.shell import files
+from mrtr_cassette.shell.appending import Appender
 from mrtr_cassette.shell.http import (
     LONGEST_HEADER,
     LOOPBACK,
     MOST_HEADERS,
     Access,
+    Handler,
     Response,
     break_off,
     end_to_end,
@@ -58,6 +73,7 @@ from mrtr_cassette.shell.http import (
     render_head,
     serving,
 )
+from mrtr_cassette.shell.replaying import ReplayServer
 
 TOOL = f"mrtr-cassette {__version__}"
 
@@ -94,6 +110,8 @@ class RecordSession:
         path: the cassette that will be published.
         exchanges: how many exchanges are in the journal.
         unreachable: how many requests the upstream did not answer.
+        not_led: retries that a live server could not be led to, in order; nothing was recorded.
+        player: what plays the cassette that is added to; None where there was none.
         problem: why the recording is not whole, or None.
         published: the cassette, once it is; None where there was nothing to publish.
     """
@@ -102,8 +120,15 @@ class RecordSession:
     path: Path
     exchanges: int = 0
     unreachable: int = 0
+    not_led: list[NotLed] = field(default_factory=list)
+    player: Player | None = None
     problem: str | None = None
     published: Cassette | None = None
+
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette that is added to."""
+        return 0 if self.player is None else self.player.plays
 
 
 def upstream_url(text: str) -> URL:
@@ -138,6 +163,8 @@ async def recording(
     headers: Headers = (),
     request_state: RequestState = "sealed",
     existing: Existing = "keep",
+    ignored: Collection[MemberPath] = (),
+    repeat: Repeat = Repeat.AUTO,
     redaction: RedactionRules = BUILT_IN,
     seals_answers: bool = False,
     ca_file: Path | None = None,
@@ -150,6 +177,9 @@ async def recording(
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
+    With `existing="append"`, what the cassette has is played, and only what it lacks is sent to the
+    upstream and recorded. Where it lacks nothing, the file stays untouched.
+
     Args:
         upstream: URL of the real server.
         output: the cassette.
@@ -157,6 +187,8 @@ async def recording(
         headers: added to every upstream request, in the place of the client's of that name.
         request_state: whether raw states are replaced by surrogates.
         existing: what becomes of a cassette that exists.
+        ignored: members of the params that don't count in matching with what is added to.
+        repeat: whether what has been played of it may be played again.
         redaction: what is changed about the built-in rules of redaction.
         seals_answers: of what users answer only hashes are kept.
         ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
@@ -172,7 +204,7 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     url = upstream_url(upstream)
-    _check_output(output, existing, request_state)
+    earlier = _check_output(output, existing, request_state, "sealed" if seals_answers else None)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = files.JournalHeader(
         upstream=redactor.text(named or shown_url(url)),
@@ -189,6 +221,8 @@ async def recording(
     if url.user is not None:
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output)
+    if earlier is not None:
+        session.player = Player(earlier, str(output), ignored=ignored, repeat=repeat)
     recorder = Recorder(
         seals=request_state == "sealed",
         redactor=redactor,
@@ -196,12 +230,16 @@ async def recording(
         largest_body=access.max_body,
     )
     relay = _Relay(url.origin(), headers, recorder, session, log, on_event)
+    handler: Handler = relay.handle
+    if earlier is not None and session.player is not None:
+        server = ReplayServer(session.player, False, log, on_event)
+        handler = Appender(server, relay, Leads(earlier, str(output))).handle
     is_tls = url.scheme == "https" or ca_file is not None
     tls = _tls(ca_file) if verifies and is_tls else False
     try:
         async with (
             relay.client(tls),
-            serving(relay.handle, access, log, files_each=2) as address,
+            serving(handler, access, log, files_each=2) as address,
         ):
             session.url = address.url(url.raw_path_qs)
             if url.port == address.port and (access.is_named(url.host or "")):
@@ -261,21 +299,43 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def _check_output(output: Path, existing: Existing, request_state: RequestState) -> None:
-    """Make sure, before anything is recorded, that the cassette can be written."""
+def _check_output(
+    output: Path,
+    existing: Existing,
+    request_state: RequestState,
+    answers: Literal["sealed"] | None,
+) -> Cassette | None:
+    """Make sure, before anything is recorded, that the cassette can be written.
+
+    Returns:
+        the cassette that is added to, or None.
+    """
     files.check_writable(output)
     if not output.exists() or existing == "replace":
-        return
+        return None
     if existing == "keep":
         raise files.cassette_exists(output)
-    earlier = files.read_cassette(output)
-    read_nodes(earlier, str(output))
+    earlier = _read_earlier(output)
     if earlier.request_state != request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "
             f"and this recording would have them {request_state}",
             hint="choose another --output, or the same --request-state",
         )
+    if earlier.answers != answers:
+        raise UsageError(
+            f"{output} has its answers {earlier.answers or 'readable'}, "
+            f"and this recording would have them {answers or 'readable'}",
+            hint="choose another --output, or --seal-answers as it was recorded",
+        )
+    return earlier
+
+
+def _read_earlier(output: Path) -> Cassette:
+    """Return a cassette whose bodies are what was recorded."""
+    earlier = files.read_cassette(output)
+    read_nodes(earlier, str(output))
+    return earlier
 
 
 def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
@@ -312,7 +372,7 @@ def _assembled(content: files.JournalContent, output: Path) -> Cassette | None:
     header = content.header
     earlier = None
     if header.existing == "append" and output.exists():
-        earlier = files.read_cassette(output)
+        earlier = _read_earlier(output)
     return assemble(
         list(content.exchanges.values()),
         upstream=header.upstream,
@@ -365,13 +425,15 @@ class _Relay:
         """Milliseconds since the recording began."""
         return (time.monotonic() - self.started) * 1000
 
-    async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        """Relay one exchange."""
+    async def handle(
+        self, request: web.BaseRequest, asked: Request, sent: Request | None = None
+    ) -> web.StreamResponse:
+        """Relay one exchange; `sent` is sent, where that is not what the client asked."""
         spectator = _Spectator(self, asked)
         try:
-            upstream = await self._send(asked)
+            upstream = await self._send(asked if sent is None else sent)
         except (aiohttp.ClientError, OSError) as error:
-            return self._unreachable(asked, error)
+            return self.unreachable(asked, self._no_response(error))
         except asyncio.CancelledError:
             spectator.response_ended(End.OPEN)
             raise
@@ -403,12 +465,12 @@ class _Relay:
         upstream: aiohttp.ClientResponse,
         spectator: _Spectator,
     ) -> web.StreamResponse:
-        head = end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
+        head = _head_of(upstream)
         try:
             rendered = render_head(upstream.status, head, reason=upstream.reason)
         except ValueError as error:
             spectator.forget()
-            return self._unreachable(asked, error)
+            return self.unreachable(asked, self._no_response(error))
         response = Response(request, rendered)
         spectator.response_started(upstream.status, head)
         # What has come with the head goes on with it.
@@ -442,10 +504,46 @@ class _Relay:
             await response.end()
         return response
 
-    def _unreachable(self, asked: Request, error: Exception) -> web.StreamResponse:
+    async def ask(self, observation: Observation) -> None:
+        """Send a request of our own, and show its response to the observation.
+
+        Raises:
+            UpstreamError: there was no response.
+            BodyTooLargeError: the response is larger than what is kept.
+        """
+        try:
+            upstream = await self._send(observation.call.request)
+            try:
+                head = _head_of(upstream)
+                observation.response_started(upstream.status, head)
+                while not observation.is_answered and (chunk := await upstream.content.readany()):
+                    observation.response_bytes(chunk, 0.0)
+                observation.response_ended(0.0)
+            finally:
+                upstream.close()
+        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamError(self._no_response(error)) from None
+
+    def led(self, lead: Lead) -> None:
+        """Say that the server has been led, and look for its states from now on."""
+        for live, recorded in lead.states:
+            self.recorder.remember(recorded)
+            self.recorder.remember(live, shown_as=recorded)
+        self.say(lead_line(lead), lead_event(lead))
+
+    def not_led(self, failure: NotLed) -> None:
+        """Say that the server could not be led."""
+        self.session.not_led.append(failure)
+        text = not_led_text(failure, str(self.session.path))
+        redactor = self.recorder.redactor
+        self.say(text if redactor is None else redactor.text(text), not_led_event(failure))
+
+    def _no_response(self, error: Exception) -> str:
+        return f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
+
+    def unreachable(self, asked: Request, problem: str) -> web.StreamResponse:
         """Answer for an upstream that gave no response; that is no exchange to record."""
         self.session.unreachable += 1
-        problem = f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
         self.say(
             f"{asked.method} {self._shown(asked.target)}: {problem}; not recorded",
             {"event": "unreachable", "problem": problem},
@@ -558,6 +656,10 @@ class _Spectator:
         self._relay.write_down(observation.exchange(end, self._relay.now_ms()))
         self._is_written = True
         self._is_stale = False
+
+
+def _head_of(upstream: aiohttp.ClientResponse) -> Headers:
+    return end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:

@@ -22,7 +22,7 @@ from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.jsonrpc import Message
-from mrtr_cassette.core.player import Player, Repeat
+from mrtr_cassette.core.player import Play, Player, Repeat
 from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played_event
 from mrtr_cassette.core.wire import End, Request
@@ -73,7 +73,7 @@ async def replaying(
     """
     recorded = files.read_cassette(cassette)
     player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
-    server = _ReplayServer(player, paced, log, on_event)
+    server = ReplayServer(player, paced, log, on_event)
     upstream = urlsplit(recorded.upstream)
     async with serving(server.handle, access, log) as address:
         query = f"?{upstream.query}" if upstream.query else ""
@@ -81,7 +81,7 @@ async def replaying(
 
 
 @dataclass(slots=True)
-class _ReplayServer:
+class ReplayServer:
     """Answers requests from a player."""
 
     player: Player
@@ -95,14 +95,17 @@ class _ReplayServer:
         decision = self.player.request_received(asked)
         if isinstance(decision, Miss):
             return self._missed(decision)
+        return await self.play(request, decision)
+
+    async def play(self, request: web.BaseRequest, play: Play) -> web.StreamResponse:
+        """Answer a request with what was recorded for it."""
         with suppress(OSError):
-            self.on_event(played_event(decision))
+            self.on_event(played_event(play))
         self.arrival.set()
         self.arrival = asyncio.Event()
-        reply = decision.reply
-        if reply is None:
+        if play.reply is None:
             return await _hold_open()
-        return await self._play(request, reply, decision.call.message)
+        return await self._send(request, play.reply, play.call.message)
 
     def _missed(self, miss: Miss) -> web.StreamResponse:
         with suppress(OSError):
@@ -113,7 +116,7 @@ class _ReplayServer:
             return web.Response(status=404, text=text)
         return web.Response(body=miss_body(miss, self.player.path), content_type="application/json")
 
-    async def _play(
+    async def _send(
         self, request: web.BaseRequest, reply: Reply, caller: Message | None
     ) -> web.StreamResponse:
         started = time.monotonic()

@@ -312,53 +312,75 @@ async def test_force_replaces_what_exists(tmp_path: Path) -> None:
 
 
 @looped
-async def test_append_adds_to_what_exists(tmp_path: Path) -> None:
-    """`--append` goes on counting, its branches point to its own asks, and the whole plays."""
-    path = tmp_path / "c.json"
+async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
+    """`--append` plays what is there, records the rest, and then has nothing left to do."""
+    path = await pinged(tmp_path / "c.json")
+    said = []
     async with upstream(asking) as server:
-        for _ in range(3):
+        for _ in range(2):
             async with command(
                 "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
             ) as process:
-                await conversation(await process.listening())
+                url = await process.listening()
+                await post(url, message("ping"))
+                live = await conversation(url)
                 ended = await process.stopped()
                 assert ended.code == 0
-    assert ended.err.splitlines()[-1] == f"wrote {path}: 6 interactions, 3 exchanges recorded"
-    tree = read(path)
-    assert [one["number"] for one in tree["recording"]["exchanges"]] == list(range(1, 10))
-    assert [one["interaction"] for one in tree["recording"]["exchanges"]] == [
-        1,
-        1,
-        2,
-        3,
-        3,
-        4,
-        5,
-        5,
-        6,
+                said.append(ended.err.splitlines()[-1])
+        assert len(server.received) == 3
+    assert said == [
+        f"wrote {path}: 3 interactions, 3 exchanges recorded, 1 played",
+        f"{path} stays as it is, 0 exchanges recorded, 4 played",
     ]
-    branches = [one.get("branch") for one in tree["interactions"]]
-    assert branches == [
-        None,
-        {"of": 1, "turn": 1},
-        None,
-        {"of": 3, "turn": 1},
-        None,
-        {"of": 5, "turn": 1},
-    ]
-    states = [
-        one["elicitation_turns"][0]["ask"]["body"]["result"]["requestState"]
-        for one in tree["interactions"]
-    ]
-    assert len(set(states)) == 3
-    assert states[::2] == states[1::2]
     async with command("replay", path, "--port", 0) as process:
         url = await process.listening()
-        for _ in range(3):
-            _, no, sure = await conversation(url)
-            assert (no["result"], sure["result"]) == ({"was": "decline"}, {"was": "accept"})
+        await post(url, message("ping"))
+        assert [one["result"] for one in (await conversation(url))[1:]] == [
+            one["result"] for one in live[1:]
+        ]
         ended = await process.stopped()
-    assert (ended.code, ended.err) == (0, "played 6 of 6 interactions, no misses\n")
+    assert (ended.code, ended.err) == (0, "played 3 of 3 interactions, no misses\n")
+
+
+@looped
+async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
+    """A retry that the live server can't be led to is told, counted, and fails the run."""
+    path = tmp_path / "c.json"
+    async with taping(path, asking) as tape:
+        await post(tape.url, tool("deploy", id=1))
+    before = path.read_bytes()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(json_response(result({}, id=visit.request.json["id"])))
+
+    async with (
+        upstream(script) as server,
+        command(
+            "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
+        ) as process,
+    ):
+        await conversation(await process.listening())
+        ended = await process.stopped()
+    assert ended.code == 1
+    assert ended.err.startswith("not recorded: the live server asks nothing in turn 1: HTTP 200\n")
+    assert ended.err.endswith(
+        f"{path} stays as it is, 0 exchanges recorded, 1 played, 2 could not be recorded\n"
+    )
+    assert path.read_bytes() == before
+
+
+@looped
+async def test_append_leaves_out_what_is_ignored(tmp_path: Path) -> None:
+    """A value that is nobody's to fix doesn't make a call another one, so nothing is added."""
+    path = tmp_path / "c.json"
+    async with taping(path, asking) as tape:
+        await post(tape.url, message("tools/list", {"at": 1}))
+    before = path.read_bytes()
+    arguments = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
+    async with command(*arguments, "--ignore", "/at") as process:
+        await post(await process.listening(), message("tools/list", {"at": 2}))
+        assert (await process.stopped()).code == 0
+    assert path.read_bytes() == before
 
 
 @looped
@@ -480,6 +502,8 @@ async def test_a_full_disk_breaks_no_call_and_is_told(tmp_path: Path) -> None:
     [
         (("record",), "Missing option '--upstream'"),
         (("record", *UPSTREAM, "--force", "--append"), "--force and --append don't go together"),
+        (("record", *UPSTREAM, "--ignore", "/a"), "--ignore and --repeat need --append"),
+        (("record", *UPSTREAM, "--repeat", "never"), "--ignore and --repeat need --append"),
         (("record", "--upstream", "localhost:8000"), "the upstream 'localhost:8000' is no HTTP URL"),
         (("record", "--upstream", ""), "the upstream '' is no HTTP URL"),
         (("record", *UPSTREAM, "--header", "no colon"), "a --header is not of the form"),
@@ -926,13 +950,13 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     assert "there is no journal to recover from" in again.err
 
 
-@pytest.mark.parametrize(("option", "count"), [("--append", 4), ("--force", 2)])
+@pytest.mark.parametrize(("option", "count"), [("--append", 3), ("--force", 2)])
 @looped
 async def test_a_killed_recording_is_recovered_as_it_was_meant(
     tmp_path: Path, option: str, count: int
 ) -> None:
     """What was killed with `--append` is added by `recover`, with `--force` it replaces."""
-    path = await recorded(tmp_path / "c.json")
+    path = await pinged(tmp_path / "c.json")
     before = path.read_bytes()
     await killed(path, option)
     assert path.read_bytes() == before

@@ -18,18 +18,21 @@ from builders import (
     converse,
     exchange,
     get,
+    play,
     post,
     progress,
     refusal,
     retry,
+    said,
+    state_in,
     stream,
     text,
     tool,
 )
 
-from mrtr_cassette.core.assembly import request_of
 from mrtr_cassette.core.cassette import Branch, Cassette, Interaction
 from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.player import Player
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Request
 
@@ -306,6 +309,106 @@ def test_recording_can_be_added_to_a_cassette() -> None:
     assert last.pieces[0].after == 6
 
 
+def turns(cassette: Cassette) -> list[tuple[int, int, int]]:
+    """Return of each recorded exchange its number, interaction and turn."""
+    return [(one.number, one.interaction, one.turn) for one in cassette.recording.exchanges]
+
+
+ABANDONED = ((CALL, asks("a", state=STATE)),)
+
+
+@pytest.mark.parametrize("echoed", ["raw", "surrogate"])
+def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
+    """The interaction goes on, with the surrogates that it has, and plays as one."""
+    before = appended(ABANDONED)
+    issued = states(before.interactions[0])[0]
+    state = STATE if echoed == "raw" else issued
+    later = (
+        (retry(CALL, {"a": YES}, state=state), asks("b", state=STATE * 2)),
+        (retry(CALL, {"b": YES}, state=STATE * 2), text("done")),
+    )
+    both = appended(ABANDONED, later)
+
+    assert shapes(both) == [(2, True)]
+    assert states(both.interactions[0]) == [issued, issued, f"{issued[:-1]}2", f"{issued[:-1]}2"]
+    assert turns(both) == [(1, 1, 0), (2, 1, 1), (3, 1, 2)]
+    player = Player(both, "c.json")
+    one = play(player, CALL)
+    two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
+    assert said(play(player, retry(CALL, {"b": YES}, state=state_in(two)))) == "done"
+
+
+def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
+    """A branch names the earlier interaction, shares its surrogate, and has new ones of its own."""
+    first = (*ABANDONED, (retry(CALL, {"a": YES}, state=STATE), text("one")))
+    issued = states(appended(first).interactions[0])[0]
+    later = ((retry(CALL, {"a": NO}, state=issued), asks("b", state=STATE * 2)),)
+    before, both = appended(first), appended(first, later)
+
+    assert both.interactions[:1] == before.interactions
+    assert both.interactions[1].branch == Branch(of=1, turn=1)
+    assert states(both.interactions[1]) == [issued, issued, issued.replace(":1:1", ":2:2")]
+    assert turns(both) == [(1, 1, 0), (2, 1, 1), (3, 2, 1)]
+
+
+def test_branch_of_one_recording_is_continued_in_the_next() -> None:
+    """A branch whose own ask nobody answered goes on as the branch that it is."""
+    first = (
+        *ABANDONED,
+        (retry(CALL, {"a": YES}, state=STATE), text("one")),
+        (retry(CALL, {"a": NO}, state=STATE), asks("b", state=STATE * 2)),
+    )
+    later = ((retry(CALL, {"b": YES}, state=STATE * 2), text("two")),)
+    both = appended(first, later)
+
+    assert shapes(both) == [(1, True), (2, True)]
+    assert both.interactions[1].branch == Branch(of=1, turn=1)
+    assert turns(both)[-1] == (4, 2, 2)
+
+
+def test_branches_of_three_recordings_share_one_ask() -> None:
+    """Each recording may answer the same ask in another way."""
+    later = [
+        ((retry(CALL, {"a": {"action": word}}, state=STATE), text(word)),)
+        for word in ("accept", "decline", "cancel")
+    ]
+    cassette = appended(ABANDONED, *later)
+
+    assert [one.branch for one in cassette.interactions] == [
+        None,
+        Branch(of=1, turn=1),
+        Branch(of=1, turn=1),
+    ]
+    assert len({states(one)[0] for one in cassette.interactions}) == 1
+
+
+def test_stateless_ask_of_one_recording_is_answered_in_the_next() -> None:
+    """Without a state the keys of the ask tell which one it is."""
+    both = appended(((CALL, asks("a")),), ((retry(CALL, {"a": YES}), text("done")),))
+
+    assert shapes(both) == [(1, True)]
+
+
+def test_surrogates_go_on_after_the_highest_that_is_there() -> None:
+    """Where an interaction was taken out by hand, its surrogate is not given to another state."""
+    first = ((CALL, asks("a", state=STATE)), (CALL, asks("a", state=STATE[::-1])))
+    whole = appended(first)
+    second = whole.interactions[1]
+    recording = whole.recording.model_copy(update={"exchanges": []})
+    cut = whole.model_copy(update={"interactions": [second], "recording": recording})
+    added = conversation((CALL, asks("a", state=STATE * 2))).cassette(earlier=cut)
+
+    assert states(second)[0].endswith(":2:1")
+    assert states(added.interactions[1])[0].endswith(":3:1")
+
+
+def test_cassette_keeps_its_upstream_when_it_is_added_to() -> None:
+    """The port of a later run is no change of the cassette."""
+    before = appended(ABANDONED).model_copy(update={"upstream": "http://localhost:1/mcp"})
+
+    assert conversation((CALL, text("a"))).cassette(earlier=before).upstream == before.upstream
+
+
 def test_sessions_of_an_added_recording_are_counted_on() -> None:
     """A session of a later recording is another one."""
 
@@ -348,14 +451,6 @@ def test_session_seen_anywhere_before_is_not_another_recordings_session(earlier:
     *_, last = appended(earlier, later).interactions
 
     assert last.request.http.headers["Mcp-Session-Id"] != "mrtr-session:1"
-
-
-def test_request_of_an_interaction_is_its_first() -> None:
-    """The first request of an interaction comes back with its bytes and headers."""
-    request = post(CALL, ("Accept", "a"))
-    cassette = cassette_of((request, asks("a")))
-
-    assert request_of(cassette.interactions[0]) == request
 
 
 def test_call_that_is_no_unicode_text_is_assembled() -> None:

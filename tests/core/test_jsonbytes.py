@@ -19,6 +19,7 @@ from mrtr_cassette.core.jsonbytes import (
     is_deep,
     parse,
     pointer_path,
+    replace_members,
     splice,
     without_paths,
 )
@@ -350,3 +351,30 @@ def test_members_can_be_left_out(paths: list[Path], left: Any) -> None:
 
     assert without_paths(value, paths) == left
     assert value["f"] == 4
+
+
+@pytest.mark.parametrize(
+    ("raw", "members", "expected"),
+    [
+        (b'{"p":{"a":1,"b":2,"c":3}}', {"b": None}, b'{"p":{"a":1,"c":3}}'),
+        (b'{"p":{ "a" : 1E2 , "b":2 } }', {"b": None}, b'{"p":{"a" : 1E2} }'),
+        (b'{"p":{"b":1,"b":2}}', {"b": None}, b'{"p":{}}'),
+        (b'{"p":{"b":1,"b":2}}', {"b": b"3"}, b'{"p":{"b":3}}'),
+        (b'{"p":{}}', {"b": b"[1]", "c": b"{}"}, b'{"p":{"b":[1],"c":{}}}'),
+        (b'{"p":{"\\u0062":1,"x":"\xc3\xa9"}}', {"b": None}, b'{"p":{"x":"\xc3\xa9"}}'),
+        (b'{"p":{"a":{"b":1}}}', {"b": None}, b'{"p":{"a":{"b":1}}}'),
+        (b'{"q":{"b":1}}', {"b": None}, b'{"q":{"b":1}}'),
+        (b'{"p":{"b":1},"p":{"b":2}}', {"b": None}, b'{"p":{},"p":{}}'),
+    ],
+)
+def test_members_are_taken_out_and_put_in(
+    raw: bytes, members: dict[str, bytes | None], expected: bytes
+) -> None:
+    """Each other member stays as it is spelled, whatever the object's escapes and duplicates."""
+    assert replace_members(raw, ("p",), members) == expected
+
+
+def test_members_of_what_is_no_object_are_refused() -> None:
+    """There is nothing to take out of an array."""
+    with pytest.raises(NotJsonError):
+        replace_members(b'{"p":[1]}', ("p",), {"b": None})

@@ -1,0 +1,243 @@
+"""Transcripts of leading: what the live server is sent, and what keeps it from being led."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    NO,
+    YES,
+    Json,
+    array_asks,
+    as_answer,
+    asks,
+    cassette_of,
+    changed,
+    form,
+    post,
+    refusal,
+    retry,
+    stream,
+    text,
+    tool,
+    with_token,
+)
+
+from mrtr_cassette.core.calls import read_call
+from mrtr_cassette.core.leading import Lead, Leads, NotLed
+from mrtr_cassette.core.recorder import Observation
+
+CALL = tool("deploy", env="prod")
+FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"
+LIVE, LIVE_TOO = 'live "state" {1}', "another live state"
+SCRIPT = (
+    (CALL, asks("a", state=FIRST)),
+    (retry(CALL, {"a": YES}, state=FIRST), asks("b", state=SECOND)),
+    (retry(CALL, {"b": YES}, state=SECOND), text("done")),
+)
+
+
+def leads(*script: Any, **options: bool) -> tuple[Leads, list[str]]:
+    """Return the leads of a script's cassette, and the states of its first interaction's asks."""
+    cassette = cassette_of(*script, **options)
+    turns = cassette.interactions[0].elicitation_turns
+    return Leads(cassette, "c.json"), [
+        turn.ask.body["result"].get("requestState") for turn in turns
+    ]
+
+
+def lead_of(body: bytes, *script: Any, **options: bool) -> Lead:
+    """Return how the server is led for a retry, which must be possible."""
+    lead = leads(*script, **options)[0].lead_for(read_call(post(body)))
+    assert isinstance(lead, Lead), lead
+    return lead
+
+
+def next_of(lead: Lead) -> Observation:
+    """Return the next request, which there must be."""
+    observation = lead.next()
+    assert observation is not None
+    return observation
+
+
+def respond(lead: Lead, observation: Observation, response: Json) -> NotLed | None:
+    """Let the live server respond to a request."""
+    given = as_answer(observation.call.request, response)
+    observation.response_started(given.status, given.headers)
+    for chunk in given.chunks:
+        observation.response_bytes(chunk, 0.0)
+    observation.response_ended(0.0)
+    return lead.responded(observation)
+
+
+def params(observation: Observation) -> Json:
+    """Return the params of a request that is sent."""
+    return json.loads(observation.call.request.body)["params"]
+
+
+def test_conversation_is_had_again_up_to_the_ask() -> None:
+    """The call, the recorded answers with the live states, then the client's own retry."""
+    _, (_, state) = leads(*SCRIPT)
+    mine = with_token(retry(CALL, {"b": NO}, state=state, number=7), 7)
+    lead = lead_of(mine, *SCRIPT)
+
+    one = next_of(lead)
+    assert params(one) == json.loads(with_token(CALL, 7))["params"]
+    assert respond(lead, one, asks("a", state=LIVE)) is None
+    two = next_of(lead)
+    assert params(two)["inputResponses"] == {"a": YES}
+    assert params(two)["requestState"] == LIVE
+    assert one.call.message is not None
+    assert two.call.message is not None
+    assert len({one.call.message.id, two.call.message.id, "7"}) == 3
+    assert respond(lead, two, asks("b", state=LIVE_TOO)) is None
+    assert lead.next() is None
+    assert lead.retry() == post(mine.replace(state.encode(), LIVE_TOO.encode()))
+    assert lead.states == [(LIVE, leads(*SCRIPT)[1][0]), (LIVE_TOO, state)]
+
+
+def test_own_lengths_are_not_sent_with_other_bodies() -> None:
+    """What is sent has another length than what the client sent."""
+    _, (state, _) = leads(*SCRIPT)
+    request = post(retry(CALL, {"a": NO}, state=state), ("Content-Length", "1"), ("X", "y"))
+    lead = leads(*SCRIPT)[0].lead_for(read_call(request))
+    assert isinstance(lead, Lead)
+
+    sent = [next_of(lead).call.request, lead.retry()]
+    assert [one.header("content-length") for one in sent] == ["", ""]
+    assert [one.header("x") for one in sent] == ["y", "y"]
+
+
+def test_ask_in_a_stream_leads_as_well() -> None:
+    """The live server may answer in another form than it did while recorded."""
+    _, (state, _) = leads(*SCRIPT)
+    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+    one = next_of(lead)
+    body = as_answer(one.call.request, asks("a", state=LIVE)).chunks[0]
+
+    assert respond(lead, one, stream(body)) is None
+
+
+def test_array_dialect_is_led() -> None:
+    """Questions and answers in an array are compared and given like others."""
+    script = (
+        (CALL, array_asks("a", state=FIRST)),
+        (retry(CALL, [{"id": "a", "value": 1}], state=FIRST), array_asks("b", state=SECOND)),
+    )
+    _, (_, state) = leads(*script)
+    lead = lead_of(retry(CALL, [{"id": "b", "value": 2}], state=state), *script)
+
+    assert respond(lead, next_of(lead), array_asks("a", state=LIVE)) is None
+    assert params(next_of(lead))["inputResponses"] == [{"id": "a", "value": 1}]
+
+
+def test_state_that_the_question_repeats_is_compared_as_the_recorded_one() -> None:
+    """A URL with the state in it is the same question in every run."""
+
+    def ask(state: str) -> Json:
+        return changed_message(asks("a", state=state), f"https://x.example/?s={state}")
+
+    script = ((CALL, ask(FIRST)),)
+    _, (state,) = leads(*script)
+    lead = lead_of(retry(CALL, {"a": NO}, state=state), *script)
+    assert respond(lead, next_of(lead), ask("l" * 30)) is None
+
+
+def changed_message(result: Json, message: str) -> Json:
+    """Return an ask with another question under its key `a`."""
+    return {**result, "inputRequests": {"a": form(message)}}
+
+
+@pytest.mark.parametrize(
+    ("response", "found"),
+    [
+        (
+            changed_message(asks("a", state=LIVE), "b?"),
+            [("/inputRequests/a/params/message", '"a?"', '"b?"')],
+        ),
+        (
+            asks("a", "z", state=LIVE),
+            [("/inputRequests/z", None, '{"method":"elicitation/create"')],
+        ),
+        (asks("a"), [("/requestState", '"…"', None)]),
+    ],
+    ids=["another question", "one more", "no state"],
+)
+def test_other_question_keeps_the_server_from_being_led(response: Json, found: Json) -> None:
+    """The difference is told by JSON Pointer, with the recorded value and the live one."""
+    _, (state, _) = leads(*SCRIPT)
+    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+
+    failure = respond(lead, next_of(lead), response)
+    assert failure is not None
+    assert failure.asker is lead.asker
+    shown = [(one.pointer, one.recorded, one.received) for one in failure.differences]
+    for (pointer, recorded, live), (at, before, now) in zip(shown, found, strict=True):
+        assert (pointer, recorded) == (at, before)
+        assert live == now or (live or "").startswith(now)
+
+
+@pytest.mark.parametrize(
+    ("response", "words"),
+    [
+        (text("done"), "the live server asks nothing in turn 1: HTTP 200"),
+        (refusal(CALL), "the live server asks nothing in turn 1: HTTP 200"),
+        (b"no JSON", "the live server asks nothing in turn 1: HTTP 200"),
+    ],
+)
+def test_response_that_asks_nothing_keeps_the_server_from_being_led(
+    response: Json, words: str
+) -> None:
+    """Whatever else comes back, it is no point to go on from."""
+    _, (state, _) = leads(*SCRIPT)
+    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+
+    failure = respond(lead, next_of(lead), response)
+    assert failure is not None
+    assert failure.detail == words
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CALL,
+        retry(CALL, {"a": YES}),
+        retry(CALL, {"a": YES}, state=FIRST),
+        retry(CALL, {"a": YES}, state="a state that a live server issued"),
+        changed(retry(CALL, {"a": YES}), "params", "requestState", to=5),
+        b"no JSON",
+    ],
+    ids=["a call", "without state", "the raw one", "a live one", "no string", "opaque"],
+)
+def test_what_a_server_understands_is_not_led(body: bytes) -> None:
+    """Only a state that the cassette issued needs another one in its place."""
+    assert leads(*SCRIPT)[0].lead_for(read_call(post(body))) is None
+
+
+def test_orphan_cannot_be_led() -> None:
+    """A conversation that begins with a retry has no first request to be had again from."""
+    orphan = retry(CALL, {"a": YES}, state="unknown-" * 4)
+    found, (state,) = leads((orphan, asks("b", state=SECOND)))
+    failure = found.lead_for(read_call(post(retry(CALL, {"b": YES}, state=state))))
+
+    assert isinstance(failure, NotLed)
+    assert "begins with a retry" in failure.detail
+
+
+def test_state_of_an_ask_that_was_led_to_is_in_the_retry_whatever_is_added() -> None:
+    """A client that tampers with its state tampers with the live one."""
+    _, (state, _) = leads(*SCRIPT)
+    lead = lead_of(retry(CALL, {"a": NO}, state=f"<{state}>"), *SCRIPT)
+    respond(lead, next_of(lead), asks("a", state=LIVE))
+
+    assert json.loads(lead.retry().body)["params"]["requestState"] == f"<{LIVE}>"
+
+
+def test_verbatim_states_are_led() -> None:
+    """In a verbatim cassette the raw state is what the client was given."""
+    lead = lead_of(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
+    respond(lead, next_of(lead), asks("a", state=LIVE))
+
+    assert json.loads(lead.retry().body)["params"]["requestState"] == LIVE

@@ -1,0 +1,529 @@
+"""Facts about appending: what the cassette has is played, what it lacks is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standin import (
+    CHUNKED,
+    EVENTS,
+    NO_ANSWER,
+    JsonObject,
+    Visit,
+    asks,
+    chunk,
+    event,
+    http,
+    json_response,
+    looped,
+    message,
+    playing,
+    post,
+    read,
+    response,
+    result,
+    taping,
+    tool,
+    upstream,
+    yes,
+)
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.recording import recording
+
+NOT_LED = -32012
+REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}
+
+Script = Callable[[Visit], Awaitable[None]]
+
+
+def state_of(run: str, turn: int) -> str:
+    """Return the state that a server's run issues in a turn; no other run knows it."""
+    return f"{run}-turn-{turn}-{'s' * 24}"
+
+
+def server(run: str, question: str = "Really?", **more: Any) -> Script:
+    """Ask twice if the first answer is an accept; refuse the states of other runs."""
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        params, identity = body.get("params", {}), body.get("id")
+        state = params.get("requestState")
+        action = next(iter(params.get("inputResponses", {}).values()), {}).get("action")
+        form = {"method": "elicitation/create", "params": {"message": question}}
+        if state is None:
+            reply = asks(state_of(run, 1), id=identity, inputRequests={"confirm": form}, **more)
+        elif state == state_of(run, 1) and action == "accept":
+            reply = asks(state_of(run, 2), "scope", id=identity)
+        elif state in {state_of(run, 1), state_of(run, 2)}:
+            reply = result({"was": action, "by": run, "token": state}, id=identity)
+        else:
+            reply = {"jsonrpc": "2.0", "id": identity, "error": REFUSED}
+        await visit.send(json_response(reply))
+
+    return script
+
+
+def retry(asked: JsonObject, answers: JsonObject, number: int = 2) -> JsonObject:
+    """Answer an ask."""
+    state = asked["result"].get("requestState")
+    more = {} if state is None else {"requestState": state}
+    return tool("wipe", id=number, inputResponses=answers, **more)
+
+
+async def accept_both(url: str) -> list[JsonObject]:
+    """Have the conversation with two accepts; return the three responses."""
+    one = (await post(url, tool("wipe", id=1))).json
+    two = (await post(url, retry(one, yes("confirm"), 2))).json
+    return [one, two, (await post(url, retry(two, yes("scope"), 3))).json]
+
+
+async def decline_first(url: str) -> list[JsonObject]:
+    """Decline what is asked first; return the two responses."""
+    one = (await post(url, tool("wipe", id=1))).json
+    return [one, (await post(url, retry(one, {"confirm": NO_ANSWER}, 2))).json]
+
+
+async def decline_second(url: str) -> list[JsonObject]:
+    """Decline what is asked second; return the three responses."""
+    one = (await post(url, tool("wipe", id=1))).json
+    two = (await post(url, retry(one, yes("confirm"), 2))).json
+    return [one, two, (await post(url, retry(two, {"scope": NO_ANSWER}, 3))).json]
+
+
+async def recorded(path: Path, **options: Any) -> Path:
+    """Record the two accepts with a first run of the server."""
+    async with taping(path, server("first"), **options) as tape:
+        await accept_both(tape.url)
+    return path
+
+
+def outcome_of(body: JsonObject) -> tuple[str, str]:
+    """Return what was answered, and which run of the server says so."""
+    return body["result"]["was"], body["result"]["by"]
+
+
+@looped
+async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> None:
+    """A run that lacks nothing calls nobody, and leaves the cassette as it is, byte for byte."""
+    path = await recorded(tmp_path / "c.json")
+    before = path.read_bytes()
+    async with taping(path, server("second"), existing="append") as tape:
+        responses = await accept_both(tape.url)
+        assert tape.server.received == []
+    assert outcome_of(responses[-1]) == ("accept", "first")
+    assert (tape.session.played, tape.session.exchanges) == (3, 0)
+    assert tape.session.published is None
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@looped
+async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path: Path) -> None:
+    """The server is asked first, the retry has its state, and the cassette plays both answers."""
+    path = await recorded(tmp_path / "c.json")
+    before = read(path)
+    async with taping(path, server("second"), existing="append") as tape:
+        asked = (await post(tape.url, tool("wipe", id=1))).json
+        sent = retry(asked, {"confirm": NO_ANSWER}, 7)
+        declined = (await post(tape.url, sent, "Authorization: Bearer mine")).json
+        led, retried = tape.server.received
+    assert declined["id"] == 7
+    assert outcome_of(declined) == ("decline", "second")
+    assert led.head.values("authorization") == ["Bearer mine"]
+    assert led.json == tool("wipe", id="mrtr-cassette-1")
+    assert retried.json == sent | {
+        "params": sent["params"] | {"requestState": state_of("second", 1)}
+    }
+    assert (tape.session.played, tape.session.exchanges) == (1, 1)
+    after = read(path)
+    assert after["interactions"][:-1] == before["interactions"]
+    assert after["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
+    assert b"second-turn" not in path.read_bytes(), "the live state is on the disk"
+    async with playing(path) as replay:
+        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", "second")
+    async with playing(path) as replay:
+        assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
+        assert replay.player.misses == []
+
+
+@looped
+async def test_lead_gives_the_recorded_answers_and_hands_the_live_states_on(tmp_path: Path) -> None:
+    """An answer to the second ask is led through the first one, whose answer the cassette has."""
+    path = await recorded(tmp_path / "c.json")
+    async with taping(path, server("second"), existing="append") as tape:
+        declined = (await decline_second(tape.url))[-1]
+        first, second, last = (one.json["params"] for one in tape.server.received)
+    assert outcome_of(declined) == ("decline", "second")
+    assert first == {"name": "wipe"}
+    assert second == {
+        "name": "wipe", "inputResponses": yes("confirm"), "requestState": state_of("second", 1)
+    }  # fmt: skip
+    assert last["requestState"] == state_of("second", 2)
+    async with playing(path) as replay:
+        assert outcome_of((await decline_second(replay.url))[-1]) == ("decline", "second")
+    async with playing(path) as replay:
+        assert outcome_of((await accept_both(replay.url))[-1]) == ("accept", "first")
+
+
+@looped
+async def test_abandoned_conversation_is_continued(tmp_path: Path) -> None:
+    """An ask that nobody answered gets its answer in a later run, and live turns follow."""
+    path = tmp_path / "c.json"
+    async with taping(path, server("first")) as tape:
+        await post(tape.url, tool("wipe", id=1))
+    async with taping(path, server("second"), existing="append") as tape:
+        live = await accept_both(tape.url)
+    (whole,) = read(path)["interactions"]
+    assert len(whole["elicitation_turns"]) == 2
+    assert "branch" not in whole
+    async with playing(path) as replay:
+        played = await accept_both(replay.url)
+        assert outcome_of(played[-1]) == outcome_of(live[-1]) == ("accept", "second")
+        assert replay.player.misses == []
+    assert [one["turn"] for one in read(path)["recording"]["exchanges"]] == [0, 1, 2]
+
+
+@looped
+async def test_live_states_are_sealed_wherever_they_are_repeated(tmp_path: Path) -> None:
+    """The state of the led server never reaches the disk; the surrogate stands for it."""
+    path = await recorded(tmp_path / "c.json")
+    async with taping(path, server("second"), existing="append") as tape:
+        asked, declined = await decline_first(tape.url)
+        assert state_of("second", 1) not in json.dumps(tape.journal)
+    assert declined["result"]["token"] == state_of("second", 1)
+    added = read(path)["interactions"][-1]
+    assert added["response"]["body"]["result"]["token"] == asked["result"]["requestState"]
+
+
+@looped
+async def test_verbatim_states_are_led_too(tmp_path: Path) -> None:
+    """A raw state of an earlier run is no state of the live server."""
+    path = await recorded(tmp_path / "c.json", request_state="verbatim")
+    options: Any = {"existing": "append", "request_state": "verbatim"}
+    async with taping(path, server("second"), **options) as tape:
+        live = await decline_first(tape.url)
+    assert outcome_of(live[-1]) == ("decline", "second")
+    async with playing(path) as replay:
+        assert await decline_first(replay.url) == live
+
+
+@looped
+async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Path) -> None:
+    """Where the live server asks something else, client and run are told what, and where."""
+    path = await recorded(tmp_path / "c.json")
+    before = path.read_bytes()
+    async with taping(path, server("second", "Wipe it all?"), existing="append") as tape:
+        error = (await decline_first(tape.url))[-1]["error"]
+        assert len(tape.server.received) == 1
+    assert error["code"] == NOT_LED
+    assert error["data"]["recorded"] == {
+        "interaction": 1, "turn": 1, "call": 'tools/call "wipe"'
+    }  # fmt: skip
+    assert error["data"]["differences"] == [
+        {
+            "pointer": "/inputRequests/confirm/params/message",
+            "recorded": '"Really?"',
+            "live": '"Wipe it all?"',
+        }
+    ]
+    assert error["message"] in tape.log
+    assert len(tape.session.not_led) == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (result({"was": "done"}, id="mrtr-cassette-1"), "asks nothing in turn 1: HTTP 200"),
+        (
+            {"jsonrpc": "2.0", "id": "mrtr-cassette-1", "error": REFUSED},
+            'error {"code":-32602',
+        ),
+        (asks(None, id="mrtr-cassette-1", inputRequests={}), "asks nothing"),
+    ],
+    ids=["an answer", "an error", "an empty ask"],
+)
+@looped
+async def test_server_that_does_not_ask_is_an_error(
+    tmp_path: Path, reply: JsonObject, words: str
+) -> None:
+    """A live server that answers at once, or refuses, is not where the recording is."""
+    path = await recorded(tmp_path / "c.json")
+
+    async def script(visit: Visit) -> None:
+        await visit.send(json_response(reply))
+
+    async with taping(path, script, existing="append") as tape:
+        error = (await decline_first(tape.url))[-1]["error"]
+    assert error["code"] == NOT_LED
+    assert words in error["message"]
+    assert tape.session.exchanges == 0
+
+
+@looped
+async def test_ask_without_state_where_one_was_recorded_is_an_error(tmp_path: Path) -> None:
+    """Without a live state there is nothing to go on with."""
+    path = await recorded(tmp_path / "c.json")
+
+    async def script(visit: Visit) -> None:
+        form = {"method": "elicitation/create", "params": {"message": "Really?"}}
+        reply = asks(None, id="mrtr-cassette-1", inputRequests={"confirm": form})
+        await visit.send(json_response(reply))
+
+    async with taping(path, script, existing="append") as tape:
+        error = (await decline_first(tape.url))[-1]["error"]
+    assert [one["pointer"] for one in error["data"]["differences"]] == ["/requestState"]
+
+
+@looped
+async def test_stateless_retry_goes_up_as_it_is(tmp_path: Path) -> None:
+    """A retry without state has all that the server needs, so nothing goes before it."""
+    path = tmp_path / "c.json"
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        answers = body["params"].get("inputResponses")
+        reply = asks(None, "confirm", id=body["id"])
+        if answers:
+            reply = result({"was": answers["confirm"]["action"], "by": "it"}, id=body["id"])
+        await visit.send(json_response(reply))
+
+    async with taping(path, script) as tape:
+        asked = (await post(tape.url, tool("wipe", id=1))).json
+        await post(tape.url, retry(asked, yes("confirm")))
+    async with taping(path, script, existing="append") as tape:
+        assert (await decline_first(tape.url))[-1]["result"]["was"] == "decline"
+        assert tape.server.only.json == tool("wipe", id=2, inputResponses={"confirm": NO_ANSWER})
+    assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
+    async with playing(path) as replay:
+        assert (await decline_first(replay.url))[-1]["result"]["was"] == "decline"
+
+
+@looped
+async def test_raw_state_of_an_earlier_run_goes_up_as_it_is(tmp_path: Path) -> None:
+    """A client that kept the server's own state continues with it, and the answer is linked."""
+    path = await recorded(tmp_path / "c.json")
+    async with taping(path, server("first"), existing="append") as tape:
+        asked = asks(state_of("first", 1))
+        reply = (await post(tape.url, retry(asked, {"confirm": NO_ANSWER}))).json
+        assert tape.server.only.json["params"]["requestState"] == state_of("first", 1)
+    assert outcome_of(reply) == ("decline", "first")
+    assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
+    assert state_of("first", 1).encode() not in path.read_bytes()
+    async with playing(path) as replay:
+        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", "first")
+
+
+@looped
+async def test_tampered_state_reaches_the_server_tampered(tmp_path: Path) -> None:
+    """What a client adds to a state is added to the live one, and the refusal is recorded."""
+    path = await recorded(tmp_path / "c.json")
+
+    async def tamper(url: str) -> JsonObject:
+        asked = (await post(url, tool("wipe", id=1))).json
+        asked["result"]["requestState"] += "x"
+        body: JsonObject = (await post(url, retry(asked, yes("confirm")))).json
+        return body
+
+    async with taping(path, server("second"), existing="append") as tape:
+        live = await tamper(tape.url)
+        sent = tape.server.received[-1].json["params"]["requestState"]
+    assert sent == state_of("second", 1) + "x"
+    assert live["error"] == REFUSED
+    assert read(path)["interactions"][-1]["orphan"] is True
+    async with playing(path) as replay:
+        assert await tamper(replay.url) == live
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("mrtr-state:0123456789abcdef:1:1", "of no ask in this cassette"),
+        (None, "recorded for another call"),
+    ],
+    ids=["of another cassette", "of another call"],
+)
+@looped
+async def test_surrogate_that_leads_nowhere_is_an_error(
+    tmp_path: Path, state: str | None, words: str
+) -> None:
+    """A surrogate never goes upstream: no server has issued it."""
+    path = await recorded(tmp_path / "c.json")
+    async with taping(path, server("second"), existing="append") as tape:
+        asked = (await post(tape.url, tool("wipe", id=1))).json
+        given = state or asked["result"]["requestState"]
+        other = tool("burn", id=2, inputResponses=yes("confirm"), requestState=given)
+        error = (await post(tape.url, other)).json["error"]
+        assert tape.server.received == []
+    assert error["code"] == NOT_LED
+    assert words in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "words"),
+    [
+        ({"seals_answers": True}, yes("confirm"), "is sealed"),
+        (
+            {},
+            {"confirm": {"action": "accept", "content": {"password": "hunter2-hunter2"}}},
+            "has redacted secrets",
+        ),
+    ],
+    ids=["sealed", "redacted"],
+)
+@looped
+async def test_answers_that_are_not_known_any_more_cannot_lead(
+    tmp_path: Path, options: Any, answer: JsonObject, words: str
+) -> None:
+    """Where the cassette doesn't have what was answered, it says so, and calls nobody."""
+    path = tmp_path / "c.json"
+
+    async def converse(url: str, last: JsonObject) -> JsonObject:
+        one = (await post(url, tool("wipe", id=1))).json
+        two = (await post(url, retry(one, answer))).json
+        body: JsonObject = (await post(url, retry(two, last, 3))).json
+        return body
+
+    async with taping(path, server("first"), **options) as tape:
+        await converse(tape.url, yes("scope"))
+    async with taping(path, server("second"), existing="append", **options) as tape:
+        error = (await converse(tape.url, {"scope": NO_ANSWER}))["error"]
+        assert tape.server.received == []
+    assert error["code"] == NOT_LED
+    assert words in error["message"]
+
+
+@looped
+async def test_lead_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) -> None:
+    """A server that keeps its stream open after the ask is led on."""
+    path = await recorded(tmp_path / "c.json")
+    plain = server("second")
+
+    async def script(visit: Visit) -> None:
+        if "requestState" in visit.request.json["params"]:
+            await plain(visit)
+            return
+        form = {"method": "elicitation/create", "params": {"message": "Really?"}}
+        ask = asks(state_of("second", 1), id="mrtr-cassette-1", inputRequests={"confirm": form})
+        await visit.send(response(b"", EVENTS, CHUNKED, length=False), chunk(event(ask)))
+        await visit.left()
+
+    async with taping(path, script, existing="append") as tape:
+        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", "second")
+
+
+@looped
+async def test_secrets_in_questions_do_not_count(tmp_path: Path) -> None:
+    """A question with a secret is the recorded one, which has a placeholder there."""
+    path = tmp_path / "c.json"
+    question = "Use ghp_0123456789abcdefghijABCDEFGHIJ012345?"
+    async with taping(path, server("first", question)) as tape:
+        await accept_both(tape.url)
+    async with taping(path, server("second", question), existing="append") as tape:
+        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", "second")
+    assert b"ghp_0123" not in path.read_bytes()
+
+
+@looped
+async def test_upstream_that_is_gone_is_told_as_ever(tmp_path: Path) -> None:
+    """A lead without a server ends as a relayed request does."""
+    path = await recorded(tmp_path / "c.json")
+    async with upstream(server("second")) as gone:
+        url = gone.url
+    async with recording(url, path, existing="append") as session:
+        one = (await post(session.url, tool("wipe", id=1))).json
+        last = await post(session.url, retry(one, {"confirm": NO_ANSWER}))
+    assert last.status == 502
+    assert session.unreachable == 1
+
+
+def sessions_server(run: str) -> Script:
+    """Be a server of the 2025 era, which knows its own sessions only."""
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        given = visit.request.head.values("mcp-session-id")
+        if body["method"] == "initialize":
+            reply = result({"protocolVersion": "2025-11-25"}, id=body["id"])
+            await visit.send(json_response(reply, f"Mcp-Session-Id: raw-{run}"))
+        elif given != [f"raw-{run}"]:
+            await visit.send(response(b"", status="404 Not Found"))
+        elif "id" in body:
+            await visit.send(json_response(result({"by": run}, id=body["id"])))
+        else:
+            await visit.send(response(b"", status="202 Accepted"))
+
+    return script
+
+
+async def in_session(url: str, *names: str) -> list[JsonObject]:
+    """Open a session and call tools in it."""
+    opened = await post(url, message("initialize", {"capabilities": {}}))
+    (session,) = opened.head.values("mcp-session-id")
+    header = f"Mcp-Session-Id: {session}"
+    await post(url, message("notifications/initialized", id=None), header)
+    return [(await post(url, tool(name, id=9), header)).json for name in names]
+
+
+@looped
+async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -> None:
+    """A call in a session that was played goes up in a live one, which is opened once."""
+    path = tmp_path / "c.json"
+    async with taping(path, sessions_server("first")) as tape:
+        await in_session(tape.url, "one")
+    async with taping(path, sessions_server("second"), existing="append") as tape:
+        one, two, three = await in_session(tape.url, "one", "two", "three")
+        sent = [one.json["method"] for one in tape.server.received]
+    assert sent == ["initialize", "notifications/initialized", "tools/call", "tools/call"]
+    assert [one["result"]["by"] for one in (one, two, three)] == ["first", "second", "second"]
+    headers = [one["request"]["http"]["headers"] for one in read(path)["interactions"][1:]]
+    assert {one["Mcp-Session-Id"] for one in headers} == {"mrtr-session:1"}
+    async with playing(path) as replay:
+        assert await in_session(replay.url, "one", "two", "three") == [one, two, three]
+        assert replay.player.misses == []
+
+
+@looped
+async def test_session_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    """A recorded session id never goes upstream; what the live server says is told."""
+    path = tmp_path / "c.json"
+    async with taping(path, sessions_server("first")) as tape:
+        await in_session(tape.url, "one")
+
+    async def refusing(visit: Visit) -> None:
+        await visit.send(response(b"", status="401 Unauthorized"))
+
+    async with taping(path, refusing, existing="append") as tape:
+        early = await post(tape.url, tool("two"), "Mcp-Session-Id: mrtr-session:1")
+        assert tape.server.received == []
+        (late,) = await in_session(tape.url, "two")
+    assert "has not opened it" in early.json["error"]["message"]
+    assert "opened no session: HTTP 401" in late["error"]["message"]
+
+
+@looped
+async def test_other_traffic_is_appended_too(tmp_path: Path) -> None:
+    """A request that is no JSON-RPC is played where it is recorded, else relayed."""
+    path = await recorded(tmp_path / "c.json")
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"hello", "Content-Type: text/plain"))
+
+    for calls in (1, 0):
+        async with taping(path, script, existing="append") as tape:
+            assert (await http("GET", f"{tape.url}/x")).body == b"hello"
+            assert len(tape.server.received) == calls
+
+
+@looped
+async def test_sealed_and_readable_answers_are_not_mixed(tmp_path: Path) -> None:
+    """A cassette has its answers all sealed, or none, as replay compares them in one way."""
+    path = await recorded(tmp_path / "c.json")
+    with pytest.raises(UsageError, match="has its answers readable"):
+        async with recording("http://127.0.0.1:9/mcp", path, existing="append", seals_answers=True):
+            raise AssertionError("unreachable because it was refused")
