@@ -21,6 +21,7 @@ PLACEHOLDER: Final = re.compile(
     rf"(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])",
     re.ASCII,
 )
+_WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})>", re.ASCII)
 _WHOLE_PLACED = re.compile(_PLACED)
 
 
@@ -58,6 +59,11 @@ def renumber(raw: bytes | str, number: Callable[[str, str], int | None]) -> byte
         return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
 
     return PLACEHOLDER.sub(numbered, raw)
+
+
+def without_rules(text: str) -> str:
+    """Return a text without numbers in which a placeholder doesn't tell its rule either."""
+    return _WITHOUT_NUMBER.sub("<>", text)
 
 
 def without_numbers(text: str) -> str:

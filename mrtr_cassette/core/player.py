@@ -28,7 +28,7 @@ from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
 from mrtr_cassette.core.nodes import Node, read_nodes
-from mrtr_cassette.core.placeholders import without_numbers
+from mrtr_cassette.core.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
@@ -114,6 +114,15 @@ def _without_numbers(request: Request) -> Request:
     )
 
 
+def _by_any_rule(slot: Slot) -> Slot:
+    key, state, answers = slot
+    return (
+        CallKey(*map(without_rules, key)),
+        state,
+        None if answers is None else without_rules(answers),
+    )
+
+
 class Player:
     """One replay of one cassette."""
 
@@ -154,24 +163,42 @@ class Player:
         self._replies: dict[Node, Reply] = {}
         self._asked: set[tuple[CallKey, str]] = set()
         self._index: dict[Slot, _Shelf] = {}
+        self._index_by_any_rule: dict[Slot, _Shelf] = {}
         for node in sorted(self._nodes, key=_arrival):
             self._add(node)
 
     def _add(self, node: Node) -> None:
         key, state, answers = slot_of(node.call, self._ignored)
-        self._index.setdefault((key, state, answers), _Shelf()).add(node)
+        self._shelve((key, state, answers), node)
         # What a client sends that doesn't come from the cassette, such as a literal in a test,
         # is known by the hash of what was sent while recording.
         raw = node.raw_echoed_sha256
         if raw is not None and raw != state:
-            self._index.setdefault((key, raw, answers), _Shelf()).add(node)
+            self._shelve((key, raw, answers), node)
+
+    def _shelve(self, slot: Slot, node: Node) -> None:
+        self._index.setdefault(slot, _Shelf()).add(node)
+        by_any_rule = _by_any_rule(slot)
+        if by_any_rule != slot:
+            self._index_by_any_rule.setdefault(by_any_rule, _Shelf()).add(node)
+
+    def _shelf(self, slot: Slot, received: Request) -> _Shelf | None:
+        """Return the exchanges that a request can get.
+
+        A client that was given a placeholder may send it where another rule found the secret while
+        recording. What it knows by itself is found by the same rule on both sides.
+        """
+        shelf = self._index.get(slot)
+        if shelf is None and self._has_placeholders and _without_numbers(received) != received:
+            shelf = self._index_by_any_rule.get(_by_any_rule(slot))
+        return shelf
 
     def request_received(self, request: Request) -> Play | Miss:
         """Find the recorded reply to a request, and count it as played or missed."""
         asked = read_call(request)
         matched = self._matched_as(request)
         call = asked if matched is request else read_call(matched)
-        shelf = self._index.get(slot_of(call, self._ignored))
+        shelf = self._shelf(slot_of(call, self._ignored), request)
         candidates = shelf.most_specific(call.traits) if shelf is not None else []
         node = self._choose(candidates, call)
         if node is None:
@@ -210,11 +237,14 @@ class Player:
         return request if body == request.body else replace(request, body=body)
 
     def _recorded_as(self, request: Request) -> Request:
-        """Return a recorded request as it is matched, and note whether secrets were in it."""
+        """Return a recorded request as it is matched, and note whether secrets are in it.
+
+        It may have some: not everything need be recorded by the rules that the cassette has.
+        """
         request = self._sealed(request)
         if self._redactor is None:
             return request
-        plain = _without_numbers(request)
+        plain = _without_numbers(redacted_request(request, self._redactor))
         self._has_placeholders = self._has_placeholders or plain != request
         return plain
 

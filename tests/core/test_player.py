@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -40,6 +41,7 @@ from builders import (
     with_token,
 )
 
+from mrtr_cassette.core.cassette import Redaction
 from mrtr_cassette.core.diagnosis import Reason
 from mrtr_cassette.core.player import Play, Player, Repeat
 from mrtr_cassette.core.wire import End, Request
@@ -562,6 +564,61 @@ def test_what_is_no_secret_counts_beside_one(other: bytes) -> None:
 
     assert miss.reason is Reason.ARGUMENTS_DIFFER
     assert "correct-horse" not in str(miss.differences) or b'user":"correct' in other
+
+
+TOKEN = "made-up-0123456789"
+ISSUING: Step = (tool("login"), {"resultType": "complete", "access_token": TOKEN})
+
+
+@pytest.mark.parametrize(
+    "using",
+    [
+        lambda token: tool("use", api_key=token),
+        lambda token: tool("use", header=f"Authorization: Bearer {token}"),
+        lambda token: get(f"/files?password={quote(token)}"),
+        lambda token: retry(CALL, {"a": {"action": "accept", "content": {"api_key": token}}}),
+    ],
+)
+def test_secret_that_the_cassette_gave_plays_under_another_name(
+    using: Callable[[str], bytes | Request],
+) -> None:
+    """A client that got a placeholder finds what was recorded for that secret, whatever its rule."""
+    script: list[Step] = [ISSUING, (CALL, asks("a")), (using(TOKEN), b"used")]
+    player = player_of(*script, redacts=True)
+    token = result_of(play(player, tool("login")))["access_token"]
+    play(player, CALL)
+
+    assert token == "<token:1>"
+    assert play(player, using(token)) == b"used"
+
+
+def test_secret_of_another_kind_is_another_argument() -> None:
+    """What a client knows by itself is told apart by its rule, and so is a placeholder, if it can be."""
+    github = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
+    script: list[Step] = [
+        ISSUING,
+        (tool("use", api_key=TOKEN), text("by name")),
+        (tool("use", api_key=github), text("by shape")),
+        (tool("use", other=github), text("by shape only")),
+    ]
+    player = player_of(*script, redacts=True)
+    play(player, tool("login"))
+
+    missed(player, tool("use", other="sk-ant-" + "0123456789abcdefghijABCDEFGHIJ012345"))
+    assert said(play(player, tool("use", api_key="<github:1>"))) == "by shape"
+    assert said(play(player, tool("use", api_key="<token:1>"))) == "by name"
+    assert said(play(player, tool("use", other="<token:1>"))) == "by shape only"
+
+
+def test_secret_that_was_recorded_as_it_is_plays() -> None:
+    """A request from before a rule existed, as in a cassette that was added to, is found as well."""
+    login, other = tool("login", password="correct-horse"), tool("login", pin="0000")
+    cassette = cassette_of((login, text("one")), (other, text("two")), redacts=True)
+    rules = Redaction(patterns=[], keys=["pin"], disabled=[])
+    player = Player(cassette.model_copy(update={"redaction": rules}), "f")
+
+    assert said(play(player, other)) == "two"
+    assert said(play(player, login)) == "one"
 
 
 def test_caller_gets_its_own_id_whatever_it_looks_like() -> None:
