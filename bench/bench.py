@@ -70,8 +70,9 @@ LOOPS = {
     # Found before the installed one, and can't be imported: the program takes asyncio's loop.
     "asyncio": {"PYTHONPATH": str(HERE / "without_uvloop")},
 }
-WEIGHTY = 64
-"""How many exchanges of 1 MB a turn has at most; a recording keeps them on the disk."""
+WEIGHTY = 32
+"""How many exchanges of 1 MB a turn has at most, unless each connection needs one; a recording
+keeps them on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class Bench:
             "targets": targets,
         }
         if kind.padding or kind.upload:
-            defaults["requests"] = WEIGHTY
+            defaults["requests"] = max(WEIGHTY, connections)
         command = [sys.executable, str(HERE / "load.py"), orjson.dumps(defaults | plan).decode()]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
         turns: dict[str, Any] = orjson.loads(done.stdout)

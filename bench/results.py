@@ -13,10 +13,14 @@ from statistics import median
 from typing import Any
 
 
+def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Return the ratio of each round; the side that gave a wrong answer has no rounds."""
+    return [our / their for our, their in zip(ours, theirs, strict=False)]
+
+
 def ratio_of(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     """Return the median ratio of rounds, or None where one side has none."""
-    # The side that gave a wrong answer has no rounds at all.
-    ratios = [our / their for our, their in zip(ours, theirs, strict=False)]
+    ratios = ratios_of(ours, theirs)
     return median(ratios) if ratios else None
 
 
@@ -153,17 +157,26 @@ def _rates_table(chosen: Sequence[Rates]) -> str:
     names = list(dict.fromkeys(name for rates in chosen for name in rates.per_round))
     rows = []
     for rates in chosen:
-        ratio = rates.ratio()
+        ratios = ratios_of(rates.per_round[rates.mode], rates.per_round[rates.base])
         rows.append(
             (
                 f"{rates.load}, {rates.loop}",
                 str(rates.connections),
                 *(_spread(rates.per_round.get(name, []), "") for name in names),
-                "" if ratio is None else f"{ratio:.2f} of {rates.base}",
+                _spread(ratios, ""),
                 ", ".join(f"{name} {_number(spent)}" for name, spent in rates.cpu_us.items()),
             )
         )
-    return _table(("load, loop", "connections", *names, "ratio", "CPU µs per request"), rows)
+    return _table(
+        (
+            "load, loop",
+            "connections",
+            *names,
+            f"{chosen[0].mode} / {chosen[0].base}",
+            "CPU µs per request",
+        ),
+        rows,
+    )
 
 
 def _sizes_table(sized: Sequence[Fact]) -> str:
@@ -185,7 +198,7 @@ def _spread(samples: Sequence[float], unit: str) -> str:
 
 
 def _number(value: float) -> str:
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 3
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 3
     return f"{value:,.{digits}f}"
 
 

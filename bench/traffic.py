@@ -9,11 +9,13 @@ that a client can tell its answer from anybody else's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 PATH = "/mcp"
 EVENTS = 50
 MEGABYTE = 1024 * 1024
+_SENTENCE = b"The benchmark says the same few words again and again, until there are enough. "
 _STATE_TAIL = b"x" * 160
 """Makes a request state about as long as a sealed one of the Python SDK is."""
 _META = (
@@ -23,7 +25,11 @@ _META = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+def _text(size: int) -> bytes:
+    return (_SENTENCE * (size // len(_SENTENCE) + 1))[:size]
+
+
+@dataclass(frozen=True)
 class Kind:
     """One kind of call; its name is the name of the tool.
 
@@ -45,21 +51,22 @@ class Kind:
     has_meta: bool = True
     rest_after_s: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Make what all requests of this kind share."""
+    @cached_property
+    def _text(self) -> bytes:
+        return _text(self.padding)
+
+    @cached_property
+    def _template(self) -> bytes:
+        """What all requests of this kind share, with places for id, number and retry."""
         fields = _META if self.has_meta else b""
         if self.events:
             fields += b',"progressToken":%d'
-        text = b',"text":"%b"' % (b"u" * self.upload) if self.upload else b""
+        text = b',"text":"%b"' % _text(self.upload) if self.upload else b""
         meta = b',"_meta":{%b}' % fields if fields else b""
-        object.__setattr__(
-            self,
-            "template",
+        return (
             b'{"jsonrpc":"2.0","id":%%d,"method":"tools/call","params":{"name":"%b",'
-            b'"arguments":{"number":%%d%b}%%b%b}}' % (self.name.encode(), text, meta),
+            b'"arguments":{"number":%%d%b}%%b%b}}' % (self.name.encode(), text, meta)
         )
-
-    template: bytes = b""
 
     def request(self, identity: int, number: int, state: bytes) -> bytes:
         """Return the body of a call, or of its retry where there is a state to echo."""
@@ -68,7 +75,7 @@ class Kind:
             b'"requestState":"%b"' % state
         )
         values: tuple[int | bytes, ...] = (identity, number, retry)
-        return self.template % ((*values, identity) if self.events else values)
+        return self._template % ((*values, identity) if self.events else values)
 
     def answer(self, identity: bytes, number: bytes, turn: int) -> tuple[bytes, ...]:
         """Return the answer: one body, or the events of a stream.
@@ -89,7 +96,7 @@ class Kind:
         result = (
             b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text",'
             b'"text":"answer %b.%b"}],"isError":false,"resultType":"complete"}}'
-            % (identity, number, b"d" * self.padding)
+            % (identity, number, self._text)
         )
         if not self.events:
             return (result,)
