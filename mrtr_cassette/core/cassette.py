@@ -7,9 +7,11 @@ Rule: whatever differs between two recordings of an unchanged server stands in `
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mrtr_cassette.core.rules import RedactionRules
 
 VERSION: Final = 1
 SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
@@ -146,6 +148,15 @@ class Redaction(_Model):
     patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
     keys: list[str] = Field(description="further member names whose values are secrets")
     disabled: list[str] = Field(description="rules or member names that were switched off")
+
+    def rules(self) -> RedactionRules:
+        """Return the same as the rules that a redactor takes."""
+        return RedactionRules(tuple(self.patterns), tuple(self.keys), tuple(self.disabled))
+
+    @model_validator(mode="after")
+    def _can_be_meant(self) -> Self:
+        self.rules()
+        return self
 
 
 class Recording(_Model):

@@ -32,7 +32,6 @@ from mrtr_cassette.core.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
-from mrtr_cassette.core.rules import RedactionRules
 from mrtr_cassette.core.seal import as_recorded, seal_states
 from mrtr_cassette.core.wire import Request
 
@@ -96,13 +95,9 @@ def _arrival(node: Node) -> tuple[float, int, int]:
 
 def redactor_of(cassette: Cassette) -> Redactor | None:
     """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
-    rules = cassette.redaction
-    if rules is None:
+    if cassette.redaction is None:
         return None
-    return Redactor(
-        RedactionRules(tuple(rules.patterns), tuple(rules.keys), tuple(rules.disabled)),
-        lambda _rule, _secret: "0",
-    )
+    return Redactor(cassette.redaction.rules(), lambda _rule, _secret: "0")
 
 
 def _without_numbers(request: Request) -> Request:

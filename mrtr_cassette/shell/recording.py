@@ -205,6 +205,7 @@ async def recording(
     """
     url = upstream_url(upstream)
     earlier = _check_output(output, existing, request_state, "sealed" if seals_answers else None)
+    redaction = _rules_of_both(earlier, redaction)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = files.JournalHeader(
         upstream=redactor.text(named or shown_url(url)),
@@ -255,18 +256,15 @@ async def recording(
                 session.problem = lost
 
 
-def _redaction(header: files.JournalHeader, earlier: Cassette | None) -> Redaction | None:
-    """Return the rules that a cassette names: its own, and those of what it is added to."""
-    if header.redaction is None:
-        return None
-    rules = Redaction(**header.redaction)
+def _rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+    """Return the rules for a cassette that is added to: its own, and then those of the addition."""
     if earlier is None or earlier.redaction is None:
         return rules
-    before = earlier.redaction
-    return Redaction(
-        patterns=[*before.patterns, *(p for p in rules.patterns if p not in before.patterns)],
-        keys=[*before.keys, *(key for key in rules.keys if key not in before.keys)],
-        disabled=[name for name in before.disabled if name in rules.disabled],
+    before = earlier.redaction.rules()
+    return RedactionRules(
+        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
+        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
+        disabled=tuple(name for name in before.disabled if name in rules.disabled),
     )
 
 
@@ -379,7 +377,7 @@ def _assembled(content: files.JournalContent, output: Path) -> Cassette | None:
         request_state=header.request_state,
         recorded_at=header.recorded_at,
         tool=TOOL,
-        redaction=_redaction(header, earlier),
+        redaction=None if header.redaction is None else Redaction(**header.redaction),
         answers=header.answers,
         earlier=earlier,
     )

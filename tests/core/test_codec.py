@@ -319,6 +319,21 @@ def test_file_whose_turns_cannot_have_happened_is_refused(
         decode_cassette(data, "f")
 
 
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [({"patterns": ["("]}, "no regular expression"), ({"disabled": ["cursor"]}, "'cursor'")],
+)
+def test_file_whose_rules_cannot_be_meant_is_refused(
+    rules: dict[str, list[str]], named: str
+) -> None:
+    """Rules of redaction that were damaged by hand are an error that names them."""
+    tree = orjson.loads(encode_cassette(cassette_of((tool("x"), text("y")), redacts=True)))
+    tree["redaction"].update(rules)
+
+    with pytest.raises(CassetteError, match=rf"f\.json: at /redaction: .*{named}"):
+        decode_cassette(orjson.dumps(tree), "f.json")
+
+
 def test_response_after_an_unanswered_later_turn_is_refused() -> None:
     """Of several turns it is the last that ends an interaction."""
     script = [

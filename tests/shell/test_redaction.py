@@ -229,3 +229,34 @@ async def test_secrets_in_the_upstream_url_are_not_written(tmp_path: Path) -> No
     async with playing(path) as replay:
         assert secret not in replay.url
         assert json.loads((await post(replay.url, tool("x"))).body)["result"] == {"ok": 1}
+
+
+@looped
+async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) -> None:
+    """An appended recording keeps the numbers of earlier patterns, and all of it plays."""
+    path = tmp_path / "c.json"
+    first, second = (tool("find", arguments={"who": who}) for who in ("cust-77", "emp-12 cust-9"))
+    third = tool("login", arguments={"password": "made up", "pin": "0000"})
+    before = RedactionRules(patterns=("cust-[0-9]+",), disabled=("password",))
+    async with taping(path, answering(json_response(result({"n": 1}))), redaction=before) as tape:
+        await post(tape.url, first)
+    replies = [json_response(result({"n": n})) for n in (2, 3)]
+    rules = RedactionRules(patterns=("emp-[0-9]+",), keys=("pin",))
+    async with taping(path, answering(*replies), redaction=rules, existing="append") as tape:
+        await post(tape.url, second)
+        await post(tape.url, third)
+    tree = json.loads(path.read_text())
+    assert tree["redaction"] == {
+        "patterns": ["cust-[0-9]+", "emp-[0-9]+"],
+        "keys": ["pin"],
+        "disabled": [],
+    }
+    asked = [one["request"]["body"]["params"]["arguments"] for one in tree["interactions"]]
+    assert asked == [
+        {"who": "<custom-1:1>"},
+        {"who": "<custom-2:1> <custom-1:2>"},
+        {"password": "<password:1>", "pin": "<custom-key:1>"},
+    ]
+    async with playing(path) as replay:
+        for number, call in ((3, third), (2, second), (1, first)):
+            assert json.loads((await post(replay.url, call)).body)["result"] == {"n": number}
