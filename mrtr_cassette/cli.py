@@ -6,6 +6,7 @@ Exit codes: 0 good; 1 misses or differences; 2 usage; 3 cassette or file; 4 upst
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,6 +324,13 @@ def _conclude_recording(options: dict[str, Any], session: RecordSession) -> None
     show_default=True,
     help="Send event streams at once, or in the recorded rhythm.",
 )
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
+    "in .xml.",
+)
 @_command_argument
 def replay(**options: Any) -> None:
     """Serve CASSETTE as if it were the server.
@@ -339,10 +347,15 @@ def replay(**options: Any) -> None:
 
 async def _replay(**options: Any) -> int:
     from mrtr_cassette.core.player import Repeat
-    from mrtr_cassette.core.report import summary
+    from mrtr_cassette.core.report import replay_report, summary
+    from mrtr_cassette.shell.files import check_writable
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
+    report = options["report"]
+    if report is not None:
+        check_writable(report)
+    _tell_of_journal(options["cassette"], options)
     async with stop_signals() as stop:
         async with replaying(
             options["cassette"],
@@ -363,7 +376,42 @@ async def _replay(**options: Any) -> int:
                 "misses": len(player.misses),
             },
         )
+        _report(replay_report(player), report)
     return code or (1 if session.player.misses else 0)
+
+
+def _report(data: dict[str, Any], path: Path | None) -> None:
+    """Write the report that was asked for, and say misses where GitHub shows them."""
+    import orjson
+
+    from mrtr_cassette.core.junit import junit
+    from mrtr_cassette.core.report import annotation
+    from mrtr_cassette.shell.files import write_report
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # Standard error has one JSON object a line, if asked for; the runner reads both streams.
+        for miss in data["misses"]:
+            click.echo(annotation(miss))
+    if path is None:
+        return
+    if path.suffix.lower() == ".xml":
+        write_report(path, junit(data))
+    else:
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        write_report(path, orjson.dumps(data, option=options))
+
+
+def _tell_of_journal(cassette: Path, options: dict[str, Any]) -> None:
+    """Say that a killed recording left something beside a cassette, which is whole all the same."""
+    from mrtr_cassette.shell.files import unpublished
+
+    note = unpublished(cassette) if cassette.exists() else None
+    if note is None:
+        return
+    if options["log_format"] == "text":
+        _say(f"note: {note}")
+    else:
+        _logs(options)["on_event"]({"event": "unpublished", "note": note})
 
 
 async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
@@ -411,6 +459,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     from mrtr_cassette.core.report import inspection, inspection_text
     from mrtr_cassette.shell.files import read_cassette
 
+    _tell_of_journal(cassette, {"log_format": "text"})
     recorded = read_cassette(cassette)
     data = inspection(recorded, Player(recorded, str(cassette)))
     if as_json:

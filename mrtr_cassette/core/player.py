@@ -197,6 +197,8 @@ class Player:
         candidates = shelf.most_specific(call.traits) if shelf is not None else []
         node = self._choose(candidates, call)
         if node is None:
+            # What is told of a miss has no secrets either.
+            call = read_call(self._redacted(call.request))
             miss = (
                 no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
                 if candidates
@@ -218,7 +220,10 @@ class Player:
         Which secret it was is not known any more, so a placeholder tells its rule only.
         """
         request = self._sealed(request)
-        if self._redactor is None or not self._has_placeholders:
+        return self._redacted(request) if self._has_placeholders else request
+
+    def _redacted(self, request: Request) -> Request:
+        if self._redactor is None:
             return request
         redacted = _without_numbers(redacted_request(request, self._redactor))
         return request if redacted == request else redacted

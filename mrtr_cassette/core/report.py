@@ -258,6 +258,51 @@ def _count_misses(player: Player) -> str:
     return f"{count} {'miss' if count == 1 else 'misses'} ({named})"
 
 
+def replay_report(player: Player) -> dict[str, Any]:
+    """Return what a replay came to, as JSON-ready data: played, unplayed and missed."""
+    unplayed = set(player.unplayed)
+    interactions = []
+    for number, nodes in enumerate(player.interactions, start=1):
+        plays = sum(node.played for node in nodes)
+        outcome = "played"
+        if number in unplayed:
+            outcome = "played in part" if plays else "unplayed"
+        interactions.append(
+            {
+                "number": number,
+                "call": player.redacted(str(nodes[0].key)),
+                "outcome": outcome,
+                "plays": plays,
+            }
+        )
+    return {
+        "cassette": player.path,
+        "interactions": interactions,
+        "misses": [
+            {
+                "text": player.redacted(miss_text(miss, player.path)),
+                **miss_data(miss, player.path),
+            }
+            for miss in player.misses
+        ],
+    }
+
+
+def annotation(miss: dict[str, Any]) -> str:
+    """Return a miss of a `replay_report` as a workflow command of GitHub Actions."""
+    file = _escaped(miss["cassette"], _IN_PROPERTY)
+    title = _escaped(f"miss: {miss['reason']}", _IN_PROPERTY)
+    return f"::error file={file},title={title}::{_escaped(miss['text'], _IN_MESSAGE)}"
+
+
+_IN_MESSAGE = "%\r\n"
+_IN_PROPERTY = "%\r\n:,"
+
+
+def _escaped(text: str, characters: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
+
+
 def inspection(cassette: Cassette, player: Player) -> dict[str, Any]:
     """Return what a person wants to know of a cassette, as JSON-ready data."""
     timings: dict[tuple[int, int], int] = {

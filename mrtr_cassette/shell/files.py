@@ -238,6 +238,29 @@ def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
             Path(temporary).unlink(missing_ok=True)
 
 
+def write_report(path: Path, report: bytes) -> None:
+    """Write what a replay came to, in the place of an earlier report.
+
+    Raises:
+        CassetteError: it can't be written.
+    """
+    try:
+        path.write_bytes(report)
+    except OSError as error:
+        raise CassetteError(path, f"can't write the report: {_reason(error)}") from None
+
+
+def unpublished(cassette: Path) -> str | None:
+    """Return what to know of a cassette beside which a killed recording left its journal."""
+    journal = journal_path(cassette)
+    if not journal.exists() or is_being_written(journal):
+        return None
+    return (
+        f"{journal} stands beside it: a later recording ended before it was published; "
+        f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)"
+    )
+
+
 def _put_where_nothing_is(temporary: str, path: Path) -> None:
     """Give a file its name, unless something else has it."""
     try:

@@ -11,6 +11,7 @@ import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
@@ -664,6 +665,57 @@ async def test_a_command_is_served_and_its_code_passed_on(
     assert ('"code":-32010' in ended.out) == ("unknown" in methods)
 
 
+@pytest.mark.parametrize("code", [0, 5])
+@looped
+async def test_a_report_is_written_whatever_the_command_came_to(tmp_path: Path, code: int) -> None:
+    """`--report` has what was played and missed, also where the command failed."""
+    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.json"
+    program = caller("ping", "tools/list", code=code)
+    ended = await run("replay", path, "--port", 0, "--report", report, "--", *program)
+    assert ended.code == (code or 1)
+    tree = json.loads(report.read_bytes())
+    assert tree["interactions"] == [{"number": 1, "call": "ping", "outcome": "played", "plays": 1}]
+    assert [one["reason"] for one in tree["misses"]] == ["unknown-method"]
+
+
+@looped
+async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
+    """Where the name ends in `.xml` it is JUnit, and Ctrl-C doesn't lose it."""
+    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.XML"
+    report.write_text("an earlier one")
+    async with command("replay", path, "--port", 0, "--report", report) as process:
+        await process.listening()
+        assert (await process.stopped()).code == 0
+    assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
+
+
+@looped
+async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """A missing directory is told before anything is played."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--report", tmp_path / "none" / "r.json")
+    assert (ended.code, ended.out) == (3, "")
+    assert "there is no directory" in ended.err
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@looped
+async def test_misses_are_annotations_in_github_actions(tmp_path: Path, value: str) -> None:
+    """There, and nowhere else, standard output has a workflow command for each miss."""
+    path = await pinged(tmp_path / "c.json")
+    environment = {**os.environ, "GITHUB_ACTIONS": value}
+    program = caller("tools/list")
+    ended = await run("replay", path, "--port", 0, "--", *program, env=environment)
+    lines = [line for line in ended.out.splitlines() if line.startswith("::")]
+    assert ended.out.startswith("listening on ")
+    if value == "false":
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line.startswith(f"::error file={path},title=miss%3A unknown-method::miss: unknown-")
+        assert "%0A  fix:" in line
+
+
 @looped
 async def test_repeats_are_the_users_choice(tmp_path: Path) -> None:
     """`--repeat never` refuses a second `ping`, which `auto` plays."""
@@ -963,6 +1015,35 @@ async def test_a_killed_recording_is_recovered_as_it_was_meant(
     ended = await run("recover", path)
     assert ended == Outcome(0, "", f"wrote {path}: {count} interactions\n")
     assert len(read(path)["interactions"]) == count
+
+
+@pytest.mark.parametrize("option", ["--append", "--force"])
+@looped
+async def test_what_was_killed_beside_a_cassette_is_told(tmp_path: Path, option: str) -> None:
+    """The earlier cassette plays and shows as it is, with a note that names `recover`."""
+    path = await pinged(tmp_path / "c.json")
+    await killed(path, option)
+    note = f"mrtr-cassette recover {path} (or delete the journal)"
+    shown = await run("inspect", path)
+    assert (shown.code, shown.err.count(note)) == (0, 1)
+    assert shown.err.startswith(f"note: {path}.journal stands beside it")
+    played = await run("replay", path, "--port", 0, "--", *caller("ping"))
+    assert (played.code, played.err.count(note)) == (0, 1)
+    told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
+    assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
+    await run("recover", path)
+    assert (await run("inspect", path)).err == ""
+
+
+@looped
+async def test_a_living_recorder_is_no_note(tmp_path: Path) -> None:
+    """While a recorder is at work its journal is as it should be."""
+    path = await pinged(tmp_path / "c.json")
+    arguments = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
+    async with command(*arguments) as process:
+        await process.listening()
+        assert (await run("inspect", path)).err == ""
+        assert (await process.stopped()).code == 0
 
 
 @looped

@@ -1,0 +1,56 @@
+"""What a replay came to, as JUnit XML for whatever shows test results.
+
+Owns: the shape: a test case for each interaction, skipped where it was not played, and a failed
+one for each miss.
+Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree as ET
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit(report: dict[str, Any]) -> bytes:
+    """Return a `replay_report` as XML."""
+    cassette = _allowed(report["cassette"])
+    cases = [
+        _case(cassette, f"#{one['number']} {one['call']}", one["outcome"])
+        for one in report["interactions"]
+    ]
+    for number, miss in enumerate(report["misses"], start=1):
+        case = _case(cassette, f"miss {number}: {miss['asked']}", "missed")
+        failure = ET.SubElement(
+            case,
+            "failure",
+            type=_allowed(miss["reason"]),
+            message=_allowed(f"{miss['reason']}: {miss['detail']}"),
+        )
+        failure.text = _allowed(miss["text"])
+        cases.append(case)
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(len(report["misses"])),
+        "errors": "0",
+        "skipped": str(sum(case.find("skipped") is not None for case in cases)),
+    }
+    suites = ET.Element("testsuites", {"name": "mrtr-cassette replay", **counts})
+    ET.SubElement(suites, "testsuite", {"name": cassette, **counts}).extend(cases)
+    ET.indent(suites)
+    xml: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
+
+
+def _case(cassette: str, name: str, outcome: str) -> ET.Element:
+    case = ET.Element("testcase", classname=cassette, name=_allowed(name))
+    if outcome in {"unplayed", "played in part"}:
+        ET.SubElement(case, "skipped", message=outcome)
+    return case
+
+
+def _allowed(text: str) -> str:
+    """Spell what XML can't hold as JSON would."""
+    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
