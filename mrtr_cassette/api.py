@@ -216,7 +216,7 @@ def record(
         ca_file=None if ca_file is None else Path(ca_file),
         verifies=not insecure,
         syncs=fsync,
-        log=log or _no_log,
+        log=log,
     )
     return Proxy(partial(_shown_as, Recording, opened))
 
@@ -264,7 +264,7 @@ def replay(
         ignored=[ignored_member(pointer, "ignore:") for pointer in ignore],
         repeat=Repeat(_one_of("repeat", repeat, [each.value for each in Repeat])),
         paced=_one_of("pace", pace, ("none", "recorded")) == "recorded",
-        log=log or _no_log,
+        log=log,
     )
     return Proxy(partial(_shown_as, Replay, opened))
 
@@ -292,10 +292,6 @@ def _one_of(option: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
         raise UsageError(f"{option} is {value!r}, and not one of {', '.join(known)}")
     return value
-
-
-def _no_log(_line: str) -> None:
-    pass
 
 
 def _misses(player: Player) -> tuple[Miss, ...]:

@@ -12,14 +12,14 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.dialect import Answers, answers_in
 from mrtr_cassette.core.jsonbytes import Path, canonical, find_spans, parse, splice, without_paths
 from mrtr_cassette.core.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.seal import compared_sha256, sha256_of
-from mrtr_cassette.core.wire import SESSION_HEADER, Request
+from mrtr_cassette.core.wire import SESSION_HEADER, Headers, Request, header_value
 from mrtr_cassette.errors import NotJsonError, printable
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -99,28 +99,26 @@ class Call:
     request: Request
     message: Message | None
 
-    @cached_property
+    @property
     def is_rpc(self) -> bool:
         """Whether it is a JSON-RPC request or notification."""
         return self.message is not None and self.message.kind is not Kind.RESPONSE
 
-    @cached_property
+    @property
     def answers(self) -> Answers | None:
         """The answers of a retry; None for everything else."""
         if self.message is None or self.message.kind is not Kind.REQUEST:
             return None
         return answers_in(self.message.params)
 
-    @cached_property
+    @property
     def asked(self) -> Any:
         """What the key's arguments are the canonical text of; bytes where the body is no JSON."""
         if self.message is None or not self.is_rpc:
             try:
-                value = parse(self.request.body)
-                canonical(value)
+                return parse(self.request.body)
             except NotJsonError:
                 return self.request.body
-            return value
         params = self.message.tree.get("params", {})
         if not isinstance(params, dict):
             return params
@@ -135,7 +133,7 @@ class Call:
                 kept.pop("arguments", None)
         return kept
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The tool's or prompt's name, or the resource's URI."""
         if self.message is None:
@@ -159,25 +157,19 @@ class Call:
         method = self.message.method if self.message is not None and self.is_rpc else ""
         return CallKey(endpoint, method, self.name, arguments)
 
-    @cached_property
+    @property
     def traits(self) -> Traits:
         """What breaks ties with other recorded requests of the same key."""
         meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
         version = meta.get(_PROTOCOL_VERSION)
-        header_version = self.request.header("mcp-protocol-version")
+        session, header_version, mcp_headers, accept = _traits_of_headers(self.request.headers)
         return Traits(
-            session=self.request.header(SESSION_HEADER),
+            session=session,
             has_progress_token=self.message is not None and self.message.progress_token is not None,
             capabilities=canonical(meta.get(_CAPABILITIES)),
             protocol_version=f"{canonical(version)} {header_version}",
-            mcp_headers=tuple(
-                sorted(
-                    (name.lower(), value)
-                    for name, value in self.request.headers
-                    if name.lower().startswith(("mcp-method", "mcp-name", "mcp-param-"))
-                )
-            ),
-            accept=self.request.header("accept"),
+            mcp_headers=mcp_headers,
+            accept=accept,
         )
 
     @cached_property
@@ -186,6 +178,28 @@ class Call:
         meta = self.message.meta if self.message is not None else {}
         rest = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
         return f"{self.request.header(SESSION_HEADER)} {canonical(rest)}"
+
+
+@lru_cache(maxsize=1024)
+def _traits_of_headers(
+    headers: Headers,
+) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
+    """Return session, protocol version, further `Mcp-*` headers, `Accept`.
+
+    A client sends the same headers with call after call.
+    """
+    return (
+        header_value(headers, SESSION_HEADER),
+        header_value(headers, "mcp-protocol-version"),
+        tuple(
+            sorted(
+                (name.lower(), value)
+                for name, value in headers
+                if name.lower().startswith(("mcp-method", "mcp-name", "mcp-param-"))
+            )
+        ),
+        header_value(headers, "accept"),
+    )
 
 
 def read_call(request: Request) -> Call:

@@ -8,6 +8,7 @@ Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -21,6 +22,11 @@ PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
 REQUEST_STATE: Path = ("params", "requestState")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _REQUEST_PATHS = (ID, PROGRESS_TOKEN, REQUEST_STATE)
+_SCALAR_AT = {
+    path: re.compile(rb'"%b"(?:\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}]))?' % path[-1].encode())
+    for path in _REQUEST_PATHS
+}
+"""Each place where a path's last key stands, as a key or not; the value where it is a scalar."""
 
 
 class Kind(Enum):
@@ -49,19 +55,19 @@ class Message:
     method: str
     id: str | None
 
-    @cached_property
+    @property
     def params(self) -> dict[str, Any]:
         """The params; empty where they are absent or no object."""
         params = self.tree.get("params")
         return params if isinstance(params, dict) else {}
 
-    @cached_property
+    @property
     def meta(self) -> dict[str, Any]:
         """The request's `_meta`; empty where it is absent or no object."""
         meta = self.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
-    @cached_property
+    @property
     def progress_token(self) -> str | None:
         """Canonical text of the progress token that the message carries, or None."""
         return _scalar(self.meta.get("progressToken"))
@@ -73,8 +79,20 @@ class Message:
 
     def spelled(self, path: Path) -> bytes | None:
         """Return the bytes of the last value at one of a request's paths, as they came."""
+        # Where the key stands once, in its one spelling, its value needs no search by structure.
+        values = _SCALAR_AT[path].findall(self.raw)
+        if len(values) == 1 and values[0] and b"\\u" not in self.raw and self._has(path):
+            return bytes(values[0])
         spans = self.spans.get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
+
+    def _has(self, path: Path) -> bool:
+        inner: Any = self.tree
+        for key in path:
+            if not isinstance(inner, dict) or key not in inner:
+                return False
+            inner = inner[key]
+        return True
 
 
 def classify(raw: bytes) -> Message | None:
@@ -83,8 +101,6 @@ def classify(raw: bytes) -> Message | None:
         tree = parse(raw)
         if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
             return None
-        # What can't be compared can't be matched, so it is opaque too.
-        canonical(tree)
     except NotJsonError:
         return None
     method = tree.get("method")
@@ -99,7 +115,8 @@ def classify(raw: bytes) -> Message | None:
 
 
 def _scalar(value: Any) -> str | None:
-    return canonical(value) if isinstance(value, str | Number) else None
+    is_scalar = isinstance(value, str | Number) or type(value) is int
+    return canonical(value) if is_scalar else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,9 +264,10 @@ class Player:
     def _choose(self, candidates: Sequence[Node], call: Call) -> Node | None:
         reachable = [node for node in candidates if self._was_asked(node)]
         unplayed = [node for node in reachable if not node.played]
-        for node in unplayed:
-            if node.call.caller == call.caller:
-                return node
+        if len(unplayed) > 1:
+            for node in unplayed:
+                if node.call.caller == call.caller:
+                    return node
         if unplayed:
             return unplayed[0]
         return reachable[-1] if reachable and self._may_repeat(call) else None

@@ -149,7 +149,7 @@ async def read_request(request: web.BaseRequest, largest: int) -> Request:
     target = request.raw_path
     if not target.startswith("/"):
         target = request.rel_url.raw_path_qs or "/"
-    headers = tuple((header_text(name), header_text(value)) for name, value in request.raw_headers)
+    headers = _header_texts(request.raw_headers)
     announced = request.content_length or 0
     if announced > largest:
         raise web.HTTPRequestEntityTooLarge(largest, announced)
@@ -177,6 +177,12 @@ async def _read_body(content: StreamReader, largest: int) -> bytes:
         chunks.append(chunk)
         size += len(chunk)
     return b"".join(chunks)
+
+
+@lru_cache(maxsize=1024)
+def _header_texts(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
+    # A client sends the same headers with call after call.
+    return tuple((header_text(name), header_text(value)) for name, value in raw)
 
 
 def header_text(raw: bytes) -> str:
@@ -218,6 +224,7 @@ class Head:
     has_length: bool
 
 
+@lru_cache(maxsize=1024)
 def render_head(status: int, headers: Headers, *, reason: str | None = None) -> Head:
     """Return a head with these headers and no others.
 
@@ -332,10 +339,10 @@ class _OneLine(logging.Handler):
             self._log(printable(text))
 
 
-def _server_log(log: Callable[[str], None]) -> logging.Logger:
+def _server_log(log: Callable[[str], None] | None) -> logging.Logger:
     # One of its own for each server, as each has a log of its own; none is looked up by name.
     logger = logging.Logger("mrtr_cassette.server")  # noqa: LOG001
-    logger.addHandler(_OneLine(log))
+    logger.addHandler(logging.NullHandler() if log is None else _OneLine(log))
     return logger
 
 
@@ -394,7 +401,7 @@ def _refusal(access: Access, host: str, origin: str | None) -> str | None:
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, access: Access, log: Callable[[str], None], *, files_each: int = 1
+    handler: Handler, access: Access, log: Callable[[str], None] | None, *, files_each: int = 1
 ) -> AsyncIterator[Address]:
     """Serve `handler` for every method and path until the block ends.
 

@@ -16,8 +16,8 @@ import re
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -172,8 +172,8 @@ async def recording(
     syncs: bool = False,
     named: str | None = None,
     publishes: bool = True,
-    log: Log = lambda _: None,
-    on_event: OnEvent = lambda _: None,
+    log: Log | None = None,
+    on_event: OnEvent | None = None,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
@@ -396,8 +396,8 @@ class _Relay:
     headers: Headers
     recorder: Recorder
     session: RecordSession
-    log: Log
-    on_event: OnEvent
+    log: Log | None
+    on_event: OnEvent | None
     started: float = field(default_factory=time.monotonic)
     warned_of: set[str] = field(default_factory=set)
     journal: files.Journal | None = None
@@ -527,14 +527,17 @@ class _Relay:
         for live, recorded in lead.states:
             self.recorder.remember(recorded)
             self.recorder.remember(live, shown_as=recorded)
-        self.say(lead_line(lead), lead_event(lead))
+        self.say(partial(lead_event, lead), partial(lead_line, lead))
 
     def not_led(self, failure: NotLed) -> None:
         """Say that the server could not be led."""
         self.session.not_led.append(failure)
         text = not_led_text(failure, str(self.session.path))
         redactor = self.recorder.redactor
-        self.say(text if redactor is None else redactor.text(text), not_led_event(failure))
+        self.say(
+            partial(not_led_event, failure),
+            lambda: text if redactor is None else redactor.text(text),
+        )
 
     def _no_response(self, error: Exception) -> str:
         return f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
@@ -543,8 +546,8 @@ class _Relay:
         """Answer for an upstream that gave no response; that is no exchange to record."""
         self.session.unreachable += 1
         self.say(
-            f"{asked.method} {self._shown(asked.target)}: {problem}; not recorded",
-            {"event": "unreachable", "problem": problem},
+            lambda: {"event": "unreachable", "problem": problem},
+            lambda: f"{asked.method} {self._shown(asked.target)}: {problem}; not recorded",
         )
         return web.Response(
             status=502,
@@ -556,18 +559,25 @@ class _Relay:
         redactor = self.recorder.redactor
         return printable(target if redactor is None else redactor.target(target))
 
-    def say(self, line: str | None, event: dict[str, Any]) -> None:
-        """Log; a log that nobody reads any more must not break what passes."""
+    def say(self, event: Callable[[], dict[str, Any]], line: Callable[[], str] | None) -> None:
+        """Log what somebody wants to know, in either form.
+
+        A log that nobody reads any more must not break what passes.
+        """
         with suppress(OSError):
-            self.on_event(event)
-            if line is not None:
-                self.log(line)
+            if self.on_event is not None:
+                self.on_event(event())
+            if self.log is not None and line is not None:
+                self.log(line())
 
     def warn(self, coding: str) -> None:
         """Say, once for each coding, that responses under it can't be read."""
         if coding and coding not in self.warned_of:
             self.warned_of.add(coding)
-            self.say(unread_coding_line(coding), {"event": "unread-coding", "coding": coding})
+            self.say(
+                lambda: {"event": "unread-coding", "coding": coding},
+                lambda: unread_coding_line(coding),
+            )
 
     def write_down(self, exchange: Exchange) -> None:
         """Append an exchange to the journal.
@@ -583,9 +593,27 @@ class _Relay:
         if self.session.problem is None:
             self.session.problem = problem
             self.say(
-                f"RECORDING FAILED: {problem}; the traffic goes on",
-                {"event": "failed", "problem": problem},
+                lambda: {"event": "failed", "problem": problem},
+                lambda: f"RECORDING FAILED: {problem}; the traffic goes on",
             )
+
+
+class _Guard:
+    """Hands whatever error its block raises to a function: the recorder is a spectator."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        if isinstance(error, Exception):
+            self._failed(error)
+            return True
+        return False
 
 
 class _Spectator:
@@ -599,21 +627,20 @@ class _Spectator:
         self._is_stale = False
         with self._guard():
             self._observation = relay.recorder.request_received(asked, relay.now_ms())
-            relay.say(None, request_event(self._observation))
+            relay.say(partial(request_event, self._observation), None)
 
-    @contextmanager
-    def _guard(self) -> Iterator[None]:
-        try:
-            yield
-        except BodyTooLargeError as error:
-            self._observation = None
-            self._relay.fail(str(error))
-        except OSError as error:
-            self._observation = None
-            self._relay.fail(f"{self._relay.session.path}: {error.strerror or error}".lower())
-        except Exception as error:  # noqa: BLE001  the recorder is a spectator, whatever its fault
-            self._observation = None
-            self._relay.fail(f"INTERNAL ERROR, please report it: {error!r}")
+    def _guard(self) -> _Guard:
+        return _Guard(self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        self._observation = None
+        if isinstance(error, BodyTooLargeError):
+            problem = str(error)
+        elif isinstance(error, OSError):
+            problem = f"{self._relay.session.path}: {error.strerror or error}".lower()
+        else:
+            problem = f"INTERNAL ERROR, please report it: {error!r}"
+        self._relay.fail(problem)
 
     def forget(self) -> None:
         """Keep nothing of this exchange, because none came about."""
@@ -647,8 +674,10 @@ class _Spectator:
                 self._write(observation, end)
             self._relay.session.exchanges += 1
             now = self._relay.now_ms()
-            line = observation_line(observation, now)
-            self._relay.say(line, response_event(observation, end, now))
+            self._relay.say(
+                partial(response_event, observation, end, now),
+                partial(observation_line, observation, now),
+            )
 
     def _write(self, observation: Observation, end: End) -> None:
         self._relay.write_down(observation.exchange(end, self._relay.now_ms()))

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +28,9 @@ from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played
 from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import LOOPBACK, Access, Response, break_off, render_head, serving
+
+Log = Callable[[str], None]
+OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,8 @@ async def replaying(
     ignored: Collection[MemberPath] = (),
     repeat: Repeat = Repeat.AUTO,
     paced: bool = False,
-    log: Callable[[str], None] = lambda _: None,
-    on_event: Callable[[dict[str, Any]], None] = lambda _: None,
+    log: Log | None = None,
+    on_event: OnEvent | None = None,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
 
@@ -86,9 +89,9 @@ class ReplayServer:
 
     player: Player
     paced: bool
-    log: Callable[[str], None]
-    on_event: Callable[[dict[str, Any]], None]
-    arrival: asyncio.Event = field(default_factory=asyncio.Event)
+    log: Log | None
+    on_event: OnEvent | None
+    arrival: asyncio.Event | None = None
 
     async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         """Answer one request."""
@@ -99,18 +102,22 @@ class ReplayServer:
 
     async def play(self, request: web.BaseRequest, play: Play) -> web.StreamResponse:
         """Answer a request with what was recorded for it."""
-        with suppress(OSError):
-            self.on_event(played_event(play))
-        self.arrival.set()
-        self.arrival = asyncio.Event()
+        if self.on_event is not None:
+            with suppress(OSError):
+                self.on_event(played_event(play))
+        if self.arrival is not None:
+            self.arrival.set()
+            self.arrival = None
         if play.reply is None:
             return await _hold_open()
         return await self._send(request, play.reply, play.call.message)
 
     def _missed(self, miss: Miss) -> web.StreamResponse:
         with suppress(OSError):
-            self.on_event(missed_event(miss))
-            self.log(self.player.redacted(miss_text(miss, self.player.path)))
+            if self.on_event is not None:
+                self.on_event(missed_event(miss))
+            if self.log is not None:
+                self.log(self.player.redacted(miss_text(miss, self.player.path)))
         if miss.call.message is None:
             text = miss_text(miss, self.player.path) + "\n"
             return web.Response(status=404, text=text)
@@ -140,6 +147,8 @@ class ReplayServer:
     async def _wait_for(self, part: Part, started: float) -> None:
         """Wait until the requests that caused a part have come, and for its time."""
         while not self.player.is_due(part.gate):
+            if self.arrival is None:
+                self.arrival = asyncio.Event()
             await self.arrival.wait()
         if self.paced:
             elapsed = time.monotonic() - started

@@ -44,6 +44,7 @@ from builders import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mrtr_cassette.core import jsonbytes
 from mrtr_cassette.core.calls import read_call, slot_of
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.codec import (
@@ -320,6 +321,19 @@ def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new:
 
 
 # Keys
+
+
+@given(st.data())
+def test_fast_reading_and_writing_are_exact(data: st.DataObject) -> None:
+    """Whatever is read or written by the fast library comes out as by the exact one."""
+    raw = data.draw(spelled(data.draw(values)))
+    tree = parse(raw)
+    exact = jsonbytes._decoder.decode(raw.decode())
+    assert repr(tree) == repr(exact)
+    for without_null in (False, True):
+        parts: list[str] = []
+        jsonbytes._write_canonical(exact, parts.append, without_null=without_null)
+        assert canonical(tree, without_null=without_null) == "".join(parts)
 
 
 @given(st.data())
