@@ -235,15 +235,15 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
 
 
 def test_importing_the_package_imports_nothing_else():
-    """The package loads nothing that only recording and replaying need."""
+    """Package and plugin load nothing that only recording and replaying need."""
     text = (
-        "import sys, mrtr_cassette\n"
+        "import sys, mrtr_cassette, mrtr_cassette.pytest_plugin\n"
         "heavy = {'aiohttp', 'multidict', 'orjson', 'pydantic', 'uvloop', 'yarl'}\n"
         "ours = [name for name in sys.modules if name.startswith('mrtr_cassette')]\n"
         "print(sorted(heavy & sys.modules.keys()), sorted(ours))\n"
     )
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
-    assert printed == "[] ['mrtr_cassette']\n"
+    assert printed == "[] ['mrtr_cassette', 'mrtr_cassette.pytest_plugin']\n"
 
 
 def test_what_the_package_does_not_have_is_no_attribute():

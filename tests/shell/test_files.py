@@ -373,3 +373,49 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CassetteError, match="there is no directory"):
         files.check_writable(tmp_path / "file" / "c.json")
+
+
+def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
+    """Who can't have it in time is told; when the block has ended, nothing is left of it."""
+    cassette = tmp_path / "c.json"
+    with (
+        files.locked(cassette, 10),
+        pytest.raises(CassetteError, match="another process has been recording this cassette for"),
+        files.locked(cassette, 0),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_a_dead_process_left_holds_nobody_up(tmp_path: Path) -> None:
+    """The file alone is no lock."""
+    (tmp_path / "c.json.lock").touch()
+    with files.locked(tmp_path / "c.json", 0):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_whose_file_went_meanwhile_is_asked_for_again(tmp_path, monkeypatch) -> None:
+    """What was locked has to be what stands there now, or another process could have it too."""
+    cassette, lock = tmp_path / "c.json", fcntl.flock
+    stolen = []
+
+    def flock(file: int, operation: int) -> None:
+        lock(file, operation)
+        if not stolen:
+            stolen.append(file)
+            (tmp_path / "c.json.lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with files.locked(cassette, 0):
+        assert (tmp_path / "c.json.lock").exists()
+    assert stolen
+
+
+def test_a_lock_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
+    """The reason names the file."""
+    with (
+        pytest.raises(CassetteError, match=r"c\.json\.lock: no such file or directory"),
+        files.locked(tmp_path / "missing" / "c.json", 0),
+    ):
+        pass

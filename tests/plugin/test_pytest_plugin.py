@@ -1,0 +1,898 @@
+"""Facts about the pytest plugin, on the official Python SDK's server and client."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import uvicorn  # noqa: F401  imported once here, and not in each run within a test
+from harness import PEERS, lasting_part, listening, peer
+from mcp.server.mcpserver import MCPServer
+
+import mrtr_cassette.demo_server
+import mrtr_cassette.testing
+
+pytest_plugins = ["pytester"]
+
+# What it imports when it is made can't be imported twice by one process.
+MCPServer("loaded")
+
+AGENT = """
+import asyncio
+import sys
+from mcp import Client, MCPError
+from mcp_types import ElicitResult
+
+COMMAND = [sys.executable, {server!r}, "--port", "{{port}}"]
+sys.path.insert(0, {peers!r})
+
+class Application:
+    # Made when it is served, so that a replay does not need it.
+
+    served = None
+
+    async def __call__(self, scope, receive, send):
+        if self.served is None:
+            from server_python import server
+            self.served = server.streamable_http_app()
+        await self.served(scope, receive, send)
+
+APPLICATION = Application()
+
+async def adeploy(url, env="test", action="accept"):
+    async def answer(context, params):
+        return ElicitResult(action=action, content={{"confirm": True}} if action == "accept" else None)
+
+    async with Client(url, elicitation_callback=answer) as client:
+        return (await client.call_tool("deploy", {{"env": env}})).content[0].text
+
+def deploy(url, env="test", action="accept"):
+    return asyncio.run(adeploy(url, env, action))
+
+def swallowed(url, **options):
+    try:
+        deploy(url, **options)
+    except* MCPError:
+        pass
+
+if __name__ == "__main__":
+    print(deploy(sys.argv[1]))
+"""
+ONE_TEST = """
+    import pytest
+    from agent import APPLICATION, COMMAND, deploy
+
+    @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+    def test_deploy(mrtr_cassette):
+        assert deploy(mrtr_cassette.url) == "Deployed to test"
+"""
+SERVER = str(PEERS / "server_python.py")
+
+
+class Suite:
+    """A project with tests of its own."""
+
+    def __init__(self, pytester):
+        self.pytester = pytester
+        self.path = pytester.path
+        self.write("agent.py", AGENT.format(server=SERVER, peers=str(PEERS)))
+        self.write("pytest.ini", "[pytest]\nfilterwarnings = error\npythonpath = .\n")
+
+    def write(self, name, text):
+        """Write a file, indented as it may be."""
+        lines = text.splitlines()
+        indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(line[indent:] for line in lines) + "\n")
+
+    def run(self, *options, **outcomes):
+        """Run the tests, and make sure how many passed and failed."""
+        result = self.pytester.runpytest(
+            "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options
+        )
+        result.assert_outcomes(**(outcomes or {"passed": 1}))
+        return result
+
+    def cassettes(self):
+        """Return the files under `cassettes` folders, as paths in the project."""
+        return sorted(
+            str(path.relative_to(self.path))
+            for folder in self.path.rglob("cassettes")
+            for path in folder.rglob("*")
+            if path.is_file()
+        )
+
+    def cassette(self, name):
+        """Return a cassette's JSON."""
+        return json.loads((self.path / "cassettes" / name).read_text())
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    """A project with tests of its own, in no CI."""
+    for name in ("CI", "MRTR_CASSETTE_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    return Suite(pytester)
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    """A cassette of one accepted deployment."""
+    folder = tmp_path_factory.mktemp("recorded")
+    path = folder / "deploy.json"
+    (folder / "agent.py").write_text(AGENT.format(server=SERVER, peers=str(PEERS)))
+    with (
+        listening((*peer("server", "python"), "--port", "0")) as server,
+        mrtr_cassette.record(server.url, path) as recording,
+    ):
+        subprocess.run([sys.executable, str(folder / "agent.py"), recording.url], check=True)
+    return path
+
+
+# --- Modes ---
+
+
+def test_once_records_and_then_replays(suite):
+    """The first run records to the test's own file; the next one starts no server."""
+    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", "COMMAND)"))
+    suite.run()
+    assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
+    before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
+    assert json.loads(before)["upstream"] == "http://localhost/mcp"
+    suite.write(
+        "test_one.py", ONE_TEST.replace("upstream=APPLICATION", 'upstream=["gone", "{port}"]')
+    )
+    suite.run()
+    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
+
+
+def test_all_records_anew_and_changes_nothing_but_the_recording_block(suite):
+    """Recorded again, the same conversation is the same cassette."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    path = suite.path / "cassettes/test_one/test_deploy.json"
+    before, old = lasting_part(path), path.read_bytes()
+    suite.run("--mrtr-mode=all")
+    assert path.read_bytes() != old
+    assert lasting_part(path) == before
+
+
+def test_none_needs_a_cassette(suite):
+    """In mode none a missing cassette is an error that says how to get one."""
+    suite.write("test_one.py", ONE_TEST)
+    result = suite.run("--mrtr-mode=none", errors=1)
+    result.stdout.fnmatch_lines(
+        ["*/test_deploy.json: there is no such cassette, and in mode none no new one is recorded*"]
+    )
+    assert "Traceback" not in result.stdout.str()
+    assert suite.cassettes() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "mode"),
+    [
+        (((), {}, ""), "once"),
+        (((), {"CI": "true"}, ""), "none"),
+        (((), {"CI": "1"}, ""), "none"),
+        (((), {"CI": "false"}, ""), "once"),
+        (((), {"CI": "0"}, ""), "once"),
+        (((), {"CI": ""}, ""), "once"),
+        (((), {"CI": "true"}, "mrtr_cassette_mode = once"), "once"),
+        (((), {"MRTR_CASSETTE_MODE": "none"}, "mrtr_cassette_mode = once"), "none"),
+        ((("--mrtr-mode=none",), {"MRTR_CASSETTE_MODE": "once"}, ""), "none"),
+        ((("--mrtr-mode=once",), {"CI": "true"}, ""), "once"),
+    ],
+)
+def test_the_mode_comes_from_the_option_the_environment_or_the_ini(
+    suite, recorded, monkeypatch, asked, mode
+):
+    """The option comes first, then the environment, then the ini; under CI the default is none."""
+    options, environment, ini = asked
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    suite.write("pytest.ini", f"[pytest]\n{ini}\n")
+    suite.write(
+        "test_mode.py",
+        f"""
+        import pytest
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_mode(mrtr_cassette):
+            assert mrtr_cassette.mode == {mode!r}
+            assert not mrtr_cassette.is_recording
+            assert str(mrtr_cassette.path) == {str(recorded)!r}
+        """,
+    )
+    suite.run(*options)
+
+
+def test_a_mode_that_does_not_exist_is_refused(suite, monkeypatch):
+    """The message names where the mode comes from, and the modes."""
+    monkeypatch.setenv("MRTR_CASSETTE_MODE", "sometimes")
+    result = suite.pytester.runpytest()
+    result.stderr.fnmatch_lines(
+        ["*the environment variable MRTR_CASSETTE_MODE is 'sometimes', and not one of none, once,*"]
+    )
+
+
+# --- Upstreams ---
+
+
+def test_a_url_is_an_upstream(suite):
+    """A server that runs already is recorded under its own name."""
+    with listening((*peer("server", "python"), "--port", "0")) as server:
+        suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", f"{server.url!r})"))
+        suite.run()
+    suite.run()
+    assert suite.cassette("test_one/test_deploy.json")["upstream"] == server.url
+
+
+APPLICATIONS = """
+    import sys
+    import pytest
+    from agent import deploy
+    {imported}
+
+    pytestmark = pytest.mark.mrtr_cassette(upstream={application})
+
+    def test_one(mrtr_cassette):
+        assert deploy(mrtr_cassette.url) == "Deployed to test"
+
+    def test_two(mrtr_cassette):
+        assert deploy(mrtr_cassette.url, "production") == "Deployed to production"
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "application"),
+    [
+        (
+            f"sys.path.insert(0, {str(PEERS)!r}); from server_python import server",
+            "server.streamable_http_app()",
+        ),
+        ("from mrtr_cassette.demo_server import create_app", "create_app()"),
+    ],
+    ids=["asgi", "aiohttp"],
+)
+def test_an_application_is_an_upstream(suite, imported, application):
+    """An application is served once for all tests that name it, and not at all on replay."""
+    suite.write("test_app.py", APPLICATIONS.format(imported=imported, application=application))
+    suite.run(passed=2)
+    assert suite.cassettes() == [
+        "cassettes/test_app/test_one.json",
+        "cassettes/test_app/test_two.json",
+    ]
+    suite.write("test_app.py", APPLICATIONS.format(imported="", application="object()"))
+    suite.run(passed=2)
+
+
+def test_the_fixture_is_asked_only_when_recording(suite):
+    """`mrtr_upstream` is overridden as any fixture, and can be what a marker can be."""
+    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+        from agent import COMMAND
+
+        @pytest.fixture(scope="session")
+        def mrtr_upstream():
+            print("the server is started")
+            return COMMAND
+        """,
+    )
+    assert "the server is started" in suite.run("-s").stdout.str()
+    assert "the server is started" not in suite.run("-s").stdout.str()
+
+
+def test_without_an_upstream_nothing_is_recorded(suite):
+    """The message names the ways to give one."""
+    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", ""))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        ["there is nothing to record */test_deploy.json from; name an upstream in the marker*"]
+    )
+    assert suite.cassettes() == []
+
+
+def test_a_command_that_fails_shows_what_it_printed(suite):
+    """A server that ends before it listens is an error with its output."""
+    program = [
+        sys.executable,
+        "-c",
+        "import sys; sys.exit('no such option: ' + sys.argv[1])",
+        "--x={port}",
+    ]
+    suite.write("test_one.py", ONE_TEST.replace("APPLICATION)", f"{program!r})"))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        ["the upstream command*ended with 1 before it listened*", "no such option: --x=*"]
+    )
+    assert suite.cassettes() == []
+
+
+def test_an_upstream_that_dies_fails_the_test(suite):
+    """What the upstream did not answer can't be replayed, so nothing is published."""
+    suite.write(
+        "dies.py",
+        """
+        import http.server, os, sys
+
+        class Dies(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                print("out of memory", flush=True)
+                os._exit(3)
+
+        http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Dies).serve_forever()
+        """,
+    )
+    suite.write(
+        "test_one.py",
+        """
+        import sys
+        import pytest
+        from agent import deploy, swallowed
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=[sys.executable, "dies.py", "{port}"])
+
+        def test_swallows(mrtr_cassette):
+            swallowed(mrtr_cassette.url)
+
+        def test_fails(mrtr_cassette):
+            deploy(mrtr_cassette.url)
+        """,
+    )
+    result = suite.run(passed=1, failed=1, errors=2)
+    result.stdout.fnmatch_lines(
+        ["*the upstream did not answer * request*; */test_swallows.json was not written"]
+    )
+    result.stdout.fnmatch_lines(["*mrtr-cassette: output of the upstream*", "out of memory"])
+    assert suite.cassettes() == []
+
+
+# --- Scopes ---
+
+
+def test_a_class_and_a_module_share_a_cassette(suite):
+    """Tests of one class, or of one module, talk to one recording, which has a name of its own."""
+    suite.write(
+        "test_shared.py",
+        """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        class TestStages:
+            def test_first(self, mrtr_cassette_class):
+                deploy(mrtr_cassette_class.url, "first")
+
+            def test_second(self, mrtr_cassette_class):
+                deploy(mrtr_cassette_class.url, "second")
+                calls = [one.arguments for one in mrtr_cassette_class.interactions if one.arguments]
+                assert calls == [{"env": "first"}, {"env": "second"}]
+
+            def test_own(self, mrtr_cassette):
+                deploy(mrtr_cassette.url, "own")
+
+        def test_third(mrtr_cassette_module):
+            deploy(mrtr_cassette_module.url, "third")
+
+        def test_fourth(mrtr_cassette_module, mrtr_cassette):
+            deploy(mrtr_cassette_module.url, "fourth")
+            deploy(mrtr_cassette.url, "own")
+        """,
+    )
+    suite.run(passed=5)
+    assert suite.cassettes() == [
+        "cassettes/test_shared.json",
+        "cassettes/test_shared/TestStages.json",
+        "cassettes/test_shared/TestStages.test_own.json",
+        "cassettes/test_shared/test_fourth.json",
+    ]
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=5)
+
+
+def test_a_miss_on_a_shared_cassette_fails_the_test_that_had_it(suite):
+    """Of the tests that share a cassette, only the one whose call was missed fails."""
+    text = """
+        import pytest
+        from agent import APPLICATION, deploy, swallowed
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        def test_first(mrtr_cassette_module):
+            swallowed(mrtr_cassette_module.url, env="first")
+
+        def test_second(mrtr_cassette_module):
+            swallowed(mrtr_cassette_module.url, env="second")
+
+        def test_third(mrtr_cassette_module):
+            swallowed(mrtr_cassette_module.url, env="third")
+    """
+    suite.write("test_shared.py", text)
+    suite.run(passed=3)
+    suite.write("test_shared.py", text.replace('"second"', '"other"'))
+    result = suite.run(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["ERROR test_shared.py::test_second*"])
+
+
+def test_one_failure_keeps_a_shared_cassette_from_being_written(suite):
+    """A module's cassette is published only if all tests that used it have passed."""
+    suite.write(
+        "test_shared.py",
+        """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        def test_first(mrtr_cassette_module):
+            deploy(mrtr_cassette_module.url)
+            assert False
+
+        def test_second(mrtr_cassette_module):
+            deploy(mrtr_cassette_module.url)
+        """,
+    )
+    suite.run(passed=1, failed=1)
+    assert suite.cassettes() == []
+
+
+def test_a_run_that_ends_early_writes_no_shared_cassette(suite):
+    """With -x a module's recording lacks what the other tests would have asked."""
+    suite.write(
+        "test_shared.py",
+        """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        def test_first(mrtr_cassette_module):
+            deploy(mrtr_cassette_module.url)
+
+        def test_fails():
+            assert False
+
+        def test_second(mrtr_cassette_module):
+            deploy(mrtr_cassette_module.url)
+        """,
+    )
+    suite.run("-x", passed=1, failed=1)
+    assert suite.cassettes() == []
+
+
+def test_several_cassettes_in_one_test(suite):
+    """`mrtr_cassettes` opens further cassettes by name, each with its own upstream."""
+    text = """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        def test_both(mrtr_cassettes):
+            here = mrtr_cassettes("here.json", upstream=APPLICATION)
+            there = mrtr_cassettes("sub/there.json", upstream=APPLICATION)
+            assert here.url != there.url
+            deploy(here.url, "here")
+            deploy(there.url, "there")
+    """
+    suite.write("test_both.py", text)
+    suite.run()
+    assert suite.cassettes() == ["cassettes/here.json", "cassettes/sub/there.json"]
+    suite.write("test_both.py", text.replace("upstream=APPLICATION", ""))
+    suite.run()
+    suite.write(
+        "test_both.py", text.replace('deploy(there.url, "there")', 'deploy(there.url, "x")')
+    )
+    result = suite.run(failed=1)
+    result.stdout.fnmatch_lines(["miss: arguments-differ*", "*sub/there.json"])
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("mrtr_cassettes()", "mrtr_cassettes needs the name of a file"),
+        ("mrtr_cassettes('a.json', until=1)", "mrtr_cassette does not know the argument until; *"),
+        (
+            "mrtr_cassettes('a.json', upstream=APPLICATION); mrtr_cassettes('a.json', upstream=APPLICATION)",
+            "*a.json is being recorded by this test already; give one of the two * another file",
+        ),
+    ],
+)
+def test_what_a_factory_can_not_do(suite, call, text):
+    """A wrong call fails the test, with one line for a reason."""
+    suite.write(
+        "test_x.py", f"from agent import APPLICATION\ndef test_x(mrtr_cassettes):\n    {call}\n"
+    )
+    suite.run(failed=1).stdout.fnmatch_lines([text])
+    assert suite.cassettes() == []
+
+
+# --- What fails a test ---
+
+
+def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
+    """The client kept the error to itself; the test fails with the whole text all the same."""
+    suite.write(
+        "test_miss.py",
+        f"""
+        import pytest
+        from agent import swallowed
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_declines(mrtr_cassette):
+            swallowed(mrtr_cassette.url, action="decline")
+            assert [miss.reason for miss in mrtr_cassette.misses] == ["answers-differ"]
+        """,
+    )
+    result = suite.run(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_declines*",
+            f"1 request had no recorded answer on {recorded}",
+            "miss: answers-differ: the recorded answers are others",
+            '  asked:    tools/call "deploy" with {"env":"test"}, answering confirm',
+            '  question: confirm (form) "Deploy to test?"',
+            f'  nearest:  #2 (tools/call "deploy", answer of turn 1) in {recorded}',
+            '  /inputResponses/confirm/action: recorded "accept", received "decline"',
+            "  fix:      *",
+            "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew*",
+        ],
+        consecutive=False,
+    )
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):
+    """Where the test failed anyway, the miss is a section of that failure and no second one."""
+    suite.write(
+        "test_miss.py",
+        f"""
+        import pytest
+        from agent import deploy
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_declines(mrtr_cassette):
+            deploy(mrtr_cassette.url, action="decline")
+        """,
+    )
+    result = suite.run(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*mrtr-cassette: misses*", "1 request had no recorded answer on *"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "outcomes"),
+    [
+        ("pytest.skip('later')", {"skipped": 1, "errors": 1}),
+        ("pytest.xfail('known')", {"xfailed": 1}),
+        ("mrtr_cassette.misses", {"passed": 1, "errors": 1}),
+    ],
+)
+def test_no_outcome_hides_a_miss(suite, recorded, body, outcomes):
+    """A test that skips after a miss fails too; one that is expected to fail has failed."""
+    suite.write(
+        "test_miss.py",
+        f"""
+        import pytest
+        from agent import swallowed
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_declines(mrtr_cassette):
+            swallowed(mrtr_cassette.url, action="decline")
+            {body}
+        """,
+    )
+    suite.run(**outcomes)
+
+
+def test_a_miss_of_a_client_that_closes_late_is_seen(suite, recorded):
+    """What a client asks while its fixture is torn down counts as well."""
+    suite.write(
+        "test_miss.py",
+        f"""
+        import pytest
+        from agent import swallowed
+
+        @pytest.fixture
+        def client(mrtr_cassette):
+            yield
+            swallowed(mrtr_cassette.url, env="elsewhere")
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_declines(client):
+            pass
+        """,
+    )
+    suite.run(passed=1, errors=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "assert False",
+        "pytest.skip('not today')",
+        "pytest.xfail('known')",
+        "request.addfinalizer(lambda: 1 / 0)",
+    ],
+)
+def test_a_test_that_does_not_pass_keeps_the_old_cassette(suite, body):
+    """Neither a first nor a new recording is published, and no journal is left."""
+    text = ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, request)")
+    failing = f"{text}        {body}\n"
+    for mode in ("once", "all"):
+        suite.write("test_one.py", failing)
+        suite.pytester.runpytest("-p", "no:cacheprovider", f"--mrtr-mode={mode}")
+        if mode == "once":
+            assert suite.cassettes() == []
+            suite.write("test_one.py", ONE_TEST)
+            suite.run()
+            before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
+    assert suite.cassettes() == ["cassettes/test_one/test_deploy.json"]
+    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
+
+
+def test_an_interrupted_run_publishes_nothing(suite):
+    """Ctrl-C in a test stops server and proxy, and leaves neither cassette nor journal."""
+    suite.write("test_one.py", ONE_TEST + "        raise KeyboardInterrupt\n")
+    result = suite.pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert suite.cassettes() == []
+
+
+def test_the_journal_of_a_killed_run_is_not_passed_over(suite):
+    """The error names the journal and both ways on; nothing is deleted unasked."""
+    suite.write("test_one.py", ONE_TEST + "        import os; os._exit(9)\n")
+    suite.pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    folder = "cassettes/test_one/test_deploy.json"
+    assert suite.cassettes() == [f"{folder}.journal", f"{folder}.lock"]
+    suite.write("test_one.py", ONE_TEST)
+    for mode in ("once", "none", "all"):
+        result = suite.run(f"--mrtr-mode={mode}", errors=1)
+        result.stdout.fnmatch_lines(
+            ["*.journal: an earlier recording ended before it was published; publish it with: *"]
+        )
+    (suite.path / f"{folder}.journal").unlink()
+    suite.run()
+    assert suite.cassettes() == [folder]
+
+
+def test_an_empty_recording_warns(suite):
+    """A test whose client never came records nothing, and is told so."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    suite.write(
+        "test_one.py",
+        ONE_TEST.replace('assert deploy(mrtr_cassette.url) == "Deployed to test"', "pass"),
+    )
+    result = suite.run(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_one.py:*: MrtrCassetteWarning: nothing was recorded, and *test_deploy.json not written: *"
+        ]
+    )
+    assert suite.cassettes() == []
+
+
+def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
+    """`--mrtr-fail-on-unplayed` names what was recorded and not asked."""
+    suite.write(
+        "test_less.py",
+        f"""
+        import pytest
+        from agent import swallowed
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_less(mrtr_cassette):
+            assert len(mrtr_cassette.unplayed) == 3
+        """,
+    )
+    suite.run()
+    result = suite.run("--mrtr-fail-on-unplayed", passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            f"not all that is on {recorded} was played:",
+            "  #1 server/discover",
+            '  #2 tools/call "deploy"',
+        ]
+    )
+
+
+# --- Files ---
+
+
+def test_parameters_that_look_alike_have_cassettes_of_their_own(suite):
+    """Slashes, capitals, accents and long values are told apart on every file system."""
+    values = ["a/b", "a-b", "A-b", "a b", "ä", "x" * 300, "x" * 301, "..", "plain"]
+    suite.write(
+        "test_names.py",
+        f"""
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.fixture(scope="module")
+        def mrtr_upstream():
+            from mrtr_cassette.demo_server import create_app
+            return create_app()
+
+        @pytest.mark.parametrize("env", {values!r}, ids=lambda value: value)
+        def test_env(env, mrtr_cassette):
+            assert deploy(mrtr_cassette.url, env) == f"Deployed to {{env}}"
+        """,
+    )
+    suite.run(passed=len(values))
+    names = [name.removeprefix("cassettes/test_names/") for name in suite.cassettes()]
+    assert len({name.casefold() for name in names}) == len(values)
+    assert {"test_env-plain.json", "test_env-a-b.json", "test_env-...json"} <= set(names)
+    assert all(len(name) < 200 and name.isascii() for name in names)
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=len(values))
+
+
+def test_names_that_differ_in_case_only_are_refused(suite):
+    """On some file systems the two would be one cassette."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    suite.write("test_one.py", ONE_TEST.replace("test_deploy", "test_Deploy"))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*test_Deploy.json: 'test_deploy.json' stands beside it, and not every file system tells*"]
+    )
+
+
+def test_a_cassette_of_another_test_can_be_named(suite):
+    """A relative name is taken from the folder `cassettes` beside the test file."""
+    suite.write("tests/test_one.py", ONE_TEST)
+    suite.run()
+    text = ONE_TEST.replace("upstream=APPLICATION", '"test_one/test_deploy.json"')
+    suite.write("tests/test_two.py", text.replace("test_deploy(", "test_other("))
+    suite.run("tests/test_two.py")
+    suite.write(
+        "tests/test_two.py",
+        text.replace("deploy(mrtr_cassette.url)", 'deploy(mrtr_cassette.url, "x")'),
+    )
+    suite.run("tests/test_two.py", failed=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
+    assert suite.cassettes() == ["tests/cassettes/test_one/test_deploy.json"]
+
+
+def test_the_ini_moves_all_cassettes_into_one_folder(suite):
+    """Test files of one name in two folders have cassettes of their own there too."""
+    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n")
+    suite.write("unit/test_one.py", ONE_TEST)
+    suite.write(
+        "slow/test_one.py",
+        ONE_TEST.replace("upstream=APPLICATION", '"shared.json", upstream=APPLICATION'),
+    )
+    suite.run("--import-mode=importlib", passed=2)
+    tapes = suite.path / "data/tapes"
+    found = sorted(str(path.relative_to(tapes)) for path in tapes.rglob("*.json"))
+    assert found == ["shared.json", "unit/test_one/test_deploy.json"]
+
+
+def test_markers_of_module_class_and_test_add_up(suite, recorded):
+    """Of an argument that several markers have, the nearest to the test counts."""
+    suite.write(
+        "test_markers.py",
+        f"""
+        import pytest
+        from agent import deploy
+
+        pytestmark = pytest.mark.mrtr_cassette("none.json", ignore=["/arguments/env"])
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        class TestMarked:
+            @pytest.mark.mrtr_cassette(repeat="always")
+            def test_marked(self, mrtr_cassette):
+                deploy(mrtr_cassette.url, "other")
+                deploy(mrtr_cassette.url, "another")
+        """,
+    )
+    suite.run()
+
+
+def test_an_unknown_argument_of_the_marker_is_named(suite):
+    """A misspelt argument is no argument that does nothing."""
+    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", "upstraem=APPLICATION"))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "mrtr_cassette does not know the argument upstraem; it takes one file name, and upstream,*"
+        ]
+    )
+
+
+def test_orphans_are_listed(suite, recorded):
+    """Cassettes that no collected test uses are named; other files, and those in use, are not."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.write(
+        "test_more.py",
+        """
+        def test_more(mrtr_cassettes):
+            mrtr_cassettes("opened.json")
+        """,
+    )
+    folder = suite.path / "cassettes"
+    for name in ("test_one/test_deploy.json", "test_one/test_gone.json", "opened.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(recorded.read_bytes())
+    suite.write("cassettes/foreign.json", "{}")
+    for options in ((), ("-n", "2"), ("-k", "more or test_deploy")):
+        result = suite.run("--mrtr-orphans", *options, passed=2)
+        listed = [line for line in result.outlines if line.startswith("cassettes/")]
+        assert listed == ["cassettes/test_one/test_gone.json"]
+    (folder / "test_one/test_gone.json").unlink()
+    suite.run("--mrtr-orphans", passed=2).stdout.fnmatch_lines(["none"])
+
+
+# --- Clients ---
+
+
+def test_clients_of_every_kind(suite):
+    """Coroutines on asyncio and trio, and clients in other processes, use the same fixture."""
+    suite.write(
+        "test_kinds.py",
+        """
+        import subprocess
+        import sys
+        import pytest
+        from agent import APPLICATION, adeploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        @pytest.fixture(params=["asyncio", "trio"])
+        def anyio_backend(request):
+            return request.param
+
+        @pytest.mark.anyio
+        async def test_coroutine(mrtr_cassette):
+            assert await adeploy(mrtr_cassette.url) == "Deployed to test"
+
+        def test_process(mrtr_cassette):
+            command = [sys.executable, "agent.py", mrtr_cassette.url]
+            assert subprocess.check_output(command, text=True) == "Deployed to test\\n"
+        """,
+    )
+    suite.run(passed=3)
+    assert suite.cassettes() == [
+        "cassettes/test_kinds/test_coroutine-asyncio.json",
+        "cassettes/test_kinds/test_coroutine-trio.json",
+        "cassettes/test_kinds/test_process.json",
+    ]
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=3)
+
+
+@pytest.mark.parametrize("mode", ["once", "all"])
+def test_workers_with_a_cold_cache_record_once(suite, mode):
+    """Of the tests that share a cassette one records, and the others wait and replay."""
+    suite.write(
+        "test_shared.py",
+        """
+        import os
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.fixture
+        def mrtr_upstream():
+            with open("asked", "a") as file:
+                file.write("x")
+            return APPLICATION
+
+        @pytest.mark.parametrize("number", range(4))
+        @pytest.mark.mrtr_cassette("shared.json")
+        def test_shared(mrtr_cassette, number):
+            assert deploy(mrtr_cassette.url) == "Deployed to test"
+
+        def test_own(mrtr_cassette):
+            assert deploy(mrtr_cassette.url) == "Deployed to test"
+        """,
+    )
+    for runs in (1, 2):
+        suite.run("-n", "3", f"--mrtr-mode={mode}", passed=5)
+        asked = (suite.path / "asked").read_text()
+        assert len(asked) == 2 * (runs if mode == "all" else 1)
+    assert suite.cassettes() == [
+        "cassettes/shared.json",
+        "cassettes/test_shared/test_own.json",
+    ]

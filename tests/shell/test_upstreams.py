@@ -1,0 +1,173 @@
+"""Facts about upstreams that live as long as a recording."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from aiohttp import web
+
+from mrtr_cassette.errors import UpstreamError, UsageError
+from mrtr_cassette.shell import upstreams
+from mrtr_cassette.shell.background import in_thread
+from mrtr_cassette.shell.upstreams import running_command, serving_application
+
+SERVER = """
+import http.server, os, signal, subprocess, sys
+child = None
+if "--child" in sys.argv:
+    waits = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
+    child = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    print("child", child.pid, flush=True)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(204)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def python(text, *arguments):
+    """Return the command of a Python program."""
+    return [sys.executable, "-c", text, *arguments]
+
+
+def status(url):
+    """Return the HTTP status of a GET."""
+    try:
+        with urllib.request.urlopen(url) as response:
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def is_running(pid):
+    """Tell whether a process has not ended."""
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return state.stdout.strip()[:1] not in {"", "Z"}
+
+
+def test_a_command_runs_while_the_block_does(tmp_path):
+    """When the block begins, it listens on its port; when it has ended, nobody does."""
+    with running_command(python(SERVER, "{port}"), tmp_path) as running:
+        assert status(running.url) == 204
+    with pytest.raises(OSError, match="refused"):
+        status(running.url)
+
+
+def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path, monkeypatch):
+    """After the time that it gets, what is left of the command's processes is killed."""
+    monkeypatch.setattr(upstreams, "_STOP_S", 0.2)
+    with running_command(python(SERVER, "{port}", "--child"), tmp_path) as running:
+        child = int(running.output.split()[1])
+        assert is_running(child)
+    assert not is_running(child)
+
+
+def test_a_command_runs_where_it_is_told_to(tmp_path):
+    """Relative names in a command are taken from the given folder."""
+    (tmp_path / "server.py").write_text(SERVER)
+    with running_command([sys.executable, "server.py", "{port}"], tmp_path) as running:
+        assert status(running.url) == 204
+
+
+def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):
+    """Its exit code and what it printed are in the text, cut to the last of it."""
+    text = "import sys; print('x' * 10_000); sys.exit('bad option')"
+    with (
+        pytest.raises(
+            UpstreamError, match=r"ended with 1 before it listened on port \d+; it printed:\n"
+        ) as raised,
+        running_command(python(text, "{port}"), tmp_path),
+    ):
+        pass
+    assert str(raised.value).endswith("xxx\nbad option")
+    assert len(str(raised.value)) < 5_000
+
+
+def test_a_command_that_never_listens_is_stopped(tmp_path, monkeypatch):
+    """The error says how long we waited, and that it printed nothing."""
+    monkeypatch.setattr(upstreams, "_START_S", 0.1)
+    with (
+        pytest.raises(
+            UpstreamError, match=r"did not listen on port \d+ within 0 s; it printed:\n\(it"
+        ),
+        running_command(python("import signal; signal.pause()", "{port}"), tmp_path),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "text"),
+    [
+        (["no-such-program", "{port}"], UpstreamError, "can't run .*: no such file or directory"),
+        (["server"], UsageError, "the upstream command 'server' has no {port}; put {port} where"),
+    ],
+)
+def test_a_command_that_can_not_be_run_is_named(tmp_path, command, error, text):
+    """A missing program and a missing port are errors before anything is started."""
+    with pytest.raises(error, match=text), running_command(command, tmp_path):
+        pass
+
+
+async def hello(scope, receive, send):
+    """Answer 200 to every request; an ASGI application without a lifespan."""
+    if scope["type"] != "http":
+        raise AssertionError("no lifespan")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def test_applications_of_both_kinds_are_served():
+    """Aiohttp's and ASGI's are served on free ports, and no longer when the block has ended."""
+    for application, expected in ((web.Application(), 404), (hello, 200)):
+        with in_thread(serving_application(application)) as url:
+            assert url.endswith("/mcp")
+            assert status(url) == expected
+        with pytest.raises(OSError, match="refused"):
+            status(url)
+
+
+async def no_start(scope, receive, send):
+    """Fail to start."""
+    await receive()
+    await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+
+def test_an_application_that_does_not_start_is_an_error():
+    """What it says is in its log; the error points there."""
+    with (
+        pytest.raises(UpstreamError, match="did not start; its log says why"),
+        in_thread(serving_application(no_start)),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [object(), lambda: None, 7])
+def test_what_is_no_application_is_refused(wrong):
+    """Neither an object that can't be called nor a factory is an application."""
+    with (
+        pytest.raises(
+            UsageError, match="is no URL, no command and no application; an application is"
+        ),
+        in_thread(serving_application(wrong)),
+    ):
+        pass
+
+
+def test_asgi_needs_uvicorn(monkeypatch):
+    """Where it is not installed, the error says how to get it."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with (
+        pytest.raises(
+            UsageError, match="served by uvicorn, which is not installed; install it with"
+        ),
+        in_thread(serving_application(hello)),
+    ):
+        pass
