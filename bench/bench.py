@@ -11,7 +11,8 @@ longer than the cassette: what is played again takes the same way as what is pla
 
 A peer is another program's command. With `{upstream}` in it, it is a recorder, is measured
 recording, and leaves `{cassette}`; without, it replays the `{cassette}` of the recorder of the same
-name, given before it. It has to listen on `{port}`:
+name. It has to listen on `{port}`. When it replays, it is asked for nothing twice, and nobody looks
+whether the answer is of the same call, because some peers can't do the one or the other:
 
     --peer 'other=other-tool record --port {port} --to {upstream} --file {cassette}'
     --peer 'other=other-tool replay --port {port} --file {cassette}'
@@ -142,10 +143,11 @@ class Peer:
         values = {"port": port, "upstream": upstream, "cassette": folder / f"{self.name}.cassette"}
         command = [word.format_map(values) for word in shlex.split(self.command)]
         url = f"http://127.0.0.1:{port}{PATH}"
-        with (
-            (folder / f"{self.name}.log").open("w+") as log,
-            subprocess.Popen(command, stdout=log, stderr=log) as process,
-        ):
+        with tempfile.TemporaryFile("w+") as log:
+            try:
+                process = subprocess.Popen(command, stdout=log, stderr=log)
+            except OSError as error:
+                raise ProcessError(f"the peer {self.name} can't be run: {error}") from None
             try:
                 end = time.monotonic() + PATIENCE_S
                 while is_refused(url):
@@ -224,16 +226,16 @@ class Bench:
         """Return how many distinct conversations of one kind are recorded to be replayed."""
         return self.size.weighty if kind.padding or kind.upload else self.size.conversations
 
-    def converse(self, kind: Kind, url: str) -> None:
-        """Hold each distinct conversation of one kind once, so that it can be replayed."""
+    def converse(self, kind: Kind, url: str, count: int) -> None:
+        """Hold distinct conversations of one kind once, so that they can be replayed."""
         self.load(
             kind,
             1,
-            Target("recorded to be replayed", url, distinct=self.distinct(kind)),
+            Target("recorded to be replayed", url, distinct=count),
             rounds=1,
             warm_up_s=0.0,
             seconds=PATIENCE_S,
-            requests=self.distinct(kind),
+            requests=count,
             first_id=1_000_000,
         )
 
@@ -247,7 +249,7 @@ class Bench:
             listening(record_command(upstream.url, path)) as recorder,
         ):
             for kind in self.size.kinds:
-                self.converse(kind, recorder.url)
+                self.converse(kind, recorder.url, self.distinct(kind))
         for loop in self.size.loops:
             with (
                 server("fixed", LOOPS[loop]) as fixed,
@@ -286,18 +288,21 @@ class Bench:
         """Start the peers that replay, after recording what they are to replay."""
         replaying = [peer for peer in self.peers if not peer.records]
         names = {peer.name for peer in replaying}
+        count = (self.size.rounds + 1) * self.size.conversations
         for peer in self.peers:
             if peer.records and peer.name in names:
                 with (
                     server("upstream") as upstream,
                     peer.listening(self.folder, upstream.url) as url,
                 ):
-                    self.converse(PLAIN, url)
+                    self.converse(PLAIN, url, count)
         return [
             Target(
                 peer.name,
                 stack.enter_context(peer.listening(self.folder)),
-                distinct=self.distinct(PLAIN),
+                checks="id",
+                distinct=count,
+                plays_once=True,
             )
             for peer in replaying
         ]
@@ -630,7 +635,10 @@ def main() -> int:
         bench = Bench(size, results, Path(folder), options.peers)
         for name in size.sections:
             print(f"measuring: {name}", file=sys.stderr)
-            getattr(bench, name)()
+            try:
+                getattr(bench, name)()
+            except ProcessError as error:
+                parser.exit(1, f"error: {error}\n")
     options.json.write_bytes(
         orjson.dumps(results.as_json(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )

@@ -40,6 +40,7 @@ class Target:
         url: where it is.
         checks: what of an answer must be right besides its status.
         distinct: how many conversations there are before they come again.
+        plays_once: none comes again; each turn has its share of them.
         first: number of the first conversation.
         pid: its process, if its CPU time is to be known.
     """
@@ -49,6 +50,7 @@ class Target:
     checks: Checks = "all"
     distinct: int = 1000
     first: int = 0
+    plays_once: bool = False
     pid: int | None = None
 
 
@@ -95,13 +97,15 @@ class Turn:
 class Script:
     """What the connections of one turn say: conversations, one after the other, from one list."""
 
-    def __init__(self, plan: Plan, target: Target, ids: Iterator[int], seconds: float) -> None:
+    def __init__(
+        self, plan: Plan, target: Target, ids: Iterator[int], numbers: Iterator[int]
+    ) -> None:
         """Begin the turn."""
         self.kind = KINDS[plan.kind]
         self._target = target
         self._ids = ids
         self._host = urlsplit(target.url).netloc
-        self._numbers = _numbers(target, plan.requests, time.perf_counter() + seconds)
+        self._numbers = numbers
 
     def conversations(self) -> Generator[bytes, tuple[bytes, bytes], None]:
         """Yield requests and take responses, until the turn ends.
@@ -127,7 +131,7 @@ class Script:
         checks = self._target.checks
         is_right = head.startswith(b"HTTP/1.1 200 ") and b'"error"' not in body
         if checks != "status":
-            is_right &= body.count(b":%d," % identity) == (self.kind.events or 1)
+            is_right &= body.count(b"%d" % identity) == (self.kind.events or 1)
             wanted = _STATE if not is_last else b'"answer '
             if checks == "all" and is_last:
                 wanted = b'"answer %d.' % number
@@ -136,11 +140,17 @@ class Script:
             raise WrongAnswerError((head + body)[:2000].decode(errors="replace"))
 
 
-def _numbers(target: Target, requests: int, end: float) -> Iterator[int]:
-    for count in range(requests):
+def _numbers(plan: Plan, target: Target, turn: int, seconds: float) -> Iterator[int]:
+    """Yield the conversations of a turn, until its time is over; turn 0 is the warm-up."""
+    end = time.perf_counter() + seconds
+    first, count = target.first, plan.requests
+    if target.plays_once:
+        count = target.distinct // (plan.rounds + 1)
+        first += turn * count
+    for n in range(count):
         if time.perf_counter() >= end:
             return
-        yield target.first + count % target.distinct
+        yield first + n % target.distinct
 
 
 class Connection(asyncio.Protocol):
@@ -207,9 +217,11 @@ class Connection(asyncio.Protocol):
         self.over.set_result(None)
 
 
-async def _take_turn(plan: Plan, target: Target, ids: Iterator[int], seconds: float) -> Turn:
+async def _take_turn(
+    plan: Plan, target: Target, ids: Iterator[int], numbers: Iterator[int]
+) -> Turn:
     turn = Turn()
-    script = Script(plan, target, ids, seconds)
+    script = Script(plan, target, ids, numbers)
     address = urlsplit(target.url)
     host, port = address.hostname or "", address.port or 80
     loop = asyncio.get_running_loop()
@@ -243,11 +255,12 @@ async def measure(plan: Plan) -> dict[str, Any]:
     ids = itertools.count(plan.first_id)
     if plan.warm_up_s:
         for target in plan.targets:
-            await _take_turn(plan, target, ids, plan.warm_up_s)
+            await _take_turn(plan, target, ids, _numbers(plan, target, 0, plan.warm_up_s))
     turns: dict[str, list[Turn]] = {target.name: [] for target in plan.targets}
-    for _ in range(plan.rounds):
+    for number in range(1, plan.rounds + 1):
         for target in plan.targets:
-            turns[target.name].append(await _take_turn(plan, target, ids, plan.seconds))
+            numbers = _numbers(plan, target, number, plan.seconds)
+            turns[target.name].append(await _take_turn(plan, target, ids, numbers))
     return {
         name: [
             {
