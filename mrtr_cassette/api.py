@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.player import Player, Repeat
-from mrtr_cassette.core.report import inspection, miss_data, miss_text
+from mrtr_cassette.core.report import inspection, miss_data, miss_text, not_led_text
 from mrtr_cassette.core.wire import LARGEST_BODY
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ignored_member, redaction_rules, upstream_header
@@ -100,9 +101,23 @@ class Recording:
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
-        """What has been recorded so far."""
-        cassette = self._session.published or recorded_so_far(self.path)
+        """What has been recorded so far, with what was on a cassette that is added to."""
+        session = self._session
+        cassette = session.published or recorded_so_far(self.path) or session.earlier
         return () if cassette is None else _interactions(cassette, self.path)
+
+    @property
+    def unplayed(self) -> tuple[Interaction, ...]:
+        """What is on a cassette that is added to and was not, or not wholly, played so far."""
+        session = self._session
+        if session.earlier is None or session.player is None:
+            return ()
+        return _unplayed(session.earlier, session.player)
+
+    @property
+    def not_led(self) -> tuple[str, ...]:
+        """Why retries were not recorded: the live server no longer asks what was recorded."""
+        return tuple(not_led_text(one, str(self.path)) for one in tuple(self._session.not_led))
 
     @property
     def problem(self) -> str | None:
@@ -144,8 +159,7 @@ class Replay:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played so far."""
-        numbers = set(self._session.player.unplayed)
-        return tuple(one for one in self.interactions if one.number in numbers)
+        return _unplayed(self._session.cassette, self._session.player)
 
 
 def record(
@@ -153,6 +167,8 @@ def record(
     path: FilePath = "cassette.json",
     *,
     existing: Literal["keep", "replace", "append"] = "keep",
+    ignore: Collection[str] = (),
+    repeat: Literal["auto", "always", "never"] = "auto",
     headers: Mapping[str, str] | None = None,
     request_state: Literal["sealed", "verbatim"] = "sealed",
     redact: Sequence[str] = (),
@@ -177,7 +193,9 @@ def record(
         upstream: URL of the real server, as the client would name it.
         path: the cassette to write.
         existing: what becomes of a cassette that exists: it is left alone, which is an error; it
-            is replaced; or what is recorded is added to it.
+            is replaced; or what it has is played, and what it lacks is recorded and added.
+        ignore: with `append`: JSON Pointers of values that don't count in matching.
+        repeat: with `append`: whether a call may be played more often than recorded.
         headers: added to every upstream request, in the place of the client's of that name.
         request_state: `sealed`: raw states never reach the disk; `verbatim`: kept as they are.
         redact: regular expressions whose matches become placeholders; of one with a group,
@@ -211,6 +229,8 @@ def record(
         ),
         request_state=_one_of("request_state", request_state, ("sealed", "verbatim")),
         existing=_one_of("existing", existing, ("keep", "replace", "append")),
+        ignored=_ignored(ignore),
+        repeat=_repeat(repeat),
         redaction=redaction_rules(redact, redact_keys, no_redact),
         seals_answers=seal_answers,
         ca_file=None if ca_file is None else Path(ca_file),
@@ -255,14 +275,12 @@ def replay(
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins: the cassette can't be read.
     """
-    if isinstance(ignore, str):
-        raise UsageError("ignore is one text", hint=f"give a list: ignore=[{ignore!r}]")
     opened = partial(
         replaying,
         Path(path),
         access=_access(host, port, allow_hosts, allow_origins, max_body),
-        ignored=[ignored_member(pointer, "ignore:") for pointer in ignore],
-        repeat=Repeat(_one_of("repeat", repeat, [each.value for each in Repeat])),
+        ignored=_ignored(ignore),
+        repeat=_repeat(repeat),
         paced=_one_of("pace", pace, ("none", "recorded")) == "recorded",
         log=log,
     )
@@ -288,6 +306,16 @@ def _access(
     return Access(host, port, tuple(allow_hosts), tuple(allow_origins), max_body)
 
 
+def _ignored(pointers: Collection[str]) -> list[MemberPath]:
+    if isinstance(pointers, str):
+        raise UsageError("ignore is one text", hint=f"give a list: ignore=[{pointers!r}]")
+    return [ignored_member(pointer, "ignore:") for pointer in pointers]
+
+
+def _repeat(value: str) -> Repeat:
+    return Repeat(_one_of("repeat", value, [each.value for each in Repeat]))
+
+
 def _one_of(option: str, value: Any, known: Sequence[str]) -> Any:
     if value not in known:
         raise UsageError(f"{option} is {value!r}, and not one of {', '.join(known)}")
@@ -303,6 +331,12 @@ def _misses(player: Player) -> tuple[Miss, ...]:
         )
         for miss in tuple(player.misses)
     )
+
+
+def _unplayed(cassette: Cassette, player: Player) -> tuple[Interaction, ...]:
+    numbers = set(player.unplayed)
+    shown = _interactions(cassette, Path(player.path))
+    return tuple(one for one in shown if one.number in numbers)
 
 
 def _interactions(cassette: Cassette, path: Path) -> tuple[Interaction, ...]:

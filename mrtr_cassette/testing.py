@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mrtr_cassette.api import Interaction, Miss, Recording, Replay, replay
+from mrtr_cassette.core.player import Repeat
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
+from mrtr_cassette.options import ignored_member
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.recording import RecordSession, publish_journal, recording
@@ -162,7 +164,8 @@ class MrtrCassette:
 
     Attributes:
         mode: the record mode: `none`, `once`, `append` or `all`.
-        is_recording: whether an upstream is asked; else all answers come from the cassette.
+        is_recording: whether an upstream is asked, in mode append for what the cassette lacks;
+            else all answers come from the cassette.
     """
 
     def __init__(self, session: Recording | Replay, mode: Mode) -> None:
@@ -194,7 +197,12 @@ class MrtrCassette:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played."""
-        return self._session.unplayed if isinstance(self._session, Replay) else ()
+        return self._session.unplayed
+
+    @property
+    def not_led(self) -> tuple[str, ...]:
+        """In mode append: why retries were not recorded; the test fails if there is any."""
+        return self._session.not_led if isinstance(self._session, Recording) else ()
 
 
 class Take:
@@ -229,7 +237,7 @@ class Take:
         self._run = run
         self._settings = settings
         self._ask_upstream = ask_upstream
-        self._told_misses = 0
+        self._told = 0
         self._session: RecordSession | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
@@ -242,10 +250,7 @@ class Take:
 
     def _begin(self) -> Recording | Replay:
         _check_spelling(self.path)
-        if not self._records():
-            return self._replay()
-        _, recorded = self._record()
-        return recorded
+        return self._record() if self._records() else self._replay()
 
     def _records(self) -> bool:
         """Decide whether to record, and claim the cassette if so."""
@@ -290,7 +295,7 @@ class Take:
             replay(self.path, ignore=settings.ignore, repeat=settings.repeat)
         )
 
-    def _record(self) -> tuple[RecordSession, Recording]:
+    def _record(self) -> Recording:
         url, named = self._start_upstream()
         existing: Any = {"once": "keep", "all": "replace", "append": "append"}[self._run.mode]
         manager = recording(
@@ -298,12 +303,13 @@ class Take:
             self.path,
             request_state=self._settings.request_state,
             existing=existing,
+            ignored=[ignored_member(pointer, "ignore:") for pointer in self._settings.ignore],
+            repeat=Repeat(self._settings.repeat),
             named=named,
             publishes=False,
         )
-        session = self._running.enter_context(in_thread(manager))
-        self._session = session
-        return session, Recording(session)
+        self._session = self._running.enter_context(in_thread(manager))
+        return Recording(self._session)
 
     def _start_upstream(self) -> tuple[str, str | None]:
         """Return the upstream's URL, and how the cassette names it if not by that."""
@@ -340,36 +346,38 @@ class Take:
         """
         try:
             if self._session is not None:
-                return self._conclude_recording(self._session, passed=passed)
+                return self._conclude_recording(self._session, passed=passed, plays_all=plays_all)
             if passed and plays_all and self.cassette.unplayed:
                 return [_unplayed_text(self.cassette)]
             return []
         finally:
             self._claimed.close()
 
-    def _conclude_recording(self, session: RecordSession, *, passed: bool) -> list[str]:
+    def _conclude_recording(
+        self, session: RecordSession, *, passed: bool, plays_all: bool
+    ) -> list[str]:
         problems = []
         if session.problem is not None:
             problems.append(f"the recording is not whole: {session.problem}")
         if session.unreachable:
             count = session.unreachable
             problems.append(f"the upstream did not answer {count} request{'s' * (count > 1)}")
-        if passed and not problems:
-            try:
-                session.published, lost = publish_journal(self.path)
-            except MrtrCassetteError as error:
-                problems.append(str(error))
-            else:
-                problems += [f"the recording is not whole: {lost}"] if lost else []
-        else:
+        if passed and plays_all and self.cassette.unplayed:
+            problems.append(_unplayed_text(self.cassette))
+        if not passed or problems:
             files.journal_path(self.path).unlink(missing_ok=True)
-            problems = [f"{problem}; {self.path} was not written" for problem in problems]
-        return problems
+            return [*problems, f"{self.path} was not written"] if problems else []
+        try:
+            session.published, lost = publish_journal(self.path)
+        except MrtrCassetteError as error:
+            return [str(error)]
+        return [f"the recording is not whole: {lost}"] if lost else []
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was recorded, and nothing was there to record."""
-        return self._session is not None and self._session.exchanges == 0
+        """Whether it was to be recorded, and nobody asked anything."""
+        session = self._session
+        return session is not None and session.exchanges == session.played == 0
 
     @property
     def upstream_output(self) -> str | None:
@@ -377,10 +385,14 @@ class Take:
         return None if self._command is None or self.is_stopped else self._command.output
 
     def untold_misses(self) -> str | None:
-        """Return the misses that were not asked for before, as one text, or None."""
-        misses = self.cassette.misses[self._told_misses :]
-        self._told_misses += len(misses)
-        return _misses_text(self.cassette, misses) if misses else None
+        """Return what was asked in vain and was not told before, as one text, or None."""
+        cassette = self.cassette
+        in_vain = [*(miss.text for miss in cassette.misses), *cassette.not_led]
+        untold, self._told = in_vain[self._told :], len(in_vain)
+        if not untold:
+            return None
+        self.failed = True
+        return _in_vain_text(cassette, untold)
 
 
 def _check_spelling(path: Path) -> None:
@@ -396,14 +408,15 @@ def _check_spelling(path: Path) -> None:
             )
 
 
-def _misses_text(cassette: MrtrCassette, misses: Sequence[Miss]) -> str:
-    count = len(misses)
-    head = f"{count} request{'s' * (count > 1)} had no recorded answer on {cassette.path}"
+def _in_vain_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
+    count = len(texts)
+    what = "could not be recorded" if cassette.is_recording else "had no recorded answer"
+    head = f"{count} request{'s' * (count > 1)} {what} on {cassette.path}"
     ways_out = (
         "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew, and "
         'ignore=["/POINTER"] and repeat="always" are arguments of the marker mrtr_cassette'
     )
-    return "\n\n".join([head, *(miss.text for miss in misses), ways_out])
+    return "\n\n".join([head, *texts, ways_out])
 
 
 def _unplayed_text(cassette: MrtrCassette) -> str:

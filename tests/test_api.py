@@ -109,6 +109,25 @@ def test_record_and_replay_in_asyncio(server, tmp_path):
     asyncio.run(main())
 
 
+def test_what_is_recorded_is_not_asked_again(server, tmp_path):
+    """Appending plays what the cassette has; its sessions tell what is new and what is left."""
+    path = tmp_path / "c.json"
+    with record(server, path) as recording:
+        post(recording.url, DEPLOY)
+        post(recording.url, ACCEPT)
+    with record(server, path, existing="append", ignore=["/arguments/env"]) as recording:
+        assert recording.unplayed == recording.interactions
+        post(recording.url, deploy("elsewhere"))
+        before = recording.interactions
+        assert len(before) == 1
+        post(recording.url, DECLINE)
+        assert recording.not_led == ()
+    assert len(recording.interactions) == 2
+    with replay(path) as replaying:
+        post(replaying.url, DEPLOY)
+        assert "result" in post(replaying.url, DECLINE)
+
+
 def test_a_block_can_be_used_again(server, tmp_path):
     """Each block of the same replay starts from the beginning."""
     with record(server, tmp_path / "c.json") as recording:

@@ -111,7 +111,8 @@ class RecordSession:
         exchanges: how many exchanges are in the journal.
         unreachable: how many requests the upstream did not answer.
         not_led: retries that a live server could not be led to, in order; nothing was recorded.
-        player: what plays the cassette that is added to; None where there was none.
+        earlier: the cassette that is added to; None where there was none.
+        player: what plays it.
         problem: why the recording is not whole, or None.
         published: the cassette, once it is; None where there was nothing to publish.
     """
@@ -121,6 +122,7 @@ class RecordSession:
     exchanges: int = 0
     unreachable: int = 0
     not_led: list[NotLed] = field(default_factory=list)
+    earlier: Cassette | None = None
     player: Player | None = None
     problem: str | None = None
     published: Cassette | None = None
@@ -221,7 +223,7 @@ async def recording(
     )
     if url.user is not None:
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
-    session = RecordSession("", output)
+    session = RecordSession("", output, earlier=earlier)
     if earlier is not None:
         session.player = Player(earlier, str(output), ignored=ignored, repeat=repeat)
     recorder = Recorder(

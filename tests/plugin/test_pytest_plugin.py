@@ -51,6 +51,19 @@ async def adeploy(url, env="test", action="accept"):
 def deploy(url, env="test", action="accept"):
     return asyncio.run(adeploy(url, env, action))
 
+def train(url, window):
+    async def answer(context, params):
+        (key,) = params.requested_schema["properties"]
+        values = {{"approve": True, "window": window, "notes": "none"}}
+        return ElicitResult(action="accept", content={{key: values[key]}})
+
+    async def main():
+        async with Client(url, elicitation_callback=answer) as client:
+            result = await client.call_tool("release-train", {{"version": "2"}})
+            return result.content[0].text
+
+    return asyncio.run(main())
+
 def swallowed(url, **options):
     try:
         deploy(url, **options)
@@ -158,6 +171,77 @@ def test_all_records_anew_and_changes_nothing_but_the_recording_block(suite):
     suite.run("--mrtr-mode=all")
     assert path.read_bytes() != old
     assert lasting_part(path) == before
+
+
+def test_append_plays_what_is_recorded_and_records_what_is_missing(suite):
+    """Another answer to a recorded question is added; afterwards both play, and nothing is lost."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    declines = ONE_TEST.replace(
+        'deploy(mrtr_cassette.url) == "Deployed to test"',
+        'deploy(mrtr_cassette.url, action="decline") == "Deployment cancelled"',
+    )
+    suite.write("test_one.py", declines)
+    suite.run("--mrtr-mode=append")
+    for text in (ONE_TEST, declines):
+        suite.write("test_one.py", text)
+        suite.run("--mrtr-mode=none")
+    before = (suite.path / "cassettes/test_one/test_deploy.json").read_bytes()
+    suite.run("--mrtr-mode=append")
+    assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
+
+
+def test_append_fails_where_the_live_server_asks_something_else(suite):
+    """The test is told what changed, also where the client swallows it; the old cassette stays."""
+    text = """
+        from agent import APPLICATION, train
+        import pytest
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+        def test_train(mrtr_cassette):
+            assert train(mrtr_cassette.url, "tonight") == "Train 2: tonight, none"
+    """
+    suite.write("test_one.py", text)
+    suite.run()
+    before = (suite.path / "cassettes/test_one/test_train.json").read_bytes()
+    suite.write("test_one.py", text.replace("tonight", "tomorrow"))
+    suite.run("--mrtr-mode=append")
+    after = (suite.path / "cassettes/test_one/test_train.json").read_bytes()
+    assert after != before
+    suite.write(
+        "test_one.py",
+        """
+        import pytest
+        from agent import APPLICATION, train
+
+        @pytest.fixture
+        def mrtr_upstream(monkeypatch):
+            import server_python
+            form = server_python.form
+            monkeypatch.setattr(
+                server_python, "form", lambda key, message, *kind: form(key, message + " Really?", *kind)
+            )
+            return APPLICATION
+
+        def test_train(mrtr_cassette):
+            with pytest.raises(ExceptionGroup):
+                train(mrtr_cassette.url, "never")
+            assert mrtr_cassette.misses == ()
+            assert len(mrtr_cassette.interactions) == 4
+            assert len(mrtr_cassette.unplayed) == 3
+            assert len(mrtr_cassette.not_led) == 1
+        """,
+    )
+    result = suite.run("--mrtr-mode=append", passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "1 request could not be recorded on */test_train.json",
+            "not recorded: *",
+            '*recorded "Approve train 2?", live "Approve train 2? Really?"',
+        ]
+    )
+    assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == after
+    assert suite.cassettes() == ["cassettes/test_one/test_train.json"]
 
 
 def test_none_needs_a_cassette(suite):
@@ -347,7 +431,7 @@ def test_an_upstream_that_dies_fails_the_test(suite):
     )
     result = suite.run(passed=1, failed=1, errors=2)
     result.stdout.fnmatch_lines(
-        ["*the upstream did not answer * request*; */test_swallows.json was not written"]
+        ["*the upstream did not answer * request*", "*/test_swallows.json was not written"]
     )
     result.stdout.fnmatch_lines(["*mrtr-cassette: output of the upstream*", "out of memory"])
     assert suite.cassettes() == []
