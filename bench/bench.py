@@ -2,12 +2,13 @@
 
     python bench/bench.py [--quick] [--only WORD ...] [--json FILE] [--peer 'NAME=COMMAND' ...]
 
-What is compared has its turns in the same rounds, one after the other, so ratios hold on a busy
+What is compared has a stint in each round, one after the other, so ratios hold on a busy
 machine too; absolute figures are of this machine only. `record` and `replay` run as users run
 them; the baselines are in `servers.py`, and the load comes from a process of its own (`load.py`).
 
-Replay plays a cassette of distinct conversations with `--repeat always`, so that a turn may be
-longer than the cassette: what is played again takes the same way as what is played once.
+Replay plays a cassette of distinct conversations with `--repeat always`, so that a stint may be
+longer than the cassette. What a play costs that nobody has asked for before shows in the largest
+cassette of the section `sizes`, in which nothing comes twice.
 
 A peer is another program's command. With `{upstream}` in it, it is a recorder, is measured
 recording, and leaves `{cassette}`; without, it replays the `{cassette}` of the recorder of the same
@@ -53,7 +54,7 @@ from harness import (
     record_command,
     replay_command,
 )
-from load import Target
+from load import Subject
 from results import Rates, Results, ratio_of
 from traffic import BARE, LARGE, PATH, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
@@ -72,7 +73,7 @@ LOOPS = {
     "asyncio": {"PYTHONPATH": str(HERE / "without_uvloop")},
 }
 WEIGHTY = 32
-"""How many exchanges of 1 MB a turn has at most, unless each connection needs one; a recording
+"""How many exchanges of 1 MB a stint has at most, unless each connection needs one; a recording
 keeps them on the disk."""
 
 
@@ -175,37 +176,37 @@ class Bench:
 
     # --- What is run ---
 
-    def load(self, kind: Kind, connections: int, *targets: Target, **plan: Any) -> dict[str, Any]:
-        """Put a load on targets in turns; return what each turn came to, by the target's name."""
+    def load(self, kind: Kind, connections: int, *subjects: Subject, **plan: Any) -> dict[str, Any]:
+        """Put a load on subjects in turns; return what their stints came to, by their names."""
         defaults = {
             "kind": kind.name,
             "connections": connections,
             "rounds": self.size.rounds,
             "seconds": self.size.seconds,
             "warm_up_s": self.size.warm_up_s,
-            "targets": targets,
+            "subjects": subjects,
         }
         if kind.padding or kind.upload:
-            defaults["requests"] = max(WEIGHTY, connections)
+            defaults["conversations"] = max(WEIGHTY, connections)
         command = [sys.executable, str(HERE / "load.py"), orjson.dumps(defaults | plan).decode()]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        turns: dict[str, Any] = orjson.loads(done.stdout)
-        for name, taken in turns.items():
-            problem = next((turn["problem"] for turn in taken if turn["problem"]), None)
+        stints: dict[str, Any] = orjson.loads(done.stdout)
+        for name, taken in stints.items():
+            problem = next((stint["problem"] for stint in taken if stint["problem"]), None)
             if problem is not None:
                 self.results.problems.append(f"{name}, {kind.title}: {problem}")
-                turns[name] = []
-        return turns
+                stints[name] = []
+        return stints
 
     def rates(
-        self, mode: str, kind: Kind, connections: int, loop: str, base: str, *targets: Target
+        self, mode: str, kind: Kind, connections: int, loop: str, base: str, *subjects: Subject
     ) -> Rates:
         """Measure requests per second of servers in turns."""
-        turns = self.load(kind, connections, *targets)
-        per_round = {name: _per_second(taken) for name, taken in turns.items()}
+        stints = self.load(kind, connections, *subjects)
+        per_round = {name: _per_second(taken) for name, taken in stints.items()}
         cpu_us = {
-            name: median(turn["cpu_us"] for turn in taken)
-            for name, taken in turns.items()
+            name: median(stint["cpu_us"] for stint in taken)
+            for name, taken in stints.items()
             if taken and taken[0]["cpu_us"] is not None
         }
         measured = Rates(mode, kind.title, connections, loop, base, per_round, cpu_us)
@@ -231,11 +232,11 @@ class Bench:
         self.load(
             kind,
             1,
-            Target("recorded to be replayed", url, distinct=count),
+            Subject("recorded to be replayed", url, distinct=count),
             rounds=1,
             warm_up_s=0.0,
             seconds=PATIENCE_S,
-            requests=count,
+            conversations=count,
             first_id=1_000_000,
         )
 
@@ -257,24 +258,24 @@ class Bench:
                 self.replaying(path, loop) as ours,
             ):
                 for kind in self.size.kinds:
-                    targets = [
-                        Target("restamp", restamp.url, checks="id", pid=restamp.pid),
-                        Target("replay", ours.url, distinct=self.distinct(kind), pid=ours.pid),
+                    subjects = [
+                        Subject("restamp", restamp.url, checks="id", pid=restamp.pid),
+                        Subject("replay", ours.url, distinct=self.distinct(kind), pid=ours.pid),
                     ]
                     if kind is PLAIN:
-                        targets.insert(
-                            0, Target("fixed", fixed.url, checks="status", pid=fixed.pid)
+                        subjects.insert(
+                            0, Subject("fixed", fixed.url, checks="status", pid=fixed.pid)
                         )
                     for connections in self.size.connections:
-                        self._replay_kind(kind, connections, loop, targets)
+                        self._replay_kind(kind, connections, loop, subjects)
 
     def _replay_kind(
-        self, kind: Kind, connections: int, loop: str, targets: Sequence[Target]
+        self, kind: Kind, connections: int, loop: str, subjects: Sequence[Subject]
     ) -> None:
         is_compared = connections == self.size.usual
         with ExitStack() as stack:
             peers = self._replaying_peers(stack) if kind is PLAIN and is_compared else []
-            rates = self.rates("replay", kind, connections, loop, "restamp", *targets, *peers)
+            rates = self.rates("replay", kind, connections, loop, "restamp", *subjects, *peers)
         if not is_compared:
             return
         what = f"replay of {kind.title}, {connections} connections, against restamp, {loop}"
@@ -284,7 +285,7 @@ class Bench:
         elif kind is ROUNDS:
             self.results.at_least(what, rates.ratio(), 0.75)
 
-    def _replaying_peers(self, stack: ExitStack) -> list[Target]:
+    def _replaying_peers(self, stack: ExitStack) -> list[Subject]:
         """Start the peers that replay, after recording what they are to replay."""
         replaying = [peer for peer in self.peers if not peer.records]
         names = {peer.name for peer in replaying}
@@ -297,7 +298,7 @@ class Bench:
                 ):
                     self.converse(PLAIN, url, count)
         return [
-            Target(
+            Subject(
                 peer.name,
                 stack.enter_context(peer.listening(self.folder)),
                 checks="id",
@@ -334,17 +335,17 @@ class Bench:
             stack.callback(journal.unlink, missing_ok=True)
             # Killed, because publishing is measured by itself.
             ours = stack.enter_context(self.recording(upstream, "rates.json", loop, signal.SIGKILL))
-            targets = [
-                Target("pass-through", base.url, pid=base.pid),
-                Target("record", ours.url, pid=ours.pid),
+            subjects = [
+                Subject("pass-through", base.url, pid=base.pid),
+                Subject("record", ours.url, pid=ours.pid),
             ]
             if is_compared:
-                targets += [
-                    Target(peer.name, stack.enter_context(peer.listening(self.folder, upstream)))
+                subjects += [
+                    Subject(peer.name, stack.enter_context(peer.listening(self.folder, upstream)))
                     for peer in self.peers
                     if peer.records
                 ]
-            rates = self.rates("record", kind, connections, loop, "pass-through", *targets)
+            rates = self.rates("record", kind, connections, loop, "pass-through", *subjects)
         if is_compared:
             what = f"record of {kind.title}, {connections} connections, against pass-through"
             self.results.at_least(f"{what}, {loop}", rates.ratio(), 0.85)
@@ -353,15 +354,15 @@ class Bench:
     def _first_event(self, loop: str, upstream: str, base: Listening) -> None:
         """Compare the time until the first event of a stream is whole."""
         with self.recording(upstream, f"events-{loop}.json", loop, signal.SIGTERM) as ours:
-            turns = self.load(
+            stints = self.load(
                 PAUSED,
                 1,
-                Target("direct", upstream),
-                Target("pass-through", base.url),
-                Target("record", ours.url),
+                Subject("direct", upstream),
+                Subject("pass-through", base.url),
+                Subject("record", ours.url),
             )
         samples = {
-            name: [turn["first_event_ms"] for turn in taken] for name, taken in turns.items()
+            name: [stint["first_event_ms"] for stint in taken] for name, taken in stints.items()
         }
         for name, times in samples.items():
             if times:
@@ -383,11 +384,11 @@ class Bench:
                     self.load(
                         PLAIN,
                         self.size.usual,
-                        Target("record", ours.url, distinct=count, first=done),
+                        Subject("record", ours.url, distinct=count, first=done),
                         rounds=1,
                         warm_up_s=0.0,
                         seconds=3600.0,
-                        requests=count - done,
+                        conversations=count - done,
                     )
                     done = count
                     peaks.append(_peak_mb(ours.pid))
@@ -407,16 +408,16 @@ class Bench:
         """Publish, inspect and load cassettes of several sizes, and replay them in turns."""
         loop = self.size.loops[0]
         with ExitStack() as stack:
-            targets = []
+            subjects = []
             for count in self.size.interactions:
                 path = self.folder / f"{count}.json"
                 self._published(count, path)
                 self._inspected(count, path)
                 self._started(count, path)
                 ours = stack.enter_context(self.replaying(path, loop))
-                targets.append(Target(f"{count}", ours.url, distinct=count))
-            turns = self.load(BARE, self.size.usual, *targets)
-        rates = {int(name): _per_second(taken) for name, taken in turns.items()}
+                subjects.append(Subject(f"{count}", ours.url, distinct=count))
+            stints = self.load(BARE, self.size.usual, *subjects)
+        rates = {int(name): _per_second(taken) for name, taken in stints.items()}
         for count, samples in rates.items():
             if samples:
                 self.results.fact("replay of calls", "requests/s", *samples, size=count)
@@ -509,8 +510,8 @@ def server(
     return listening(command, environment=environment)
 
 
-def _per_second(turns: Sequence[dict[str, Any]]) -> list[float]:
-    return [turn["answered"] / turn["seconds"] for turn in turns]
+def _per_second(stints: Sequence[dict[str, Any]]) -> list[float]:
+    return [stint["answered"] / stint["seconds"] for stint in stints]
 
 
 def _run(command: Sequence[str]) -> tuple[float, float, str]:

@@ -2,7 +2,7 @@
 
     python bench/load.py '{"kind": "plain", "connections": 32, ...}'
 
-Prints for each target and round what was answered in which time, as JSON.
+Prints for each subject and round what was answered in which time, as JSON.
 Rule: an answer counts if it is a 200 without an `error`, with the caller's id and of the caller's
 conversation. Anything else ends the measurement: a fast wrong answer is no result.
 """
@@ -33,14 +33,14 @@ class WrongAnswerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Subject:
     """A server to measure.
 
     Attributes:
         url: where it is.
         checks: what of an answer must be right besides its status.
         distinct: how many conversations there are before they come again.
-        plays_once: none comes again; each turn has its share of them.
+        plays_once: none comes again; each stint has its share of them.
         first: number of the first conversation.
         pid: its process, if its CPU time is to be known.
     """
@@ -56,27 +56,27 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: rounds in which each target has its turn.
+    """What to measure: rounds in which each subject has its stint.
 
     Attributes:
-        seconds, requests: a turn ends at whichever comes first.
+        seconds, conversations: a stint ends at whichever comes first.
         warm_up_s: seconds before the first round in which nothing is counted.
         first_id: JSON-RPC id of the first request.
     """
 
     kind: str
     connections: int
-    targets: tuple[Target, ...]
+    subjects: tuple[Subject, ...]
     rounds: int = 1
     seconds: float = 3600.0
-    requests: int = 10**9
+    conversations: int = 10**9
     warm_up_s: float = 0.0
     first_id: int = 5_000_000
 
 
 @dataclass(slots=True)
-class Turn:
-    """What one turn of one target came to.
+class Stint:
+    """What one stint of one subject came to.
 
     Attributes:
         answered: how many requests were answered.
@@ -95,20 +95,20 @@ class Turn:
 
 
 class Script:
-    """What the connections of one turn say: conversations, one after the other, from one list."""
+    """What the connections of one stint say: conversations, one after the other, from one list."""
 
     def __init__(
-        self, plan: Plan, target: Target, ids: Iterator[int], numbers: Iterator[int]
+        self, plan: Plan, subject: Subject, ids: Iterator[int], numbers: Iterator[int]
     ) -> None:
-        """Begin the turn."""
+        """Begin the stint."""
         self.kind = KINDS[plan.kind]
-        self._target = target
+        self._target = subject
         self._ids = ids
-        self._host = urlsplit(target.url).netloc
+        self._host = urlsplit(subject.url).netloc
         self._numbers = numbers
 
     def conversations(self) -> Generator[bytes, tuple[bytes, bytes], None]:
-        """Yield requests and take responses, until the turn ends.
+        """Yield requests and take responses, until the stint ends.
 
         Raises:
             WrongAnswerError: a response is not the one to the request.
@@ -116,11 +116,11 @@ class Script:
         kind = self.kind
         for number in self._numbers:
             state = b""
-            for turn in range(kind.rounds):
+            for answered in range(kind.asks + 1):
                 identity = next(self._ids)
                 body = kind.request(identity, number, state)
                 head, body = yield request_head(kind, self._host, len(body)) + body
-                is_last = turn + 1 == kind.rounds
+                is_last = answered == kind.asks
                 self._check(head, body, identity, number, is_last=is_last)
                 if not is_last:
                     state = body.partition(_STATE)[2].partition(b'"')[0]
@@ -140,28 +140,30 @@ class Script:
             raise WrongAnswerError((head + body)[:2000].decode(errors="replace"))
 
 
-def _numbers(plan: Plan, target: Target, turn: int, seconds: float) -> Iterator[int]:
-    """Yield the conversations of a turn, until its time is over; turn 0 is the warm-up."""
+def _numbers(plan: Plan, subject: Subject, held: Iterator[int], seconds: float) -> Iterator[int]:
+    """Yield the conversations of a stint, until its time is over.
+
+    Args:
+        held: counts all conversations with this subject, so that each stint goes on where the
+            one before it ended.
+    """
     end = time.perf_counter() + seconds
-    first, count = target.first, plan.requests
-    if target.plays_once:
-        count = target.distinct // (plan.rounds + 1)
-        first += turn * count
-    for n in range(count):
+    share = subject.distinct // (plan.rounds + 1)
+    for _ in range(share if subject.plays_once else plan.conversations):
         if time.perf_counter() >= end:
             return
-        yield first + n % target.distinct
+        yield subject.first + next(held) % subject.distinct
 
 
 class Connection(asyncio.Protocol):
     """One connection; it is over when the script has nothing more to say."""
 
-    def __init__(self, script: Script, turn: Turn) -> None:
+    def __init__(self, script: Script, stint: Stint) -> None:
         """Begin with nothing sent."""
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._conversations = script.conversations()
         self._has_events = bool(script.kind.events)
-        self._turn = turn
+        self._stint = stint
         self._incoming = Incoming()
         self._is_closing = False
         self._sent_at: float | None = None
@@ -182,7 +184,7 @@ class Connection(asyncio.Protocol):
                 request = self._conversations.send(response)
         except (StopIteration, WrongAnswerError) as end:
             if isinstance(end, WrongAnswerError):
-                self._turn.problem = str(end)
+                self._stint.problem = str(end)
             self._close()
             return
         if self._has_events:
@@ -194,16 +196,16 @@ class Connection(asyncio.Protocol):
         if self._sent_at is not None and (
             b"\n\n" in data or b"\n\n" in self._incoming.buffer + data
         ):
-            self._turn.first_events.append((time.perf_counter() - self._sent_at) * 1000)
+            self._stint.first_events.append((time.perf_counter() - self._sent_at) * 1000)
             self._sent_at = None
         try:
             response = self._incoming.feed(data)
         except ValueError as error:
-            self._turn.problem = str(error)
+            self._stint.problem = str(error)
             self._close()
             return
         if response is not None:
-            self._turn.answered += 1
+            self._stint.answered += 1
             self._send(response)
 
     def _close(self) -> None:
@@ -212,74 +214,76 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _: Exception | None) -> None:
         """Tell that it is over; before its time, that is a problem."""
-        if self._turn.problem is None and not self._is_closing:
-            self._turn.problem = "the server closed a connection"
+        if self._stint.problem is None and not self._is_closing:
+            self._stint.problem = "the server closed a connection"
         self.over.set_result(None)
 
 
-async def _take_turn(
-    plan: Plan, target: Target, ids: Iterator[int], numbers: Iterator[int]
-) -> Turn:
-    turn = Turn()
-    script = Script(plan, target, ids, numbers)
-    address = urlsplit(target.url)
+async def _take_stint(
+    plan: Plan, subject: Subject, ids: Iterator[int], numbers: Iterator[int]
+) -> Stint:
+    stint = Stint()
+    script = Script(plan, subject, ids, numbers)
+    address = urlsplit(subject.url)
     host, port = address.hostname or "", address.port or 80
     loop = asyncio.get_running_loop()
     connections = [
-        (await loop.create_connection(lambda: Connection(script, turn), host, port))[1]
+        (await loop.create_connection(lambda: Connection(script, stint), host, port))[1]
         for _ in range(plan.connections)
     ]
-    cpu_before = _cpu_s(target)
+    cpu_before = _cpu_s(subject)
     started = time.perf_counter()
     for connection in connections:
         connection.begin()
     await asyncio.gather(*(connection.over for connection in connections))
-    turn.seconds = time.perf_counter() - started
-    if turn.answered and target.pid is not None:
-        turn.cpu_us = (_cpu_s(target) - cpu_before) * 1e6 / turn.answered
-    if turn.first_events:
-        turn.first_event_ms = median(turn.first_events)
-    return turn
+    stint.seconds = time.perf_counter() - started
+    if stint.answered and subject.pid is not None:
+        stint.cpu_us = (_cpu_s(subject) - cpu_before) * 1e6 / stint.answered
+    if stint.first_events:
+        stint.first_event_ms = median(stint.first_events)
+    return stint
 
 
-def _cpu_s(target: Target) -> float:
-    """Return the CPU time of a target's process; only its own machine can tell."""
-    if target.pid is None:
+def _cpu_s(subject: Subject) -> float:
+    """Return the CPU time of a subject's process; only its own machine can tell."""
+    if subject.pid is None:
         return 0.0
     # The number of that clock, as clock_getcpuclockid(3) makes it.
-    return time.clock_gettime(~target.pid << 3 | 2)
+    return time.clock_gettime(~subject.pid << 3 | 2)
 
 
 async def measure(plan: Plan) -> dict[str, Any]:
-    """Return what each target's turns came to, by its name."""
+    """Return what each subject's stints came to, by its name."""
     ids = itertools.count(plan.first_id)
+    held = {subject.name: itertools.count() for subject in plan.subjects}
     if plan.warm_up_s:
-        for target in plan.targets:
-            await _take_turn(plan, target, ids, _numbers(plan, target, 0, plan.warm_up_s))
-    turns: dict[str, list[Turn]] = {target.name: [] for target in plan.targets}
-    for number in range(1, plan.rounds + 1):
-        for target in plan.targets:
-            numbers = _numbers(plan, target, number, plan.seconds)
-            turns[target.name].append(await _take_turn(plan, target, ids, numbers))
+        for subject in plan.subjects:
+            numbers = _numbers(plan, subject, held[subject.name], plan.warm_up_s)
+            await _take_stint(plan, subject, ids, numbers)
+    stints: dict[str, list[Stint]] = {subject.name: [] for subject in plan.subjects}
+    for _ in range(plan.rounds):
+        for subject in plan.subjects:
+            numbers = _numbers(plan, subject, held[subject.name], plan.seconds)
+            stints[subject.name].append(await _take_stint(plan, subject, ids, numbers))
     return {
         name: [
             {
-                "answered": turn.answered,
-                "seconds": turn.seconds,
-                "cpu_us": turn.cpu_us,
-                "first_event_ms": turn.first_event_ms,
-                "problem": turn.problem,
+                "answered": stint.answered,
+                "seconds": stint.seconds,
+                "cpu_us": stint.cpu_us,
+                "first_event_ms": stint.first_event_ms,
+                "problem": stint.problem,
             }
-            for turn in taken
+            for stint in taken
         ]
-        for name, taken in turns.items()
+        for name, taken in stints.items()
     }
 
 
 def _plan(text: str) -> Plan:
     fields = orjson.loads(text)
-    targets = tuple(Target(**target) for target in fields.pop("targets"))
-    return Plan(targets=targets, **fields)
+    subjects = tuple(Subject(**subject) for subject in fields.pop("subjects"))
+    return Plan(subjects=subjects, **fields)
 
 
 if __name__ == "__main__":

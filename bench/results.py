@@ -1,7 +1,7 @@
 """What was measured: rates, facts and targets, as a Markdown page and as JSON.
 
 Owns: medians, spreads, ratios, and how they are shown.
-Rule: a ratio is the median of the ratios of single rounds, in which both sides had their turn one
+Rule: a ratio is the median of the ratios of single rounds, in which both sides had a stint one
 after the other, so that a machine that gets slower changes it little.
 """
 

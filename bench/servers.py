@@ -41,14 +41,14 @@ _FIXED = PLAIN.answer(b"0", b"0", 0)[0]
 async def restamp(request: web.Request) -> web.Response:
     """Read the body, parse it, and put its id into the answer: what no replay can do without."""
     message = orjson.loads(await request.read())
-    kind, turn = asked(message)
-    body = orjson.dumps(message["id"]).join(_parts(kind, turn))
+    kind, answered = asked(message)
+    body = orjson.dumps(message["id"]).join(_parts(kind, answered))
     return web.Response(body=body, content_type=kind.content_type)
 
 
 @cache
-def _parts(kind: Kind, turn: int) -> list[bytes]:
-    return b"".join(kind.answer(_PLACE, b"0", turn)).split(_PLACE)
+def _parts(kind: Kind, answered: int) -> list[bytes]:
+    return b"".join(kind.answer(_PLACE, b"0", answered)).split(_PLACE)
 
 
 async def pass_through(upstream: str) -> Handler:
@@ -98,9 +98,9 @@ class Upstream(asyncio.Protocol):
         if whole is None:
             return
         message = orjson.loads(whole[1])
-        kind, turn = asked(message)
+        kind, answered = asked(message)
         number = message["params"]["arguments"]["number"]
-        pieces = kind.answer(orjson.dumps(message["id"]), b"%d" % number, turn)
+        pieces = kind.answer(orjson.dumps(message["id"]), b"%d" % number, answered)
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind.content_type}\r\n"
         if not kind.events:
             head += f"Content-Length: {len(pieces[0])}\r\n\r\n"

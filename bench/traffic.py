@@ -34,7 +34,7 @@ class Kind:
     """One kind of call; its name is the name of the tool.
 
     Attributes:
-        rounds: how many requests a conversation has.
+        asks: how many asks stand between the request and the final response.
         events: how many events the answer has; 0 is plain JSON.
         padding: bytes of text in the answer.
         upload: bytes of text in the arguments.
@@ -44,7 +44,7 @@ class Kind:
 
     name: str
     title: str
-    rounds: int = 1
+    asks: int = 0
     events: int = 0
     padding: int = 0
     upload: int = 0
@@ -77,21 +77,22 @@ class Kind:
         values: tuple[int | bytes, ...] = (identity, number, retry)
         return self._template % ((*values, identity) if self.events else values)
 
-    def answer(self, identity: bytes, number: bytes, turn: int) -> tuple[bytes, ...]:
+    def answer(self, identity: bytes, number: bytes, answered: int) -> tuple[bytes, ...]:
         """Return the answer: one body, or the events of a stream.
 
         Args:
             identity: the request's id as JSON.
             number: which conversation it is.
-            turn: how many asks of this conversation were answered.
+            answered: how many asks of this conversation were answered.
         """
-        if turn + 1 < self.rounds:
+        if answered < self.asks:
             return (
                 b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"input_required",'
                 b'"inputRequests":{"confirm":{"method":"elicitation/create","params":'
                 b'{"message":"Go on with %b?","requestedSchema":{"type":"object","properties":'
                 b'{"confirm":{"type":"boolean"}},"required":["confirm"]}}}},'
-                b'"requestState":"%d.%b.%b"}}' % (identity, number, turn + 1, number, _STATE_TAIL),
+                b'"requestState":"%d.%b.%b"}}'
+                % (identity, number, answered + 1, number, _STATE_TAIL),
             )
         result = (
             b'{"jsonrpc":"2.0","id":%b,"result":{"content":[{"type":"text",'
@@ -115,7 +116,7 @@ class Kind:
 
 PLAIN = Kind("plain", "plain calls")
 BARE = Kind("bare", "calls without _meta", has_meta=False)
-ROUNDS = Kind("rounds", "three-round calls with state", rounds=3)
+ROUNDS = Kind("rounds", "three-round calls with state", asks=2)
 STREAM = Kind("stream", f"streams of {EVENTS} events", events=EVENTS)
 PAUSED = Kind("paused", "streams that pause after the first event", events=3, rest_after_s=0.005)
 LARGE = Kind("large", "answers of 1 MB", padding=MEGABYTE)

@@ -54,9 +54,9 @@ def test_fast_wrong_answer_is_no_result() -> None:
         plan = {
             "kind": "plain",
             "connections": 1,
-            "requests": 1,
-            "targets": [{"name": "fixed", "url": fixed.url}],
+            "conversations": 1,
+            "subjects": [{"name": "fixed", "url": fixed.url}],
         }
         ran = run([sys.executable, str(BENCH / "load.py"), json.dumps(plan)])
-    (turn,) = json.loads(ran.stdout)["fixed"]
-    assert '"answer 0.' in turn["problem"]
+    (stint,) = json.loads(ran.stdout)["fixed"]
+    assert '"answer 0.' in stint["problem"]
