@@ -17,7 +17,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MYPYPATH=bench:tests $(BIN)/mypy bench/bench.py bench/load.py bench/servers.py
+	MYPYPATH=bench:tests $(BIN)/mypy bench/bench.py bench/servers.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

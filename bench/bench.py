@@ -4,7 +4,7 @@
 
 What is compared has a stint in each round, one after the other, so ratios hold on a busy
 machine too; absolute figures are of this machine only. `record` and `replay` run as users run
-them; the baselines are in `servers.py`, and the load comes from a process of its own (`load.py`).
+them, the baselines are in `servers.py`, and the load comes from this process (`load.py`).
 
 Replay plays a cassette of distinct conversations with `--repeat always`, so that a stint may be
 longer than the cassette. What a play costs that nobody has asked for before shows in the largest
@@ -54,13 +54,14 @@ from harness import (
     record_command,
     replay_command,
 )
-from load import Subject
+from load import Plan, Stint, Subject, measure
 from results import Rates, Results, ratio_of
 from traffic import BARE, LARGE, PATH, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
 from mrtr_cassette.core.codec import encode_journal_line
 from mrtr_cassette.core.wire import End, Exchange, Piece, Request, Response
 from mrtr_cassette.shell.files import Journal, JournalHeader, journal_path
+from mrtr_cassette.shell.running import run
 
 HERE = Path(__file__).resolve().parent
 MEGABYTE = 1e6
@@ -176,23 +177,20 @@ class Bench:
 
     # --- What is run ---
 
-    def load(self, kind: Kind, connections: int, *subjects: Subject, **plan: Any) -> dict[str, Any]:
+    def load(
+        self, kind: Kind, connections: int, *subjects: Subject, **plan: Any
+    ) -> dict[str, list[Stint]]:
         """Put a load on subjects in turns; return what their stints came to, by their names."""
         defaults = {
-            "kind": kind.name,
-            "connections": connections,
             "rounds": self.size.rounds,
             "seconds": self.size.seconds,
             "warm_up_s": self.size.warm_up_s,
-            "subjects": subjects,
         }
         if kind.padding or kind.upload:
             defaults["conversations"] = max(WEIGHTY, connections)
-        command = [sys.executable, str(HERE / "load.py"), orjson.dumps(defaults | plan).decode()]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        stints: dict[str, Any] = orjson.loads(done.stdout)
+        stints = run(measure(Plan(kind, connections, subjects, **(defaults | plan))))
         for name, taken in stints.items():
-            problem = next((stint["problem"] for stint in taken if stint["problem"]), None)
+            problem = next((stint.problem for stint in taken if stint.problem), None)
             if problem is not None:
                 self.results.problems.append(f"{name}, {kind.title}: {problem}")
                 stints[name] = []
@@ -205,9 +203,9 @@ class Bench:
         stints = self.load(kind, connections, *subjects)
         per_round = {name: _per_second(taken) for name, taken in stints.items()}
         cpu_us = {
-            name: median(stint["cpu_us"] for stint in taken)
+            name: median(spent)
             for name, taken in stints.items()
-            if taken and taken[0]["cpu_us"] is not None
+            if (spent := [stint.cpu_us for stint in taken if stint.cpu_us is not None])
         }
         measured = Rates(mode, kind.title, connections, loop, base, per_round, cpu_us)
         self.results.rates.append(measured)
@@ -318,51 +316,46 @@ class Bench:
 
     def record(self) -> None:
         """Record beside a pass-through that records nothing."""
-        with server("upstream") as upstream:
-            for loop in self.size.loops:
-                with server("pass-through", LOOPS[loop], upstream.url) as base:
-                    for kind in self.size.kinds:
-                        for connections in self.size.connections:
-                            self._record_kind(kind, connections, loop, upstream.url, base)
-                    self._first_event(loop, upstream.url, base)
+        for loop in self.size.loops:
+            name = f"rates-{loop}.json"
+            with (
+                server("upstream") as upstream,
+                server("pass-through", LOOPS[loop], upstream.url) as base,
+                # Killed, because publishing is measured by itself.
+                self.recording(upstream.url, name, loop, signal.SIGKILL) as ours,
+            ):
+                subjects = (
+                    Subject("pass-through", base.url, pid=base.pid),
+                    Subject("record", ours.url, pid=ours.pid),
+                )
+                for kind in self.size.kinds:
+                    for connections in self.size.connections:
+                        self._record_kind(kind, connections, loop, upstream.url, subjects)
+                        # So many bodies of 1 MB would fill a disk.
+                        os.truncate(journal_path(self.folder / name), 0)
+                self._first_event(loop, Subject("direct", upstream.url), *subjects)
 
     def _record_kind(
-        self, kind: Kind, connections: int, loop: str, upstream: str, base: Listening
+        self, kind: Kind, connections: int, loop: str, upstream: str, subjects: Sequence[Subject]
     ) -> None:
         is_compared = kind is PLAIN and connections == self.size.usual
         with ExitStack() as stack:
-            journal = journal_path(self.folder / "rates.json")
-            stack.callback(journal.unlink, missing_ok=True)
-            # Killed, because publishing is measured by itself.
-            ours = stack.enter_context(self.recording(upstream, "rates.json", loop, signal.SIGKILL))
-            subjects = [
-                Subject("pass-through", base.url, pid=base.pid),
-                Subject("record", ours.url, pid=ours.pid),
+            peers = [
+                Subject(peer.name, stack.enter_context(peer.listening(self.folder, upstream)))
+                for peer in self.peers
+                if peer.records and is_compared
             ]
-            if is_compared:
-                subjects += [
-                    Subject(peer.name, stack.enter_context(peer.listening(self.folder, upstream)))
-                    for peer in self.peers
-                    if peer.records
-                ]
-            rates = self.rates("record", kind, connections, loop, "pass-through", *subjects)
+            rates = self.rates("record", kind, connections, loop, "pass-through", *subjects, *peers)
         if is_compared:
             what = f"record of {kind.title}, {connections} connections, against pass-through"
             self.results.at_least(f"{what}, {loop}", rates.ratio(), 0.85)
             self._against_peers(rates, 2.0)
 
-    def _first_event(self, loop: str, upstream: str, base: Listening) -> None:
+    def _first_event(self, loop: str, *subjects: Subject) -> None:
         """Compare the time until the first event of a stream is whole."""
-        with self.recording(upstream, f"events-{loop}.json", loop, signal.SIGTERM) as ours:
-            stints = self.load(
-                PAUSED,
-                1,
-                Subject("direct", upstream),
-                Subject("pass-through", base.url),
-                Subject("record", ours.url),
-            )
+        stints = self.load(PAUSED, 1, *subjects)
         samples = {
-            name: [stint["first_event_ms"] for stint in taken] for name, taken in stints.items()
+            name: [median(stint.first_events) for stint in taken] for name, taken in stints.items()
         }
         for name, times in samples.items():
             if times:
@@ -430,7 +423,7 @@ class Bench:
         """Write the journal of a recording that was killed, and publish it."""
         _write_journal(path, count)
         journal = journal_path(path).stat().st_size / MEGABYTE
-        took, memory, _ = _run([*CASSETTE_COMMAND, "recover", str(path)])
+        took, memory, _ = _run_timed([*CASSETTE_COMMAND, "recover", str(path)])
         cassette = path.stat().st_size / MEGABYTE
         self.results.fact("size of the journal", "MB", journal, size=count)
         self.results.fact("size of the cassette", "MB", cassette, size=count)
@@ -438,7 +431,7 @@ class Bench:
         self.results.fact("publishing, peak memory", "MB", memory, size=count)
 
     def _inspected(self, count: int, path: Path) -> None:
-        took, memory, output = _run([*CASSETTE_COMMAND, "inspect", str(path)])
+        took, memory, output = _run_timed([*CASSETTE_COMMAND, "inspect", str(path)])
         shown = len(output.encode()) / MEGABYTE
         self.results.fact("`inspect`", "s", took, size=count)
         self.results.fact("`inspect`, peak memory", "MB", memory, size=count)
@@ -447,7 +440,7 @@ class Bench:
     def _started(self, count: int, path: Path) -> None:
         ready, peaks, parsed = [], [], []
         for _ in range(self.size.repeats):
-            _, _, output = _run([sys.executable, "-c", _LOADS, str(path)])
+            _, _, output = _run_timed([sys.executable, "-c", _LOADS, str(path)])
             parsed.append(float(output))
             started = time.perf_counter()
             with self.replaying(path, self.size.loops[0]) as ours:
@@ -473,14 +466,14 @@ class Bench:
         samples: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(2 * self.size.repeats):
             for name, command in commands.items():
-                samples[name].append(_run(command)[0] * 1000)
+                samples[name].append(_run_timed(command)[0] * 1000)
         bare, shown = (self.results.fact(name, "ms", *times) for name, times in samples.items())
         difference = shown.median - bare.median
         self.results.at_most("`--help` more than the interpreter's start", difference, 150.0, "ms")
         imports = []
         if importlib.util.find_spec("mrtr_cassette.pytest_plugin") is not None:
             command = [sys.executable, "-c", _IMPORTS_PLUGIN]
-            imports = [float(_run(command)[2]) for _ in range(2 * self.size.repeats)]
+            imports = [float(_run_timed(command)[2]) for _ in range(2 * self.size.repeats)]
             self.results.fact("importing the pytest plugin", "ms", *imports)
         cost = median(imports) if imports else None
         self.results.at_most("importing the pytest plugin", cost, 5.0, "ms")
@@ -510,11 +503,11 @@ def server(
     return listening(command, environment=environment)
 
 
-def _per_second(stints: Sequence[dict[str, Any]]) -> list[float]:
-    return [stint["answered"] / stint["seconds"] for stint in stints]
+def _per_second(stints: Sequence[Stint]) -> list[float]:
+    return [stint.answered / stint.seconds for stint in stints]
 
 
-def _run(command: Sequence[str]) -> tuple[float, float, str]:
+def _run_timed(command: Sequence[str]) -> tuple[float, float, str]:
     """Run a command to its end; return its seconds, its peak memory in MB, and its output."""
     with tempfile.TemporaryFile("w+") as output:
         started = time.perf_counter()

@@ -1,8 +1,7 @@
-"""The load: keep-alive connections, each with one request on its way, in a process of its own.
+"""The load: keep-alive connections, each with one request on its way.
 
-    python bench/load.py '{"kind": "plain", "connections": 32, ...}'
-
-Prints for each subject and round what was answered in which time, as JSON.
+Owns: what clients send when, and whether an answer is the right one.
+Does not own: the servers, which are other processes.
 Rule: an answer counts if it is a 200 without an `error`, with the caller's id and of the caller's
 conversation. Anything else ends the measurement: a fast wrong answer is no result.
 """
@@ -11,18 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from statistics import median
-from typing import Any, Literal, cast
+from typing import Literal, cast
 from urllib.parse import urlsplit
 
-import orjson
-from traffic import KINDS, Incoming, request_head
-
-from mrtr_cassette.shell.running import run
+from traffic import Incoming, Kind, request_head
 
 Checks = Literal["status", "id", "all"]
 _STATE = b'"requestState":"'
@@ -64,7 +58,7 @@ class Plan:
         first_id: JSON-RPC id of the first request.
     """
 
-    kind: str
+    kind: Kind
     connections: int
     subjects: tuple[Subject, ...]
     rounds: int = 1
@@ -82,14 +76,13 @@ class Stint:
         answered: how many requests were answered.
         seconds: in which time.
         cpu_us: microseconds of CPU time that the server spent on a request.
-        first_event_ms: median time from the request to the first event that was whole.
         problem: what was wrong with an answer.
+        first_events: milliseconds from each request to the first event that was whole.
     """
 
     answered: int = 0
     seconds: float = 0.0
     cpu_us: float | None = None
-    first_event_ms: float | None = None
     problem: str | None = None
     first_events: list[float] = field(default_factory=list)
 
@@ -101,7 +94,7 @@ class Script:
         self, plan: Plan, subject: Subject, ids: Iterator[int], numbers: Iterator[int]
     ) -> None:
         """Begin the stint."""
-        self.kind = KINDS[plan.kind]
+        self.kind = plan.kind
         self._target = subject
         self._ids = ids
         self._host = urlsplit(subject.url).netloc
@@ -239,8 +232,6 @@ async def _take_stint(
     stint.seconds = time.perf_counter() - started
     if stint.answered and subject.pid is not None:
         stint.cpu_us = (_cpu_s(subject) - cpu_before) * 1e6 / stint.answered
-    if stint.first_events:
-        stint.first_event_ms = median(stint.first_events)
     return stint
 
 
@@ -252,7 +243,7 @@ def _cpu_s(subject: Subject) -> float:
     return time.clock_gettime(~subject.pid << 3 | 2)
 
 
-async def measure(plan: Plan) -> dict[str, Any]:
+async def measure(plan: Plan) -> dict[str, list[Stint]]:
     """Return what each subject's stints came to, by its name."""
     ids = itertools.count(plan.first_id)
     held = {subject.name: itertools.count() for subject in plan.subjects}
@@ -265,26 +256,4 @@ async def measure(plan: Plan) -> dict[str, Any]:
         for subject in plan.subjects:
             numbers = _numbers(plan, subject, held[subject.name], plan.seconds)
             stints[subject.name].append(await _take_stint(plan, subject, ids, numbers))
-    return {
-        name: [
-            {
-                "answered": stint.answered,
-                "seconds": stint.seconds,
-                "cpu_us": stint.cpu_us,
-                "first_event_ms": stint.first_event_ms,
-                "problem": stint.problem,
-            }
-            for stint in taken
-        ]
-        for name, taken in stints.items()
-    }
-
-
-def _plan(text: str) -> Plan:
-    fields = orjson.loads(text)
-    subjects = tuple(Subject(**subject) for subject in fields.pop("subjects"))
-    return Plan(subjects=subjects, **fields)
-
-
-if __name__ == "__main__":
-    print(orjson.dumps(run(measure(_plan(sys.argv[1])))).decode())
+    return stints

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import sys
 from pathlib import Path
 
 from harness import CASSETTE_COMMAND, TESTS, listening, run
+from load import Plan, Subject, measure
+from traffic import PLAIN
 
 BENCH = TESTS.parent / "bench"
 OWN = shlex.join(CASSETTE_COMMAND)
@@ -51,12 +54,7 @@ def test_quick_run_measures_every_target(tmp_path: Path) -> None:
 def test_fast_wrong_answer_is_no_result() -> None:
     """The load takes a fixed answer for what it is: not the answer to its request."""
     with listening([sys.executable, str(BENCH / "servers.py"), "fixed"]) as fixed:
-        plan = {
-            "kind": "plain",
-            "connections": 1,
-            "conversations": 1,
-            "subjects": [{"name": "fixed", "url": fixed.url}],
-        }
-        ran = run([sys.executable, str(BENCH / "load.py"), json.dumps(plan)])
-    (stint,) = json.loads(ran.stdout)["fixed"]
-    assert '"answer 0.' in stint["problem"]
+        plan = Plan(PLAIN, 1, (Subject("fixed", fixed.url),), conversations=1)
+        (stint,) = asyncio.run(measure(plan))["fixed"]
+    assert stint.problem is not None
+    assert '"answer 0.' in stint.problem
