@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.core.seal import (
     KnownState,
@@ -181,3 +186,76 @@ def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
 def test_surrogate_of_a_call_with_a_lone_surrogate_is_derived() -> None:
     """A call whose name is no Unicode text has a surrogate like any other."""
     assert state_surrogate("tools/call\n\ud800", 1, 1).startswith("mrtr-state:")
+
+
+# Laws
+
+STATES = st.text('aZ9"\\/é🔑\n +=%{', min_size=24, max_size=30).map(lambda text: f"begin{text}")
+PLAIN = st.none() | st.integers() | st.text(max_size=5)
+
+
+def with_states(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Make JSON values with states in some members, also in JSON in a string."""
+    return st.recursive(
+        inner | PLAIN,
+        lambda deeper: (
+            st.lists(deeper, max_size=3)
+            | st.dictionaries(st.text(max_size=3), deeper, max_size=3)
+            | st.dictionaries(st.just("requestState"), STATES, min_size=1)
+            | deeper.map(lambda value: json.dumps([value]))
+        ),
+        max_leaves=8,
+    )
+
+
+@given(
+    with_states(STATES.map(lambda state: {"x": 1, "requestState": state})),
+    st.sampled_from(
+        [
+            lambda value: json.dumps(value).encode(),
+            lambda value: json.dumps(value, ensure_ascii=False, indent=1).encode(),
+            lambda value: json.dumps([value]).replace("/", "\\/").replace("S", "\\u0053").encode(),
+            lambda value: (json.dumps(value) + "\n" + json.dumps([value])).encode(),
+        ]
+    ),
+)
+def test_no_state_under_its_name_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
+    """Wherever a state stands in JSON, it is gone, the rest stays, and sealing again is no change."""
+    raw = spell(value)
+    states = [found.secret for _, found in find_states(raw)]
+
+    sealed = seal_states(raw, as_recorded)
+
+    assert seal_states(sealed, as_recorded) == sealed
+    assert [as_recorded(state) for state in states] == [f.secret for _, f in find_states(sealed)]
+    assert b"begin" not in sealed
+    assert seal_states(raw, lambda state: state).count(b"begin") == raw.count(b"begin")
+
+
+@given(STATES, st.integers(0, 2), st.booleans(), st.text(max_size=4), st.text(max_size=4))
+def test_known_state_is_found_in_every_layer(
+    state: str,
+    layers: int,
+    ensure_ascii: bool,  # noqa: FBT001
+    before: str,
+    after: str,
+) -> None:
+    """However deep in strings of JSON a state is repeated, it is replaced and the rest stays."""
+    text, sealed = before + state + after, before + placeholder(state) + after
+    for _ in range(layers):
+        text = json.dumps(text, ensure_ascii=ensure_ascii)
+        sealed = json.dumps(sealed, ensure_ascii=ensure_ascii)
+
+    assert KnownState(state).seal(text.encode("utf-8", "surrogatepass")) == sealed.encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+@given(STATES, st.sampled_from(["", "/", "/:", "~!*'()"]), st.booleans())
+def test_known_state_is_found_in_a_url(state: str, safe: str, plus: bool) -> None:  # noqa: FBT001
+    """However a state is percent-encoded, it is replaced by its percent-encoded placeholder."""
+    spelled = quote_plus(state, safe) if plus else quote(state, safe)
+
+    sealed = KnownState(state).seal(f"/x?state={spelled}&y=%20".encode()).decode()
+
+    assert unquote(sealed) == f"/x?state={placeholder(state)}&y= "
