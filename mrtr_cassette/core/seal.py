@@ -82,7 +82,9 @@ def find_states(raw: bytes) -> list[tuple[Span, Found]]:
     text = raw.decode("utf-8", "surrogateescape")
     placed = []
     at = offset = 0
-    tokens = json_tokens(text)
+    # Else it is enough to look for the name in quotes, as a quote within a string is escaped.
+    has_layers = b"requestState\\" in raw or _ESCAPED_LETTER.search(raw) is not None
+    tokens = json_tokens(text) if has_layers else None
     for one in _in_json(tokens) if tokens is not None else _in_other(text):
         start = offset + len(text[at : one.start].encode("utf-8", "surrogateescape"))
         at = one.end
