@@ -40,9 +40,9 @@ from mrtr_cassette.core.layers import (
     without_overlaps,
 )
 from mrtr_cassette.core.placeholders import PLACEHOLDER, placeholder
+from mrtr_cassette.core.planning import Plan, Planner
 from mrtr_cassette.core.rules import (
     CUSTOM_KEY,
-    NAMES,
     RULE_NAMES,
     RULES,
     RedactionRules,
@@ -52,11 +52,6 @@ from mrtr_cassette.core.rules import (
 )
 from mrtr_cassette.core.wire import EVENT_STREAM
 from mrtr_cassette.errors import NotJsonError
-
-_HINTS = tuple(
-    b"pass pwd secret token key auth cookie credential signature assertion verifier".split()
-)
-"""Each name has one of them."""
 
 _SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
 """What `seal` has put in a secret's place: the same for everyone, and matched by."""
@@ -106,34 +101,6 @@ _NO_VALUE = re.compile(
     r"|optional|string|str|\W*)"
 )
 _TEMPLATE = re.compile(r"[$<]|\{\{|%[({]")
-
-_ESCAPED_ASCII = re.compile(
-    rb"\\u00(?:2[0dDeE]|3[0-9aA]|4[0-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
-    rb"|%(?:2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
-)
-"""Escapes of characters that need none: a marker may be spelled with them."""
-
-_GOES_ON = rb"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
-"""How a folded text goes on after a name that is given a value, which is no object."""
-
-_LOWER = bytes(range(256)).lower()
-_WORD = bytes(
-    ord("w") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else ord(" ")
-    for code in range(256)
-)
-_LONG = b"w" * 20
-
-
-class _Plan(NamedTuple):
-    """What a text has to be searched for, as far as a look from afar tells.
-
-    Attributes:
-        rules: shapes that may be in it.
-        stems: parts of the folded names of secrets that are in it.
-    """
-
-    rules: tuple[Rule, ...]
-    stems: tuple[str, ...]
 
 
 class _Query(NamedTuple):
@@ -205,7 +172,6 @@ class Redactor:
         """
         self._token = token
         off = set(rules.disabled) & RULE_NAMES
-        self._rules = tuple(rule for rule in RULES if rule.name not in off)
         self._custom = tuple(
             Rule(f"custom-{number}", re.compile(pattern), (), is_prefixed=False)
             for number, pattern in enumerate(rules.patterns, start=1)
@@ -213,35 +179,8 @@ class Redactor:
         self._keys = {fold(key) for key in rules.keys}
         self._off = off
         self._names_off = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
-        markers = [
-            (place, rule.is_prefixed, tuple(marker.encode() for marker in rule.markers))
-            for place, rule in enumerate(self._rules)
-        ]
-        self._shapes = [(place, ms) for place, is_prefixed, ms in markers if not is_prefixed]
-        self._tokens = [(place, ms) for place, is_prefixed, ms in markers if is_prefixed]
-        self._shape_markers = tuple({marker: None for _, ms in self._shapes for marker in ms})
-        beginnings = b"|".join(
-            re.escape(marker) for _, markers in self._tokens for marker in markers
-        )
-        # An escape before the token, `\n` or `%20`, leaves its last characters at the word's start.
-        self._begins = re.compile(
-            rb"(?:[bfnrt]|u[0-9a-fA-F]{4}|[0-9a-fA-F]{2})?(?:%s)" % (beginnings or rb"(?!)")
-        )
-        self._begins_inside = re.compile(rb"[_.-](?:%s)" % (beginnings or rb"(?!)"))
-        stems = {*NAMES, *self._keys}
-        self._stems = {
-            # What isn't ASCII may be spelled in many ways, so it is always taken to be there.
-            (stem.encode() if stem.isascii() else b""): (
-                stem if stem.isascii() else "",
-                re.compile(stem.encode() + _GOES_ON if stem.isascii() else b""),
-            )
-            for stem in stems
-            if not any(other != stem and other in stem for other in stems)
-        }
-        self._hints = (
-            *_HINTS,
-            *(key.encode() if key.isascii() else b"" for key in self._keys),
-        )
+        active = tuple(rule for rule in RULES if rule.name not in off)
+        self._planner = Planner(active, self._custom, self._keys)
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -252,7 +191,7 @@ class Redactor:
         media_type = content_type.partition(";")[0].strip().lower()
         # Again, as a pattern may match next to a placeholder what it didn't before.
         for _ in range(_PASSES):
-            plan = self._plan(raw)
+            plan = self._planner.plan(raw)
             if plan is None or (b"\0" in raw and not _is_utf8(raw)):
                 return raw
             text = raw.decode("utf-8", "surrogateescape")
@@ -307,15 +246,15 @@ class Redactor:
     def _settled(
         self,
         text: str,
-        find: Callable[[str, _Plan], list[Found]],
+        find: Callable[[str, Plan], list[Found]],
         *,
         is_named: bool = False,
     ) -> str:
         for _ in range(_PASSES):
-            plan = self._plan(text.encode("utf-8", "surrogatepass"))
+            plan = self._planner.plan(text.encode("utf-8", "surrogatepass"))
             if plan is None and not is_named:
                 return text
-            found = find(text, plan or _Plan((), ()))
+            found = find(text, plan or Plan((), ()))
             if not found:
                 return text
             text = self._replaced(text, found)
@@ -334,35 +273,6 @@ class Redactor:
     def _placeholder(self, rule: str, secret: str) -> str:
         return placeholder(rule, self._token(rule, secret))
 
-    # A look from afar
-
-    def _plan(self, raw: bytes) -> _Plan | None:
-        """Tell what to search for; None where there is nothing."""
-        if (b"\\u00" in raw or b"%" in raw) and _ESCAPED_ASCII.search(raw):
-            return _Plan(
-                (*self._custom, *self._rules), tuple(stem for stem, _ in self._stems.values())
-            )
-        folded = raw.translate(_LOWER, b"_-")
-        # Nearly every request has a progress token, which would pass for a hint.
-        hinting = folded if self._keys else folded.replace(b"progresstoken", b"")
-        stems: tuple[str, ...] = ()
-        if any(hint in hinting for hint in self._hints):
-            is_plain = b"%" not in raw
-            stems = tuple(
-                stem
-                for marker, (stem, assigned) in self._stems.items()
-                if marker in folded and not (is_plain and assigned.search(folded) is None)
-            )
-        active = {marker for marker in self._shape_markers if marker in folded}
-        likely = {place for place, ms in self._shapes if not active.isdisjoint(ms)}
-        for word in _long_words(raw):
-            if self._begins.match(word) or self._begins_inside.search(word):
-                likely |= {place for place, ms in self._tokens if any(m in word for m in ms)}
-        if not (likely or stems or self._custom):
-            return None
-        rules = (self._rules[place] for place in sorted(likely))
-        return _Plan((*self._custom, *rules), stems)
-
     def _rule_of(self, name: str) -> str:
         """Return the rule that makes values under a name secrets, or an empty string."""
         folded = fold(name)
@@ -373,7 +283,7 @@ class Redactor:
 
     # Where secrets stand, from the outermost layer inwards
 
-    def _in_body(self, text: str, plan: _Plan, *, is_form: bool = False) -> list[Found]:
+    def _in_body(self, text: str, plan: Plan, *, is_form: bool = False) -> list[Found]:
         tokens = json_tokens(text)
         if tokens is not None:
             found = self._in_json(tokens, plan, _DEEPEST)
@@ -382,7 +292,7 @@ class Redactor:
             return self._in_text(text, plan, _DEEPEST, _OF_FORM)
         return self._in_text(text, plan, _DEEPEST)
 
-    def _in_stream(self, text: str, plan: _Plan) -> list[Found]:
+    def _in_stream(self, text: str, plan: Plan) -> list[Found]:
         """Search the data of each event as one text, and other lines each by itself."""
         found: list[Found] = []
         lines: list[tuple[int, int]] = []
@@ -398,9 +308,7 @@ class Redactor:
                 found += moved(self._in_text(value, plan, _DEEPEST), start)
         return found
 
-    def _in_event(
-        self, text: str, lines: Sequence[tuple[int, int]], plan: _Plan
-    ) -> Iterator[Found]:
+    def _in_event(self, text: str, lines: Sequence[tuple[int, int]], plan: Plan) -> Iterator[Found]:
         data = "\n".join(text[start:end] for start, end in lines)
         offsets = [0, *accumulate(end - start + 1 for start, end in lines)]
         for one in self._in_body(data, plan) if data else ():
@@ -419,7 +327,7 @@ class Redactor:
                 yield replace(one, start=first, end=last, spelled=spelled)
                 spelled = nothing
 
-    def _in_value(self, text: str, plan: _Plan, depth: int) -> list[Found]:
+    def _in_value(self, text: str, plan: Plan, depth: int) -> list[Found]:
         """Search a text that may be JSON itself: an object, an array, or one string in quotes."""
         tokens = json_tokens(text) if _JSON_IN_TEXT.match(text) else None
         if tokens is not None and text[0] == '"' and len(tokens) > 1:
@@ -428,7 +336,7 @@ class Redactor:
             return self._in_text(text, plan, depth)
         return self._in_json(tokens, plan, depth)
 
-    def _in_json(self, tokens: list[re.Match[str]], plan: _Plan, depth: int) -> list[Found]:
+    def _in_json(self, tokens: list[re.Match[str]], plan: Plan, depth: int) -> list[Found]:
         found: list[Found] = []
         # Of each open object or array: its bracket, and the rule for values right in it.
         opened = [("", "")]
@@ -456,7 +364,7 @@ class Redactor:
         return found
 
     def _in_string(
-        self, token: re.Match[str], rule: str, plan: _Plan, depth: int
+        self, token: re.Match[str], rule: str, plan: Plan, depth: int
     ) -> Iterable[Found]:
         raw, at = token["text"], token.start("text")
         if len(raw) < _SHORTEST and not (rule or self._custom):
@@ -466,11 +374,11 @@ class Redactor:
         view = json_view(raw)
         return through(view, self._in_member(rule, view.text, plan, depth), at, in_json_string)
 
-    def _in_member(self, rule: str, value: str, plan: _Plan, depth: int) -> list[Found]:
+    def _in_member(self, rule: str, value: str, plan: Plan, depth: int) -> list[Found]:
         """Search a value that stands under a name; `rule` is empty for most names."""
         return self._named(rule, value, plan) if rule else self._in_value(value, plan, depth)
 
-    def _named(self, rule: str, value: str, plan: _Plan) -> list[Found]:
+    def _named(self, rule: str, value: str, plan: Plan) -> list[Found]:
         """Return a value that its name makes a secret; the scheme of a credential stays."""
         start = 0
         if rule == "authorization" and (scheme := _SCHEME.match(value)):
@@ -488,7 +396,7 @@ class Redactor:
         return [Found(start, len(value), rule, secret)]
 
     def _in_text(
-        self, text: str, plan: _Plan, depth: int, query: _Query | None = None
+        self, text: str, plan: Plan, depth: int, query: _Query | None = None
     ) -> list[Found]:
         """Search a text that is no JSON, and the URLs in it.
 
@@ -535,7 +443,7 @@ class Redactor:
             ],
         )
 
-    def _in_one_url(self, url: str, query: _Query, plan: _Plan, depth: int) -> Iterator[Found]:
+    def _in_one_url(self, url: str, query: _Query, plan: Plan, depth: int) -> Iterator[Found]:
         for pair in query.pair.finditer(url):
             rule = self._rule_of(query.view(pair[1]).text) if plan.stems else ""
             view = query.view(pair[2])
@@ -548,7 +456,7 @@ class Redactor:
             shapes = self._in_text(view.text, plan._replace(stems=()), depth)
             yield from through(view, shapes, 0, in_url)
 
-    def _assigned(self, text: str, plan: _Plan) -> Iterator[Found]:
+    def _assigned(self, text: str, plan: Plan) -> Iterator[Found]:
         """Find values that are given to a secret's name in text: `DB_PASSWORD=…`."""
         folded = fold(text)
         if not any(stem in folded for stem in plan.stems):
@@ -566,17 +474,6 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _long_words(raw: bytes) -> Iterator[bytes]:
-    """Yield the words of at least 20 letters, digits, `_`, `.` and `-`."""
-    mapped = raw.translate(_WORD)
-    at = mapped.find(_LONG)
-    while at >= 0:
-        end = mapped.find(b" ", at)
-        end = len(raw) if end < 0 else end
-        yield raw[at:end]
-        at = mapped.find(_LONG, end)
 
 
 _OF_SCHEMA = "{}"

@@ -1,0 +1,130 @@
+"""What a text has to be searched for: a look from afar, which most texts pass by.
+
+Owns: telling by literals, quickly, which shapes and names of secrets a text may have.
+Does not own: the shapes and names (`rules`), the search (`redact`).
+Law: what a search by all rules would find, a search by the plan finds too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from mrtr_cassette.core.rules import NAMES, Rule
+
+_HINTS = tuple(
+    b"pass pwd secret token key auth cookie credential signature assertion verifier".split()
+)
+"""Each name has one of them."""
+
+_ESCAPED_ASCII = re.compile(
+    rb"\\u00(?:2[0dDeE]|3[0-9aA]|4[0-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
+    rb"|%(?:2[dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
+)
+"""Escapes of characters that need none: a marker may be spelled with them."""
+
+_GOES_ON = rb"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
+"""How a folded text goes on after a name that is given a value, which is no object."""
+
+_LOWER = bytes(range(256)).lower()
+_WORD = bytes(
+    ord("w") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else ord(" ")
+    for code in range(256)
+)
+_LONG = b"w" * 20
+
+
+class Plan(NamedTuple):
+    """What a text has to be searched for.
+
+    Attributes:
+        rules: shapes that may be in it.
+        stems: parts of the folded names of secrets that are in it.
+    """
+
+    rules: tuple[Rule, ...]
+    stems: tuple[str, ...]
+
+
+class Planner:
+    """Looks at texts from afar."""
+
+    def __init__(
+        self, rules: Sequence[Rule], custom: Sequence[Rule], keys: Collection[str]
+    ) -> None:
+        """Work out what to look for.
+
+        Args:
+            rules: those of the table that are on.
+            custom: a user's own, which every text is searched for.
+            keys: further names, folded.
+        """
+        self._rules, self._custom, self._keys = rules, custom, keys
+        markers = [
+            (place, rule.is_prefixed, tuple(marker.encode() for marker in rule.markers))
+            for place, rule in enumerate(rules)
+        ]
+        self._shapes = [(place, ms) for place, is_prefixed, ms in markers if not is_prefixed]
+        self._tokens = [(place, ms) for place, is_prefixed, ms in markers if is_prefixed]
+        self._shape_markers = tuple({marker: None for _, ms in self._shapes for marker in ms})
+        beginnings = b"|".join(
+            re.escape(marker) for _, markers in self._tokens for marker in markers
+        )
+        # An escape before the token, `\n` or `%20`, leaves its last characters at the word's start.
+        self._begins = re.compile(
+            rb"(?:[bfnrt]|u[0-9a-fA-F]{4}|[0-9a-fA-F]{2})?(?:%s)" % (beginnings or rb"(?!)")
+        )
+        self._begins_inside = re.compile(rb"[_.-](?:%s)" % (beginnings or rb"(?!)"))
+        stems = {*NAMES, *keys}
+        self._stems = {
+            # What isn't ASCII may be spelled in many ways, so it is always taken to be there.
+            (stem.encode() if stem.isascii() else b""): (
+                stem if stem.isascii() else "",
+                re.compile(stem.encode() + _GOES_ON if stem.isascii() else b""),
+            )
+            for stem in stems
+            if not any(other != stem and other in stem for other in stems)
+        }
+        self._hints = (
+            *_HINTS,
+            *(key.encode() if key.isascii() else b"" for key in keys),
+        )
+
+    def plan(self, raw: bytes) -> Plan | None:
+        """Tell what to search for; None where there is nothing."""
+        if (b"\\u00" in raw or b"%" in raw) and _ESCAPED_ASCII.search(raw):
+            return Plan(
+                (*self._custom, *self._rules), tuple(stem for stem, _ in self._stems.values())
+            )
+        folded = raw.translate(_LOWER, b"_-")
+        # Nearly every request has a progress token, which would pass for a hint.
+        hinting = folded if self._keys else folded.replace(b"progresstoken", b"")
+        stems: tuple[str, ...] = ()
+        if any(hint in hinting for hint in self._hints):
+            is_plain = b"%" not in raw
+            stems = tuple(
+                stem
+                for marker, (stem, assigned) in self._stems.items()
+                if marker in folded and not (is_plain and assigned.search(folded) is None)
+            )
+        active = {marker for marker in self._shape_markers if marker in folded}
+        likely = {place for place, ms in self._shapes if not active.isdisjoint(ms)}
+        for word in _long_words(raw):
+            if self._begins.match(word) or self._begins_inside.search(word):
+                likely |= {place for place, ms in self._tokens if any(m in word for m in ms)}
+        if not (likely or stems or self._custom):
+            return None
+        rules = (self._rules[place] for place in sorted(likely))
+        return Plan((*self._custom, *rules), stems)
+
+
+def _long_words(raw: bytes) -> Iterator[bytes]:
+    """Yield the words of at least 20 letters, digits, `_`, `.` and `-`."""
+    mapped = raw.translate(_WORD)
+    at = mapped.find(_LONG)
+    while at >= 0:
+        end = mapped.find(b" ", at)
+        end = len(raw) if end < 0 else end
+        yield raw[at:end]
+        at = mapped.find(_LONG, end)
