@@ -88,6 +88,15 @@ class Recorder:
         """Return the known states; one that contains another comes before it."""
         return sorted(self.known, key=_by_length, reverse=True)
 
+    def sealed_text(self, text: str) -> str:
+        """Return a text for the log without the states that are known."""
+        return _sealed_text(text, self.longest_first()) if self.seals else text
+
+    def shown_target(self, target: str) -> str:
+        """Return a request's target as a log may show it."""
+        target = self.sealed_text(target)
+        return printable(target if self.redactor is None else self.redactor.target(target))
+
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrived += 1
@@ -126,14 +135,13 @@ class Observation:
 
     @property
     def label(self) -> str:
-        """The call as a log may name it: without arguments, and redacted."""
-        redactor = self._recorder.redactor
+        """The call as a log may name it: without arguments, sealed and redacted."""
+        recorder, request = self._recorder, self.call.request
         key = self.call.key()
-        if redactor is None:
-            return str(key)
-        if key.method:
-            return redactor.text(str(key))
-        return printable(f"{self.call.request.method} {redactor.target(self.call.request.target)}")
+        if not key.method:
+            return f"{printable(request.method)} {recorder.shown_target(request.target)}"
+        text = recorder.sealed_text(str(key))
+        return text if recorder.redactor is None else recorder.redactor.text(text)
 
     @property
     def session(self) -> str:

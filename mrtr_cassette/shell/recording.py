@@ -56,7 +56,6 @@ from mrtr_cassette.errors import (
     CassetteError,
     UpstreamError,
     UsageError,
-    printable,
 )
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.appending import Appender
@@ -549,17 +548,16 @@ class _Relay:
         self.session.unreachable += 1
         self.say(
             lambda: {"event": "unreachable", "problem": problem},
-            lambda: f"{asked.method} {self._shown(asked.target)}: {problem}; not recorded",
+            lambda: (
+                f"{asked.method} {self.recorder.shown_target(asked.target)}: "
+                f"{problem}; not recorded"
+            ),
         )
         return web.Response(
             status=502,
             body=upstream_error_body(asked, problem),
             content_type="application/json",
         )
-
-    def _shown(self, target: str) -> str:
-        redactor = self.recorder.redactor
-        return printable(target if redactor is None else redactor.target(target))
 
     def say(self, event: Callable[[], dict[str, Any]], line: Callable[[], str] | None) -> None:
         """Log what somebody wants to know, in either form.

@@ -664,6 +664,18 @@ def test_answers_are_sealed_on_request() -> None:
     assert b'"action":"accept"' in recorded.request.body
 
 
+def test_label_of_a_call_has_no_state() -> None:
+    """What a log calls a call is sealed, in a URL and in a name."""
+    talk = conversation(
+        (CALL, asks("k", state=STATE)),
+        (get(f"/confirm?state={STATE}"), b"x"),
+        (rpc("resources/read", {"uri": f"x://{STATE}"}), text("x")),
+    )
+
+    assert talk.observation(2).label == f"GET /confirm?state={placeholder(STATE)}"
+    assert talk.observation(3).label == f'resources/read "x://{placeholder(STATE)}"'
+
+
 @pytest.mark.parametrize(
     ("request_", "label"),
     [
