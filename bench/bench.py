@@ -3,7 +3,8 @@
     python bench/bench.py [--quick] [--only WORD ...] [--json FILE] [--peer 'NAME=COMMAND' ...]
 
 What is compared has a stint in each round, one after the other, so ratios hold on a busy
-machine too; absolute figures are of this machine only. `record` and `replay` run as users run
+machine too; absolute figures are of this machine only. It needs Linux, whose /proc tells the peak
+memory of a process. `record` and `replay` run as users run
 them, the baselines are in `servers.py`, and the load comes from this process (`load.py`).
 
 Replay plays a cassette of distinct conversations with `--repeat always`, so that a stint may be
@@ -470,13 +471,10 @@ class Bench:
         bare, shown = (self.results.fact(name, "ms", *times) for name, times in samples.items())
         difference = shown.median - bare.median
         self.results.at_most("`--help` more than the interpreter's start", difference, 150.0, "ms")
-        imports = []
-        if importlib.util.find_spec("mrtr_cassette.pytest_plugin") is not None:
-            command = [sys.executable, "-c", _IMPORTS_PLUGIN]
-            imports = [float(_run_timed(command)[2]) for _ in range(2 * self.size.repeats)]
-            self.results.fact("importing the pytest plugin", "ms", *imports)
-        cost = median(imports) if imports else None
-        self.results.at_most("importing the pytest plugin", cost, 5.0, "ms")
+        command = [sys.executable, "-c", _IMPORTS_PLUGIN]
+        imports = [float(_run_timed(command)[2]) for _ in range(2 * self.size.repeats)]
+        cost = self.results.fact("importing the pytest plugin", "ms", *imports)
+        self.results.at_most("importing the pytest plugin", cost.median, 5.0, "ms")
 
 
 _LOADS = """
