@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, NamedTuple
 
-from mrtr_cassette.core.calls import SEALED_ANSWER, Call
+from mrtr_cassette.core.calls import SEALED_ANSWER, Call, CallKey
 from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.jsonbytes import (
     Difference,
     canonical,
@@ -29,15 +30,16 @@ from mrtr_cassette.core.jsonbytes import (
     replace_members,
     splice,
 )
-from mrtr_cassette.core.jsonrpc import ID, REQUEST_STATE
+from mrtr_cassette.core.jsonrpc import ID, REQUEST_STATE, Kind
 from mrtr_cassette.core.messages import response_to
 from mrtr_cassette.core.nodes import Node, read_nodes
 from mrtr_cassette.core.placeholders import without_numbers
-from mrtr_cassette.core.player import redactor_of
+from mrtr_cassette.core.player import Player, redactor_of
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.seal import (
     SESSION_SURROGATE,
+    SHORTEST_SEARCHED,
     STATE_SURROGATE,
     reveal,
     sha256_of,
@@ -69,66 +71,101 @@ class NotLed:
 
 
 class Leads:
-    """Finds what a retry answers in a cassette."""
+    """Finds what a retry answers in a cassette.
 
-    def __init__(self, cassette: Cassette, path: str) -> None:
+    Attributes:
+        redactor: redacts what the live server says, as what was recorded is.
+    """
+
+    def __init__(self, cassette: Cassette, player: Player) -> None:
         """Read a cassette.
 
         Args:
             cassette: what was recorded.
-            path: how messages name its file.
+            player: what plays it.
 
         Raises:
             CassetteError: a body isn't what was recorded.
         """
-        self._asks: dict[str, list[Node]] = {}
-        self._redactor = redactor_of(cassette)
-        for nodes in read_nodes(cassette, path):
-            for node in nodes:
+        self._player = player
+        self._asks: dict[str, list[_Asker]] = {}
+        self.redactor = redactor_of(cassette)
+        # The player knows its requests without their secrets; the answers are given as recorded.
+        for nodes, matched in zip(
+            read_nodes(cassette, player.path), player.interactions, strict=True
+        ):
+            for node, as_matched in zip(nodes, matched, strict=True):
                 if node.ask is not None and node.ask.request_state is not None:
-                    self._asks.setdefault(node.ask.request_state, []).append(node)
+                    asker = _Asker(node, as_matched.key)
+                    self._asks.setdefault(node.ask.request_state, []).append(asker)
 
-    def lead_for(self, call: Call) -> Lead | NotLed | None:
+    def lead_for(self, call: Call, shown: Call) -> Lead | NotLed | None:
         """Return how the server is led to the ask that a request answers.
 
         None stands for a request that can be sent as it is: one without state, or with a state
         that a server issued.
+
+        Args:
+            call: the request as it would be sent.
+            shown: the same as it is matched, and as messages may show it.
         """
         answers = call.answers
         state = answers.request_state if answers is not None else None
         if state is None:
             return None
         # What a client adds to a state goes to the server too, to be refused there.
-        within = [issued for issued in self._asks if issued and issued in state]
+        within = [issued for issued in self._asks if _is_within(issued, state)]
         if within:
-            key = call.key()
+            key = self._player.key_of(shown)
             issued = max(within, key=len)
-            asker = next((node for node in self._asks[issued] if node.key == key), None)
-            if asker is None:
+            askers = self._asks[issued]
+            found = next((asker.node for asker in askers if asker.key == key), None)
+            if found is None:
                 detail = "its request state was recorded for another call"
-                return NotLed(call, detail, self._asks[issued][0])
-            return _lead(call, asker, issued, self._redactor)
+                return NotLed(shown, detail, askers[0].node)
+            return self._lead(call, shown, found, issued)
         if STATE_SURROGATE.search(state):
-            return NotLed(call, "its request state is of no ask in this cassette")
+            return NotLed(shown, "its request state is of no ask in this cassette")
         return None
 
+    def _lead(self, call: Call, shown: Call, asker: Node, issued: str) -> Lead | NotLed:
+        chain = _conversation(asker)
+        problem = _problem_of(chain)
+        if problem is not None:
+            return NotLed(shown, problem, asker)
+        return Lead(call, shown, chain, issued, self.redactor)
 
-def _lead(call: Call, asker: Node, issued: str, redactor: Redactor | None) -> Lead | NotLed:
+
+class _Asker(NamedTuple):
+    """An exchange whose ask issued a state, and its call key as requests are matched."""
+
+    node: Node
+    key: CallKey
+
+
+def _is_within(issued: str, state: str) -> bool:
+    """Tell whether a state is a recorded one, with or without something added."""
+    return issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
+
+
+def _conversation(asker: Node) -> list[Node]:
     chain = [asker]
     while chain[0].parent is not None:
         chain.insert(0, chain[0].parent)
+    return chain
+
+
+def _problem_of(chain: Sequence[Node]) -> str | None:
+    """Return why a recorded conversation can't be had again, or None."""
     if chain[0].call.answers is not None:
-        detail = "the recorded conversation begins with a retry whose ask was not recorded"
-        return NotLed(call, detail, asker)
+        return "the recorded conversation begins with a retry whose ask was not recorded"
     for node in chain[1:]:
-        answers = _recorded_answers(node)
-        if answers is not None and SEALED_ANSWER.search(answers.decode("latin-1")):
-            detail = f"the recorded answer of turn {node.turn} is sealed: only its hash is known"
-            return NotLed(call, detail, asker)
-        if answers is not None and _plain(answers) != answers:
-            detail = f"the recorded answer of turn {node.turn} has redacted secrets"
-            return NotLed(call, detail, asker)
-    return Lead(call, chain, issued, redactor)
+        answers = _recorded_answers(node) or b""
+        if SEALED_ANSWER.search(answers.decode("latin-1")):
+            return f"the recorded answer of turn {node.turn} is sealed: only its hash is known"
+        if _plain(answers) != answers:
+            return f"the recorded answer of turn {node.turn} has redacted secrets"
+    return None
 
 
 def _recorded_answers(node: Node) -> bytes | None:
@@ -146,7 +183,6 @@ class Lead:
     """One conversation of the cassette, had again with the live server up to an ask.
 
     Attributes:
-        call: the client's retry.
         asker: the recorded exchange whose ask the retry answers.
         state: the request state that the live server issued last, or None.
         recorded_state: the one that the cassette has of the ask that the retry answers.
@@ -154,10 +190,24 @@ class Lead:
     """
 
     def __init__(
-        self, call: Call, chain: Sequence[Node], issued: str, redactor: Redactor | None
+        self,
+        call: Call,
+        shown: Call,
+        chain: Sequence[Node],
+        issued: str,
+        redactor: Redactor | None,
     ) -> None:
-        """Begin with the first request of the chain, which ends on the ask."""
-        self.call = call
+        """Begin with the first request of the chain, which ends on the ask.
+
+        Args:
+            call: the client's retry.
+            shown: the same as messages may show it.
+            chain: the recorded exchanges.
+            issued: the request state that the ask has in the cassette.
+            redactor: redacts what the server says, as what was recorded is.
+        """
+        self._call = call
+        self._shown = shown
         self.asker = chain[-1]
         self.state: str | None = None
         self.recorded_state = issued
@@ -178,12 +228,12 @@ class Lead:
         self._sent += 1
         state = None if self.state is None else encode_basestring_ascii(self.state).encode()
         members = {"inputResponses": _recorded_answers(node), "requestState": state}
-        request = self.call.request
+        request = self._call.request
         body = replace_members(request.body, ("params",), members)
         # The client uses its own id for the retry.
         identity = b'"mrtr-cassette-%d"' % self._sent
         body = splice(body, [(span, identity) for span in find_spans(body, [ID])[ID]])
-        return self._recorder.request_received(_with_body(request, body), 0.0)
+        return self._recorder.request_received(_readable(_with_body(request, body)), 0.0)
 
     def responded(self, observation: Observation) -> NotLed | None:
         """Take the response to the last request; return what keeps the server from being led."""
@@ -194,7 +244,7 @@ class Lead:
         if ask is None:
             outcome = _outcome(observation.call, exchange.response)
             detail = f"the live server asks nothing in {turn}: {outcome}"
-            return NotLed(self.call, detail, node)
+            return NotLed(self._shown, detail, node)
         self.state = ask.request_state
         recorded = node.ask.request_state if node.ask is not None else None
         if self.state is not None and recorded is not None:
@@ -209,12 +259,12 @@ class Lead:
             found.append(Difference("/requestState", '"…"', None))
         if found:
             detail = f"the live server asks something else in {turn}"
-            return NotLed(self.call, detail, node, tuple(found))
+            return NotLed(self._shown, detail, node, tuple(found))
         return None
 
     def retry(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
-        request = self.call.request
+        request = self._call.request
         replacements = []
         for span in find_spans(request.body, [REQUEST_STATE])[REQUEST_STATE]:
             value = parse(request.body[span.start : span.end])
@@ -233,11 +283,41 @@ def _requests_of(call: Call, response: Response | None, recorded_by_hash: dict[s
     return parse(raw)["result"].get("inputRequests")
 
 
-class Sessions:
-    """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
+class LiveAsks:
+    """The asks without state that a live server has made in this run, and nobody has answered.
+
+    Their answers could be taken for those to a recorded ask of the same call, which may have asked
+    something else.
+    """
 
     def __init__(self) -> None:
         """Begin without any."""
+        self._open: dict[CallKey, list[frozenset[str]]] = {}
+
+    def asked(self, call: Call, ask: Ask) -> None:
+        """Take what a live server asked."""
+        if ask.request_state is None:
+            self._open.setdefault(call.key(), []).append(frozenset(ask.input_requests))
+
+    def answered_by(self, call: Call) -> bool:
+        """Tell whether a request may answer one of them, which is answered then."""
+        answers = call.answers
+        if answers is None or answers.request_state is not None:
+            return False
+        key = call.key()
+        for asked in self._open.get(key, ()):
+            if asked >= set(answers.input_responses or ()):
+                self._open[key].remove(asked)
+                return True
+        return False
+
+
+class Sessions:
+    """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        """Begin without any; what a live server says is shown redacted."""
+        self._redactor = redactor
         self._opening: dict[str, list[Request]] = {}
         self._live: dict[str, str] = {}
 
@@ -246,7 +326,8 @@ class Sessions:
         method = call.message.method if call.message is not None else ""
         if method == "initialize" and response is not None:
             session = header_value(response.headers, SESSION_HEADER)
-            self._opening[session] = [call.request]
+            if session:
+                self._opening[session] = [call.request]
         elif method == "notifications/initialized":
             self._opening.get(call.request.header(SESSION_HEADER), []).append(call.request)
 
@@ -258,7 +339,10 @@ class Sessions:
         if session not in self._opening:
             detail = "its session was recorded, and this client has not opened it with `initialize`"
             return NotLed(call, detail)
-        return Opening(call, session, self._opening[session])
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            detail = "it answers what was asked in a recorded stream, and no live server asked it"
+            return NotLed(call, detail)
+        return Opening(call, session, self._opening[session], self._redactor)
 
     def opened(self, opening: Opening) -> None:
         """Take a live session that has been opened."""
@@ -278,20 +362,26 @@ class Opening:
         session: the live one; empty where the server gave none.
     """
 
-    def __init__(self, call: Call, recorded_session: str, requests: Sequence[Request]) -> None:
+    def __init__(
+        self,
+        call: Call,
+        recorded_session: str,
+        requests: Sequence[Request],
+        redactor: Redactor | None,
+    ) -> None:
         """Begin with what the client sent to open its session."""
         self.recorded_session = recorded_session
         self.session = ""
         self._call = call
         self._left = list(requests)
-        self._recorder = Recorder(seals=False)
+        self._recorder = Recorder(seals=False, redactor=redactor)
 
     def next(self) -> Observation | None:
         """Return the next request, to be shown its response; None where the session is open."""
         if not self._left:
             return None
         request = _in_session(self._left.pop(0), self.session)
-        return self._recorder.request_received(request, 0.0)
+        return self._recorder.request_received(_readable(request), 0.0)
 
     def responded(self, observation: Observation) -> NotLed | None:
         """Take the response to the last request; return why no session could be opened."""
@@ -320,6 +410,12 @@ def _outcome(call: Call, response: Response) -> str:
     error = _error_in(call, response)
     text = f"HTTP {response.status}"
     return text if error is None else f"{text}, error {shorten(canonical(error))}"
+
+
+def _readable(request: Request) -> Request:
+    """Return a request whose response comes in no coding, as it is for us and not the client."""
+    kept = tuple(pair for pair in request.headers if pair[0].lower() != "accept-encoding")
+    return replace(request, headers=(*kept, ("Accept-Encoding", "identity")))
 
 
 def _with_body(request: Request, body: bytes) -> Request:

@@ -188,6 +188,10 @@ class Player:
             shelf = self._index_by_any_rule.get(_by_any_rule(slot))
         return shelf
 
+    def key_of(self, call: Call) -> CallKey:
+        """Return the key by which a request is matched, as a miss has it."""
+        return call.key(self._ignored)
+
     def request_received(self, request: Request) -> Play | Miss:
         """Find the recorded reply to a request, and count it as played or missed."""
         asked = read_call(request)

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from mrtr_cassette.core.calls import read_call
-from mrtr_cassette.core.leading import Lead, Leads, NotLed, Opening, Sessions
+from mrtr_cassette.core.calls import Call, read_call
+from mrtr_cassette.core.leading import Lead, Leads, LiveAsks, NotLed, Opening, Sessions
 from mrtr_cassette.core.player import Play
 from mrtr_cassette.core.recorder import Observation
 from mrtr_cassette.core.report import not_led_body
@@ -64,16 +64,27 @@ class Appender:
         server: plays the cassette.
         upstream: records what is missing.
         leads: what retries answer in the cassette.
+        live_asks: what the upstream asked in this run.
+        sessions: which live sessions stand for the recorded ones.
+        opening: held while a session is opened, which others may need too.
     """
 
     server: ReplayServer
     upstream: Upstream
     leads: Leads
-    sessions: Sessions = field(default_factory=Sessions)
+    live_asks: LiveAsks = field(default_factory=LiveAsks)
+    sessions: Sessions = field(init=False)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        """Begin without sessions."""
+        self.sessions = Sessions(self.leads.redactor)
 
     async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
         """Answer one request."""
+        call = read_call(asked)
+        if self.live_asks.answered_by(call):
+            return await self.upstream.handle(request, asked, self.sessions.in_live(asked))
         player = self.server.player
         decision = player.request_received(asked)
         if isinstance(decision, Play):
@@ -82,8 +93,8 @@ class Appender:
         # What the cassette lacks is no miss of a run that records it.
         player.misses.pop()
         try:
-            sent = await self._as_live(asked)
-        except UpstreamError as error:
+            sent = await self._as_live(asked, decision.call)
+        except (UpstreamError, BodyTooLargeError) as error:
             return self.upstream.unreachable(asked, str(error))
         if isinstance(sent, NotLed):
             self.upstream.not_led(sent)
@@ -91,10 +102,10 @@ class Appender:
             return web.Response(body=body, content_type="application/json")
         return await self.upstream.handle(request, asked, sent)
 
-    async def _as_live(self, asked: Request) -> Request | NotLed:
+    async def _as_live(self, asked: Request, shown: Call) -> Request | NotLed:
         """Return a request as the live server understands it, once that is where the client is."""
         async with self.opening:
-            opening = self.sessions.opening_for(read_call(asked))
+            opening = self.sessions.opening_for(shown)
             if isinstance(opening, Opening):
                 failure = await self._follow(opening)
                 if failure is None:
@@ -103,7 +114,7 @@ class Appender:
         if opening is not None:
             return opening
         sent = self.sessions.in_live(asked)
-        lead = self.leads.lead_for(read_call(sent))
+        lead = self.leads.lead_for(read_call(sent), shown)
         if not isinstance(lead, Lead):
             return sent if lead is None else lead
         failure = await self._follow(lead)
@@ -115,10 +126,7 @@ class Appender:
     async def _follow(self, steps: Lead | Opening) -> NotLed | None:
         """Send what leads the server, one request after the other."""
         while (observation := steps.next()) is not None:
-            try:
-                await self.upstream.ask(observation)
-            except BodyTooLargeError as error:
-                return NotLed(observation.call, str(error))
+            await self.upstream.ask(observation)
             failure = steps.responded(observation)
             if failure is not None:
                 return failure

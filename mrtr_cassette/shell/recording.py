@@ -30,8 +30,10 @@ from yarl import URL
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.assembly import RequestState, assemble
+from mrtr_cassette.core.calls import Call
 from mrtr_cassette.core.cassette import Cassette, Redaction
 from mrtr_cassette.core.codec import encode_journal_line
+from mrtr_cassette.core.dialect import Ask
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.leading import Lead, Leads, NotLed
 from mrtr_cassette.core.nodes import read_nodes
@@ -235,7 +237,9 @@ async def recording(
     handler: Handler = relay.handle
     if earlier is not None and session.player is not None:
         server = ReplayServer(session.player, False, log, on_event)
-        handler = Appender(server, relay, Leads(earlier, str(output))).handle
+        appender = Appender(server, relay, Leads(earlier, session.player))
+        relay.on_ask = appender.live_asks.asked
+        handler = appender.handle
     is_tls = url.scheme == "https" or ca_file is not None
     tls = _tls(ca_file) if verifies and is_tls else False
     try:
@@ -402,6 +406,7 @@ class _Relay:
     started: float = field(default_factory=time.monotonic)
     warned_of: set[str] = field(default_factory=set)
     journal: files.Journal | None = None
+    on_ask: Callable[[Call, Ask], None] = lambda _call, _ask: None
     http: aiohttp.ClientSession = field(init=False)
 
     @asynccontextmanager
@@ -680,7 +685,10 @@ class _Spectator:
             )
 
     def _write(self, observation: Observation, end: End) -> None:
-        self._relay.write_down(observation.exchange(end, self._relay.now_ms()))
+        exchange = observation.exchange(end, self._relay.now_ms())
+        if observation.ask is not None and not self._is_written:
+            self._relay.on_ask(observation.call, observation.ask)
+        self._relay.write_down(exchange)
         self._is_written = True
         self._is_stale = False
 

@@ -25,9 +25,12 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.calls import read_call
-from mrtr_cassette.core.leading import Lead, Leads, NotLed
+from mrtr_cassette.core.calls import Call, read_call
+from mrtr_cassette.core.dialect import Ask, InputRequest
+from mrtr_cassette.core.leading import Lead, Leads, LiveAsks, NotLed
+from mrtr_cassette.core.player import Player
 from mrtr_cassette.core.recorder import Observation
+from mrtr_cassette.core.wire import Request
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"
@@ -43,14 +46,19 @@ def leads(*script: Any, **options: bool) -> tuple[Leads, list[str]]:
     """Return the leads of a script's cassette, and the states of its first interaction's asks."""
     cassette = cassette_of(*script, **options)
     turns = cassette.interactions[0].elicitation_turns
-    return Leads(cassette, "c.json"), [
+    return Leads(cassette, Player(cassette, "c.json")), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
 
 
+def twice(request: Request) -> tuple[Call, Call]:
+    """Return a request as it is sent and as it is matched, which is the same without secrets."""
+    return read_call(request), read_call(request)
+
+
 def lead_of(body: bytes, *script: Any, **options: bool) -> Lead:
     """Return how the server is led for a retry, which must be possible."""
-    lead = leads(*script, **options)[0].lead_for(read_call(post(body)))
+    lead = leads(*script, **options)[0].lead_for(*twice(post(body)))
     assert isinstance(lead, Lead), lead
     return lead
 
@@ -102,7 +110,7 @@ def test_own_lengths_are_not_sent_with_other_bodies() -> None:
     """What is sent has another length than what the client sent."""
     _, (state, _) = leads(*SCRIPT)
     request = post(retry(CALL, {"a": NO}, state=state), ("Content-Length", "1"), ("X", "y"))
-    lead = leads(*SCRIPT)[0].lead_for(read_call(request))
+    lead = leads(*SCRIPT)[0].lead_for(*twice(request))
     assert isinstance(lead, Lead)
 
     sent = [next_of(lead).call.request, lead.retry()]
@@ -213,14 +221,14 @@ def test_response_that_asks_nothing_keeps_the_server_from_being_led(
 )
 def test_what_a_server_understands_is_not_led(body: bytes) -> None:
     """Only a state that the cassette issued needs another one in its place."""
-    assert leads(*SCRIPT)[0].lead_for(read_call(post(body))) is None
+    assert leads(*SCRIPT)[0].lead_for(*twice(post(body))) is None
 
 
 def test_orphan_cannot_be_led() -> None:
     """A conversation that begins with a retry has no first request to be had again from."""
     orphan = retry(CALL, {"a": YES}, state="unknown-" * 4)
     found, (state,) = leads((orphan, asks("b", state=SECOND)))
-    failure = found.lead_for(read_call(post(retry(CALL, {"b": YES}, state=state))))
+    failure = found.lead_for(*twice(post(retry(CALL, {"b": YES}, state=state))))
 
     assert isinstance(failure, NotLed)
     assert "begins with a retry" in failure.detail
@@ -241,3 +249,41 @@ def test_verbatim_states_are_led() -> None:
     respond(lead, next_of(lead), asks("a", state=LIVE))
 
     assert json.loads(lead.retry().body)["params"]["requestState"] == LIVE
+
+
+def test_short_state_is_led_only_as_a_whole() -> None:
+    """A short state of a verbatim cassette may stand in another one by chance."""
+    script = ((CALL, asks("a", state="1")),)
+    found, _ = leads(*script, seals=False)
+
+    assert found.lead_for(*twice(post(retry(CALL, {"a": NO}, state="live-1")))) is None
+    assert isinstance(found.lead_for(*twice(post(retry(CALL, {"a": NO}, state="1")))), Lead)
+
+
+def test_live_answers_are_readable() -> None:
+    """The client's codings are the client's; what is led has to be read here."""
+    _, (state, _) = leads(*SCRIPT)
+    request = post(retry(CALL, {"a": NO}, state=state), ("Accept-Encoding", "br, zstd"))
+    lead = leads(*SCRIPT)[0].lead_for(*twice(request))
+    assert isinstance(lead, Lead)
+
+    assert next_of(lead).call.request.header("accept-encoding") == "identity"
+    assert lead.retry().header("accept-encoding") == "br, zstd"
+
+
+def test_live_ask_without_state_is_answered_once() -> None:
+    """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
+    live = LiveAsks()
+    call = read_call(post(CALL))
+    live.asked(call, Ask("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(call, Ask("2026-07-28", {}, "state"))
+
+    def answered(body: bytes) -> bool:
+        return live.answered_by(read_call(post(body)))
+
+    assert not answered(CALL)
+    assert not answered(retry(CALL, {"z": YES}))
+    assert not answered(retry(CALL, {"a": YES}, state="state"))
+    assert not answered(retry(tool("other"), {"a": YES}))
+    assert answered(retry(CALL, {"a": YES}))
+    assert not answered(retry(CALL, {"a": YES}))

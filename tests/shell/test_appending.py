@@ -305,6 +305,80 @@ async def test_stateless_retry_goes_up_as_it_is(tmp_path: Path) -> None:
 
 
 @looped
+async def test_answer_to_a_live_question_is_never_a_recorded_one(tmp_path: Path) -> None:
+    """Without a state the wire doesn't tell whose answer it is; in doubt the server is asked."""
+    path = tmp_path / "c.json"
+    calls = 0
+
+    async def script(visit: Visit) -> None:
+        nonlocal calls
+        body = visit.request.json
+        if "inputResponses" in body["params"]:
+            reply = result({"about": calls}, id=body["id"])
+        else:
+            calls += 1
+            form = {"method": "elicitation/create", "params": {"message": f"The {calls}th?"}}
+            reply = asks(None, id=body["id"], inputRequests={"confirm": form})
+        await visit.send(json_response(reply))
+
+    async with taping(path, script) as tape:
+        asked = (await post(tape.url, tool("wipe", id=1))).json
+        await post(tape.url, retry(asked, yes("confirm")))
+    async with taping(path, script, existing="append") as tape:
+        await post(tape.url, tool("wipe", id=1))
+        live = (await post(tape.url, tool("wipe", id=1))).json
+        answered = (await post(tape.url, retry(live, yes("confirm")))).json
+        later = (await post(tape.url, retry(live, yes("confirm")))).json
+    assert "The 2th?" in json.dumps(live)
+    assert [one["result"] for one in (answered, later)] == [{"about": 2}, {"about": 1}]
+
+
+@looped
+async def test_call_with_a_secret_is_led(tmp_path: Path) -> None:
+    """The server gets the client's secret, of which the cassette has a placeholder."""
+    path = tmp_path / "c.json"
+    secret = {"password": "correct-horse"}
+
+    async def converse(url: str, answer: JsonObject) -> JsonObject:
+        asked = (await post(url, tool("wipe", id=1, arguments=secret))).json
+        again = retry(asked, {"confirm": answer})
+        again["params"]["arguments"] = secret
+        body: JsonObject = (await post(url, again)).json
+        return body
+
+    async with taping(path, server("first")) as tape:
+        await converse(tape.url, yes("confirm")["confirm"])
+    async with taping(path, server("second"), existing="append") as tape:
+        assert outcome_of(await converse(tape.url, NO_ANSWER)) == ("decline", "second")
+        assert [one.json["params"]["arguments"] for one in tape.server.received] == [secret] * 2
+    async with taping(path, server("third", "Changed?"), existing="append") as tape:
+        error = (await converse(tape.url, {"action": "cancel"}))["error"]
+    assert error["code"] == NOT_LED
+    assert "correct-horse" not in json.dumps(error)
+    assert "correct-horse" not in "".join(tape.log)
+
+
+@looped
+async def test_ignored_values_are_led_as_the_client_has_them(tmp_path: Path) -> None:
+    """What doesn't count in matching doesn't keep a retry from its ask."""
+    path = tmp_path / "c.json"
+
+    async def converse(url: str, at: int, answer: JsonObject) -> JsonObject:
+        asked = (await post(url, tool("wipe", id=1, arguments={"at": at}))).json
+        again = retry(asked, {"confirm": answer})
+        again["params"]["arguments"] = {"at": at}
+        body: JsonObject = (await post(url, again)).json
+        return body
+
+    async with taping(path, server("first")) as tape:
+        await converse(tape.url, 1, yes("confirm")["confirm"])
+    ignored = [("arguments", "at")]
+    async with taping(path, server("second"), existing="append", ignored=ignored) as tape:
+        assert outcome_of(await converse(tape.url, 2, NO_ANSWER)) == ("decline", "second")
+        assert [one.json["params"]["arguments"] for one in tape.server.received] == [{"at": 2}] * 2
+
+
+@looped
 async def test_raw_state_of_an_earlier_run_goes_up_as_it_is(tmp_path: Path) -> None:
     """A client that kept the server's own state continues with it, and the answer is linked."""
     path = await recorded(tmp_path / "c.json")
@@ -504,6 +578,21 @@ async def test_session_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None
         (late,) = await in_session(tape.url, "two")
     assert "has not opened it" in early.json["error"]["message"]
     assert "opened no session: HTTP 401" in late["error"]["message"]
+
+
+@looped
+async def test_answer_to_a_pushed_question_that_was_played_is_refused(tmp_path: Path) -> None:
+    """The live server has not asked (2025 era), so another answer than the recorded one is lost."""
+    path = tmp_path / "c.json"
+    async with taping(path, sessions_server("first")) as tape:
+        await in_session(tape.url, "one")
+    async with taping(path, sessions_server("second"), existing="append") as tape:
+        await in_session(tape.url, "one")
+        answer = result({"action": "decline"}, id=0)
+        refused = await post(tape.url, answer, "Mcp-Session-Id: mrtr-session:1")
+        assert tape.server.received == []
+    assert "no live server asked it" in refused.json["error"]["message"]
+    assert len(tape.session.not_led) == 1
 
 
 @looped
