@@ -1,0 +1,212 @@
+"""What the guides show is what happens: their files are written, their commands run, in order.
+
+A `python` block begins with a comment that names its file. Of a `console` block each shown line has
+to be in what the command before it prints, in that order; other lines may stand between.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+GUIDES = ("agents", "answers", "ci", "pytest", "updating")
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _ports() -> dict[str, str]:
+    """Return free ports for those that the guides name."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        return {"8000": str(one.getsockname()[1]), "8722": str(two.getsockname()[1])}
+
+
+class Reader:
+    """Somebody who does what a guide says, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = _ports()
+        self.server: subprocess.Popen[str] | None = None
+        unwanted = {"CI", "MRTR_CASSETTE_MODE", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"}
+        self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
+        self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env["PYTHONPATH"] = str(folder)
+        self.env["PYTHONDONTWRITEBYTECODE"] = "1"
+        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
+
+    def follow(self, text: str) -> None:
+        """Write each file and run each command of a guide."""
+        for kind, block in BLOCK.findall(text):
+            if kind == "python":
+                named = re.match(r"# (\S+\.py)\n", block)
+                assert named, f"a block without the name of its file:\n{block}"
+                (self.folder / named[1]).write_text(block)
+                continue
+            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, shown = step.partition("\n")
+                self.check(command, shown, self.run(command))
+
+    def run(self, command: str) -> str:
+        """Run a command, and return all that it prints."""
+        command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
+        command = re.sub(
+            r"^mrtr-cassette (record|replay)",
+            f"mrtr-cassette \\1 --port {self.ports['8722']}",
+            command,
+        )
+        if command == "kill %1":
+            self.stop()
+            return ""
+        if command.endswith("&"):
+            self.server = subprocess.Popen(
+                command.removesuffix("&").split(),
+                cwd=self.folder,
+                env=self.env,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert self.server.stdout is not None
+            return self.server.stdout.readline()
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+    @staticmethod
+    def check(command: str, shown: str, printed: str) -> None:
+        """Make sure that a command printed what the guide shows."""
+        lines = iter(re.sub(r" in [\d.]+s\b", " in N s", printed).splitlines())
+        for line in filter(None, re.sub(r" in [\d.]+s\b", " in N s", shown).splitlines()):
+            assert any(line in each for each in lines), (
+                f"$ {command}\n{line}\n--- printed:\n{printed}"
+            )
+
+    def stop(self) -> None:
+        """Stop the server, if one runs."""
+        if self.server is not None:
+            self.server.send_signal(signal.SIGTERM)
+            self.server.communicate()
+            self.server = None
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """Somebody who does what a guide says."""
+    reader = Reader(tmp_path)
+    yield reader
+    reader.stop()
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_does_what_it_shows(reader, guide):
+    """Every file is used and every command run, and prints what is shown."""
+    reader.follow((ROOT / "docs" / f"{guide}.md").read_text())
+
+
+def test_the_readme_shows_code_that_runs(reader):
+    """Its test records and replays, and its script plays what was recorded."""
+    for block in re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    ):
+        named = re.match(r"# (\S+\.py)\n", block)
+        assert named
+        (reader.folder / named[1]).write_text(block)
+    assert "1 passed" in reader.run("pytest -q test_deploy.py")
+    assert "1 passed" in reader.run("pytest -q test_deploy.py --mrtr-mode=none")
+    assert reader.run("python session.py").endswith("misses: 0 unplayed: 0\n")
+
+
+def test_the_readme_links_every_guide():
+    """A guide that nobody finds helps nobody."""
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"(docs/{guide}.md)" in readme for guide in GUIDES)
+
+
+WORKFLOW = ROOT / "docs" / "examples" / "mcp-tests.yml"
+JOB_KEYS = frozenset(
+    {"name", "needs", "permissions", "runs-on", "steps", "strategy", "env", "if", "timeout-minutes"}
+)
+STEP_KEYS = frozenset(
+    {
+        "name",
+        "id",
+        "if",
+        "uses",
+        "run",
+        "with",
+        "env",
+        "shell",
+        "working-directory",
+        "continue-on-error",
+    }
+)
+
+
+def test_the_workflow_is_one():
+    """The GitHub Actions file has the structure that GitHub's reference of workflows describes."""
+    # YAML 1.1 takes `on` for a truth value, and GitHub does not; as text everything is itself.
+    workflow = yaml.load(WORKFLOW.read_text(), Loader=yaml.BaseLoader)
+    assert workflow.keys() <= {
+        "name",
+        "run-name",
+        "on",
+        "permissions",
+        "env",
+        "jobs",
+        "concurrency",
+    }
+    assert workflow["on"].keys() <= {"push", "pull_request", "workflow_dispatch", "schedule"}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["jobs"]
+    for name, job in workflow["jobs"].items():
+        assert re.fullmatch(r"[A-Za-z_][\w-]*", name)
+        assert {"runs-on", "steps"} <= job.keys() <= JOB_KEYS
+        for step in job["steps"]:
+            assert step.keys() <= STEP_KEYS
+            assert ("uses" in step) != ("run" in step)
+            assert re.fullmatch(r"[\w-]+/[\w./-]+@v\d+", step.get("uses", "a/b@v1"))
+            assert isinstance(step.get("with", {}), dict)
+            assert "with" not in step or "uses" in step
+
+
+def test_the_workflow_runs_commands_that_exist(tmp_path):
+    """Options in the workflow are options of the programs."""
+    workflow = yaml.load(WORKFLOW.read_text(), Loader=yaml.BaseLoader)
+    lines = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
+    (replay,) = [line for line in lines if line.startswith("mrtr-cassette")]
+    (tests,) = [line for line in lines if line.startswith("pytest")]
+    shown = subprocess.check_output(
+        [sys.executable, "-m", "mrtr_cassette", "replay", "--help"], text=True
+    )
+    assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(shown.split())
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    command = [sys.executable, "-m", *tests.split(), "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_in_the_guide_is_the_file():
+    """The guide shows the whole file."""
+    (shown,) = re.findall(
+        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert shown == WORKFLOW.read_text()
