@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from operator import itemgetter
 from typing import Literal
 
 from mrtr_cassette.core.calls import Call, CallKey, read_call
@@ -196,24 +197,28 @@ class _Before:
             self.chains.append(Chain(numbers, of, shared, bool(interaction.orphan)))
             number += len(nodes)
 
-    def asks(self) -> Iterator[PastAsk]:
-        """Yield the asks that a retry of the new recording may answer."""
+    def asks(self) -> list[PastAsk]:
+        """Return the asks that a retry of the new recording may answer, oldest first."""
         answered = {node.parent for node in self.nodes.values()}
+        found: list[tuple[int, PastAsk]] = []
         for interaction, chain in zip(self._interactions, self.chains, strict=True):
             for turn, number in enumerate(chain.numbers, start=1):
                 node = self.nodes[number]
                 is_own = turn > chain.shared and turn <= len(interaction.elicitation_turns)
-                if node.ask is not None and is_own:
-                    states = {node.issued_sha256, node.raw_issued_sha256} - {None}
-                    yield PastAsk(
-                        node.key,
-                        node.call.caller,
-                        node.ask.input_requests.keys(),
-                        [state for state in states if state is not None],
-                        chain,
-                        turn,
-                        node in answered,
-                    )
+                if node.ask is None or not is_own:
+                    continue
+                states = {node.issued_sha256, node.raw_issued_sha256}
+                ask = PastAsk(
+                    key=node.key,
+                    caller=node.call.caller,
+                    keys=node.ask.input_requests.keys(),
+                    states=[state for state in states if state is not None],
+                    chain=chain,
+                    position=turn,
+                    is_answered=node in answered,
+                )
+                found.append((node.number or 0, ask))
+        return [ask for _, ask in sorted(found, key=itemgetter(0))]
 
     def head_of(self, chain: Chain) -> tuple[int, Interaction | None]:
         """Return how many exchanges of a chain stand here, and an interaction that has them."""

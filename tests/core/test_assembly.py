@@ -389,6 +389,19 @@ def test_stateless_ask_of_one_recording_is_answered_in_the_next() -> None:
     assert shapes(both) == [(1, True)]
 
 
+def test_oldest_open_ask_of_an_earlier_recording_is_answered_first() -> None:
+    """As within one recording, the ask counts that came first, wherever its interaction stands."""
+    first = (
+        (CALL, asks("a")),
+        (CALL, asks("a")),
+        (retry(CALL, {"a": YES}), asks("a")),
+    )
+    later = ((retry(CALL, {"a": NO}), text("done")),)
+
+    assert shapes(appended(first)) == [(2, False), (1, False)]
+    assert shapes(appended(first, later)) == shapes(appended((*first, *later)))
+
+
 def test_surrogates_go_on_after_the_highest_that_is_there() -> None:
     """Where an interaction was taken out by hand, its surrogate is not given to another state."""
     first = ((CALL, asks("a", state=STATE)), (CALL, asks("a", state=STATE[::-1])))

@@ -913,11 +913,17 @@ def asked_by(turn: Turn, identity: Json, token: Json, state: str | None) -> byte
     return request if state is None else changed(request, "params", "requestState", to=state)
 
 
-def recorded_plan(plan: Plan) -> tuple[Conversation, list[int]]:
-    """Record a plan, and return with it which turn each exchange is, in arrival order."""
+def recorded_plan(
+    plan: Plan, schedule: list[tuple[str, int]] | None = None
+) -> tuple[Conversation, list[int]]:
+    """Record a plan, or a part of its schedule in which all that begins also ends.
+
+    Returns:
+        the conversation, and which turn each exchange is, in arrival order.
+    """
     talk = Conversation(plan.seals)
     numbers: dict[int, int] = {}
-    for what, one in plan.schedule:
+    for what, one in plan.schedule if schedule is None else schedule:
         if what == "begin":
             turn = plan.turns[one]
             state = None if turn.echoes is None else plan.turns[turn.echoes].state
@@ -969,6 +975,27 @@ def test_what_was_recorded_plays_again(plan: Plan) -> None:
 
     assert_all_was_played_once(player, plan)
     assert len(player.misses) == 0
+
+
+@given(plans(), st.data())
+def test_what_was_recorded_in_two_runs_plays_as_one(plan: Plan, data: st.DataObject) -> None:
+    """Wherever nothing is under way, a recording may stop and be added to later."""
+    balance = [0]
+    for what, _ in plan.schedule:
+        balance.append(balance[-1] + (1 if what == "begin" else -1))
+    cut = data.draw(st.sampled_from([at for at, count in enumerate(balance) if not count]))
+    first, early = recorded_plan(plan, plan.schedule[:cut])
+    second, late = recorded_plan(plan, plan.schedule[cut:])
+    before = decode_cassette(encode_cassette(first.cassette()), "f")
+    both = second.cassette(earlier=before)
+
+    assert_all_was_played_once(replayed(plan, both, [*early, *late]), plan)
+    kept = [
+        one
+        for one, after in zip(before.interactions, both.interactions, strict=False)
+        if one == after or not one.elicitation_turns or one.elicitation_turns[-1].answer is None
+    ]
+    assert kept == before.interactions
 
 
 @given(plans(), st.randoms(use_true_random=False))
