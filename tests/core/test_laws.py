@@ -55,7 +55,15 @@ from mrtr_cassette.core.codec import (
 )
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.dialect import answers_in, recognise
-from mrtr_cassette.core.jsonbytes import Number, Path, canonical, find_spans, parse, splice
+from mrtr_cassette.core.jsonbytes import (
+    Number,
+    Path,
+    canonical,
+    find_spans,
+    parse,
+    replace_members,
+    splice,
+)
 from mrtr_cassette.core.jsonrpc import classify
 from mrtr_cassette.core.nodes import read_nodes
 from mrtr_cassette.core.player import Play, Player, Repeat
@@ -318,6 +326,35 @@ def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new:
         )
 
     assert duplicates_kept(spliced) == replaced(duplicates_kept(raw), path)
+
+
+@given(
+    messy_objects(),
+    st.sampled_from(["_meta", "requestState", "none"]),
+    st.one_of(st.none(), values.flatmap(spelled)),
+)
+def test_replacing_members_keeps_the_others(raw: bytes, name: str, new: bytes | None) -> None:
+    """Every other member stays as it is, in its place, and what replaces one stands at the end."""
+
+    def replaced(key: str, value: Any) -> Any:
+        if key != "params":
+            return value
+        added = [] if new is None else [(name, duplicates_kept(new))]
+        return ("object", [*((one, inner) for one, inner in value[1] if one != name), *added])
+
+    _, pairs = duplicates_kept(raw)
+    objects_only = all(
+        isinstance(value, tuple) and value[0] == "object" for key, value in pairs if key == "params"
+    )
+    try:
+        changed = replace_members(raw, ("params",), {name: new})
+    except NotJsonError:
+        assert not objects_only
+    else:
+        assert duplicates_kept(changed) == (
+            "object",
+            [(key, replaced(key, value)) for key, value in pairs],
+        )
 
 
 # Keys
