@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from harness import (
+    PEERS,
     SIDES,
     Run,
     RunClient,
@@ -15,6 +16,7 @@ from harness import (
     listening,
     record_command,
     replay_command,
+    run,
 )
 
 FLOW = ("--flow", "release-train")
@@ -66,3 +68,40 @@ def test_declined_round_is_appended_to_an_accepted_one(
     with listening(replay_command(cassette)) as player:
         assert flow(run_client, side, player.url, *decline) == declined
     assert player.code == 0, player.stderr
+
+
+LEGACY = """
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+const client = new Client({ name: 'legacy', version: '1.0.0' }, { capabilities: {} });
+const transport = new StreamableHTTPClientTransport(new URL(process.env.MRTR_CASSETTE_URL));
+await client.connect(transport);
+for (const b of process.argv.slice(2)) {
+  const { content } = await client.callTool({ name: 'add', arguments: { a: 1, b: Number(b) } });
+  console.log(`1 + ${b} = ${content[0].text}, in a session: ${transport.sessionId !== undefined}`);
+}
+await transport.terminateSession();
+await client.close();
+"""
+
+
+def test_session_of_the_2025_era_is_opened_again(start_server: StartServer, tmp_path: Path) -> None:
+    """A call that is added in a recorded session goes up in one that the restarted server knows."""
+    cassette, program = tmp_path / "c.json", tmp_path / "legacy.mjs"
+    program.write_text(LEGACY)
+    (tmp_path / "node_modules").symlink_to(PEERS / "node_modules")
+
+    def command(*terms: str) -> tuple[str, ...]:
+        return "--", "node", str(program), *terms
+
+    with start_server("python", 0) as server:
+        first = run(record_command(server.url, cassette, *command("2")))
+    with start_server("python", 0) as server:
+        second = run(record_command(server.url, cassette, "--append", *command("2", "3")))
+    replayed = run(replay_command(cassette, *command("2", "3")))
+
+    assert (first.code, second.code, replayed.code) == (0, 0, 0), (first, second, replayed)
+    added = json.loads(cassette.read_bytes())["interactions"][-1]
+    assert added["request"]["http"]["headers"]["mcp-session-id"] == "mrtr-session:1"
+    assert "no misses" in replayed.stderr
+    lines = ["1 + 2 = 3, in a session: true", "1 + 3 = 4, in a session: true"]
+    assert second.stdout.splitlines()[1:] == replayed.stdout.splitlines()[1:] == lines
