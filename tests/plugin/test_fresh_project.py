@@ -1,0 +1,180 @@
+"""A project made from nothing: the built wheel, one test file, and the official SDK's client."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+SERVER_PROJECT = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "deploy-server"
+version = "1.0"
+"""
+SERVER = '''
+import argparse
+
+import uvicorn
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+
+server = MCPServer("deploy-server")
+SCHEMA = {"type": "object", "properties": {"confirm": {"type": "boolean"}}}
+
+
+@server.tool("deploy", structured_output=False)
+async def deploy(env: str, ctx: Context) -> str | InputRequiredResult:
+    """Deploy after the operator confirms."""
+    if ctx.input_responses is None:
+        question = ElicitRequestFormParams(message=f"Deploy to {env}?", requested_schema=SCHEMA)
+        return InputRequiredResult(input_requests={"confirm": ElicitRequest(params=question)})
+    answer = ctx.input_responses["confirm"]
+    accepted = isinstance(answer, ElicitResult) and answer.action == "accept"
+    return f"Deployed to {env}" if accepted else "Deployment cancelled"
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--port", type=int)
+uvicorn.run(server.streamable_http_app(), port=parser.parse_args().port)
+'''
+TEST = """
+import asyncio
+import sys
+
+import pytest
+from mcp import Client
+from mcp_types import ElicitResult
+
+
+async def answer(context, params):
+    return ElicitResult(action="accept", content={"confirm": True})
+
+
+async def deploy(url):
+    async with Client(url, elicitation_callback=answer) as client:
+        return await client.call_tool("deploy", {"env": "production"})
+
+
+@pytest.mark.mrtr_cassette(upstream=[sys.executable, "-m", "deploy_server", "--port", "{port}"])
+def test_deploy(mrtr_cassette):
+    result = asyncio.run(deploy(mrtr_cassette.url))
+    assert not result.is_error
+"""
+
+
+def pip(*arguments):
+    """Run pip, offline and with the build tools that are installed."""
+    command = [sys.executable, "-m", "pip", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """The wheel of this package, as it would be published."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    (built,) = folder.glob("mrtr_cassette-*.whl")
+    return built
+
+
+def test_the_wheel_has_what_a_user_needs(wheel):
+    """Types, the plugin's and the command's entry points, the licence, and nothing but the package."""
+    with ZipFile(wheel) as file:
+        names = set(file.namelist())
+        (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
+        text = file.read(entry_points).decode()
+    assert "mrtr_cassette/py.typed" in names
+    assert "mrtr-cassette = mrtr_cassette.pytest_plugin" in text
+    assert "mrtr-cassette = mrtr_cassette.cli:main" in text
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mrtr_cassette"}
+
+
+class Project:
+    """A folder with a virtual environment, in which only the libraries of others are borrowed."""
+
+    def __init__(self, folder: Path, wheel: Path) -> None:
+        self.folder = folder
+        environment = folder / "environment"
+        venv.create(environment, symlinks=True)
+        self.python = str(environment / "bin" / "python")
+        (site,) = (environment / "lib").glob("python*/site-packages")
+        # Read after the environment's own folder, so that the wheel comes first.
+        (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+        package = folder / "server"
+        (package / "deploy_server").mkdir(parents=True)
+        (package / "pyproject.toml").write_text(SERVER_PROJECT)
+        (package / "deploy_server" / "__init__.py").touch()
+        (package / "deploy_server" / "__main__.py").write_text(SERVER)
+        self.pip("install", "--no-deps", str(wheel))
+        self.pip("install", "--no-deps", "--no-build-isolation", str(package))
+        (folder / "tests").mkdir()
+        self.test_file = folder / "tests" / "test_deploy.py"
+        self.test_file.write_text(TEST)
+
+    def pip(self, *arguments: str) -> None:
+        """Run pip for the project's environment."""
+        pip("--python", self.python, *arguments)
+
+    def run(self) -> tuple[int, str]:
+        """Run the tests."""
+        unwanted = {"CI", "MRTR_CASSETTE_MODE", "PYTHONPATH"}
+        done = subprocess.run(
+            [self.python, "-m", "pytest", "-p", "no:cacheprovider", "tests"],
+            cwd=self.folder,
+            env={name: value for name, value in os.environ.items() if name not in unwanted},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def imports(self, module: str) -> str:
+        """Return where a module comes from, or an empty text where there is none."""
+        text = (
+            f"import importlib.util as u; s = u.find_spec({module!r}); print(s.origin if s else '')"
+        )
+        return subprocess.check_output(
+            [self.python, "-c", text], text=True, cwd=self.folder
+        ).strip()
+
+
+def test_a_fresh_project_records_replays_and_fails(tmp_path, wheel):
+    """The first run records; the second replays without the server; a decline fails the third."""
+    project = Project(tmp_path, wheel)
+    assert project.imports("mrtr_cassette").startswith(str(tmp_path))
+
+    code, printed = project.run()
+    assert (code, "1 passed" in printed) == (0, True), printed
+    cassette = tmp_path / "tests" / "cassettes" / "test_deploy" / "test_deploy.json"
+    recorded = cassette.read_bytes()
+
+    project.pip("uninstall", "--yes", "deploy-server")
+    assert project.imports("deploy_server") == ""
+    code, printed = project.run()
+    assert (code, "1 passed" in printed) == (0, True), printed
+
+    declines = TEST.replace('action="accept", content={"confirm": True}', 'action="decline"')
+    project.test_file.write_text(declines)
+    code, printed = project.run()
+    assert (code, "1 failed" in printed) == (1, True), printed
+    for line in (
+        '  question: confirm (form) "Deploy to production?"',
+        '  /inputResponses/confirm/action: recorded "accept", received "decline"',
+        '  /inputResponses/confirm/content: recorded {"confirm":true}, received nothing',
+        "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew, and",
+    ):
+        assert line in printed
+    assert cassette.read_bytes() == recorded
