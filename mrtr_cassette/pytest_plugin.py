@@ -175,6 +175,7 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
             _path(node, settings),
             settings,
             lambda: request.getfixturevalue("mrtr_upstream"),
+            is_shared=request.scope != "function",
         )
     except MrtrCassetteError as error:
         _fail(error)

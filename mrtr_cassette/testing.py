@@ -218,7 +218,13 @@ class Take:
     """
 
     def __init__(
-        self, run: Run, path: Path, settings: Settings, ask_upstream: Callable[[], Any]
+        self,
+        run: Run,
+        path: Path,
+        settings: Settings,
+        ask_upstream: Callable[[], Any],
+        *,
+        is_shared: bool = False,
     ) -> None:
         """Start the proxy.
 
@@ -227,6 +233,7 @@ class Take:
             path: the cassette.
             settings: what the test says of it.
             ask_upstream: gives the upstream where the settings have none, and is called only then.
+            is_shared: several tests each have a part of the conversation.
 
         Raises:
             MrtrCassetteError: the cassette, the upstream or a setting can't be used.
@@ -237,6 +244,7 @@ class Take:
         self._run = run
         self._settings = settings
         self._ask_upstream = ask_upstream
+        self._is_shared = is_shared
         self._told = 0
         self._session: RecordSession | None = None
         self._command: RunningCommand | None = None
@@ -254,8 +262,7 @@ class Take:
 
     def _records(self) -> bool:
         """Decide whether to record, and claim the cassette if so."""
-        mode = self._run.mode
-        if mode == "none" or (mode == "once" and self.path.exists()):
+        if not self._is_missing():
             return False
         if self.path in self._run.recorded:
             raise UsageError(
@@ -264,13 +271,32 @@ class Take:
             )
         self._make_folder()
         self._claimed.enter_context(files.locked(self.path, _PATIENCE_S))
-        # Meanwhile another process of this run may have recorded it, for the same mode.
-        if (mode == "once" and self.path.exists()) or (mode == "all" and self._is_of_this_run()):
+        # Meanwhile another process of this run may have recorded it.
+        if not self._is_missing():
             self._claimed.close()
             return False
         self._run.recorded.add(self.path)
         self._claimed.callback(self._run.recorded.discard, self.path)
         return True
+
+    def _is_missing(self) -> bool:
+        """Tell whether the cassette as it stands is not all that the mode asks for."""
+        match self._run.mode:
+            case "none":
+                return False
+            case "append":
+                return True
+            case "once":
+                return not self.path.exists() or self._is_begun()
+            case "all":
+                return not self._is_of_this_run() or self._is_begun()
+
+    def _is_begun(self) -> bool:
+        """Tell whether other tests of this run have recorded their part of a shared cassette.
+
+        Workers of pytest-xdist share out the tests of a class or a module.
+        """
+        return self._is_shared and self._is_of_this_run()
 
     def _make_folder(self) -> None:
         try:
@@ -298,6 +324,8 @@ class Take:
     def _record(self) -> Recording:
         url, named = self._start_upstream()
         existing: Any = {"once": "keep", "all": "replace", "append": "append"}[self._run.mode]
+        if self._is_begun():
+            existing = "append"
         manager = recording(
             url,
             self.path,

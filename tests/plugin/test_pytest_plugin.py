@@ -980,3 +980,26 @@ def test_workers_with_a_cold_cache_record_once(suite, mode):
         "cassettes/shared.json",
         "cassettes/test_shared/test_own.json",
     ]
+
+
+@pytest.mark.parametrize("mode", ["once", "all"])
+def test_workers_that_share_out_a_module_record_all_of_it(suite, mode):
+    """Each worker adds what its own tests ask, whichever had the module's cassette first."""
+    suite.write(
+        "test_shared.py",
+        """
+        import pytest
+        from agent import APPLICATION, deploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+        @pytest.mark.parametrize("env", ["a", "b", "c", "d"])
+        def test_shared(mrtr_cassette_module, env, worker_id):
+            with open(f"ran-on-{worker_id}", "w"):
+                assert deploy(mrtr_cassette_module.url, env) == f"Deployed to {env}"
+        """,
+    )
+    suite.run("-n", "2", "--dist", "load", f"--mrtr-mode={mode}", passed=4)
+    assert len(list(suite.path.glob("ran-on-gw*"))) == 2
+    assert suite.cassettes() == ["cassettes/test_shared.json"]
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", "-n", "0", passed=4)
