@@ -278,7 +278,7 @@ def _requests_of(call: Call, response: Response | None, recorded_by_hash: dict[s
     """Return the `inputRequests` of an ask, comparable: without states and numbers of its own."""
     located = response_to(call.message, response) if response is not None else None
     if located is None:
-        return None
+        raise AssertionError("unreachable because only asks are compared")
     raw = _plain(reveal(located.message.raw, recorded_by_hash.get))
     return parse(raw)["result"].get("inputRequests")
 

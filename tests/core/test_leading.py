@@ -287,3 +287,14 @@ def test_live_ask_without_state_is_answered_once() -> None:
     assert not answered(retry(tool("other"), {"a": YES}))
     assert answered(retry(CALL, {"a": YES}))
     assert not answered(retry(CALL, {"a": YES}))
+
+
+def test_each_spelled_state_is_replaced_and_nothing_else() -> None:
+    """Of duplicate members the last counts; what is no state of the cassette stays."""
+    _, (state, _) = leads(*SCRIPT)
+    body = retry(CALL, {"a": NO}, state=state)
+    twofold = body.replace(b'"requestState":', b'"requestState":5 , "requestState": ')
+    lead = lead_of(twofold, *SCRIPT)
+    respond(lead, next_of(lead), asks("a", state=LIVE_TOO))
+
+    assert lead.retry().body == twofold.replace(state.encode(), LIVE_TOO.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from standin import (
 )
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.recording import publish_journal, recording
 
 NOT_LED = -32012
 REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}
@@ -186,6 +187,20 @@ async def test_abandoned_conversation_is_continued(tmp_path: Path) -> None:
         assert outcome_of(played[-1]) == outcome_of(live[-1]) == ("accept", "second")
         assert replay.player.misses == []
     assert [one["turn"] for one in read(path)["recording"]["exchanges"]] == [0, 1, 2]
+
+
+@looped
+async def test_killed_run_is_recovered_as_it_would_have_been_published(tmp_path: Path) -> None:
+    """The journal of a led retry and the earlier cassette are all that `recover` needs."""
+    path = await recorded(tmp_path / "c.json")
+    left = tmp_path / "left"
+    left.mkdir()
+    async with taping(path, server("second"), existing="append") as tape:
+        await decline_first(tape.url)
+        for name in ("c.json", "c.json.journal"):
+            shutil.copy(tmp_path / name, left)
+    publish_journal(left / "c.json")
+    assert (left / "c.json").read_bytes() == path.read_bytes()
 
 
 @looped
