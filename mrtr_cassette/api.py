@@ -117,7 +117,13 @@ class Recording:
     @property
     def not_led(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        return tuple(not_led_text(one, str(self.path)) for one in tuple(self._session.not_led))
+        player = self._session.player
+        if player is None:
+            return ()
+        path = str(self.path)
+        return tuple(
+            player.redacted(not_led_text(one, path)) for one in tuple(self._session.not_led)
+        )
 
     @property
     def problem(self) -> str | None:
