@@ -367,7 +367,7 @@ class _Orphans:
             path
             for folder in self._folders
             for path in Path(folder).rglob("*.json")
-            if str(path) not in self._used and _is_cassette(path)
+            if path.is_file() and str(path) not in self._used and _is_cassette(path)
         )
         terminalreporter.section("mrtr-cassette: cassettes that no collected test uses")
         root = self._config.rootpath

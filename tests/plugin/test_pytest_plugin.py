@@ -947,6 +947,39 @@ def test_clients_of_every_kind(suite):
     suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=3)
 
 
+def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
+    """The cassette is published after the fixtures that use it have been torn down."""
+    suite.write(
+        "test_late.py",
+        """
+        import pytest
+        from agent import APPLICATION, ElicitResult
+        from mcp import Client
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.fixture
+        async def client(mrtr_cassette):
+            async def answer(context, params):
+                return ElicitResult(action="decline")
+
+            async with Client(mrtr_cassette.url, elicitation_callback=answer) as client:
+                yield client
+                await client.call_tool("deploy", {"env": "late"})
+
+        @pytest.mark.anyio
+        @pytest.mark.mrtr_cassette("late.json", upstream=APPLICATION)
+        async def test_late(client):
+            await client.call_tool("deploy", {"env": "early"})
+        """,
+    )
+    suite.run()
+    assert '"late"' in (suite.path / "cassettes/late.json").read_text()
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed")
+
+
 @pytest.mark.parametrize("mode", ["once", "all"])
 def test_workers_with_a_cold_cache_record_once(suite, mode):
     """Of the tests that share a cassette one records, and the others wait and replay."""
