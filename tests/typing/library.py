@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_type
 
-from mrtr_cassette import Interaction, Miss, Recording, Replay, Turn, record, replay
+from mrtr_cassette import Interaction, Miss, MrtrCassette, Recording, Replay, Turn, record, replay
 
 
 def in_plain_code(upstream: str, cassette: Path) -> None:
@@ -30,3 +30,11 @@ async def in_asyncio(upstream: str) -> None:
         assert_type(recording, Recording)
     async with replay(recording.path) as replaying:
         assert_type(replaying, Replay)
+
+
+def test_with_the_fixture(mrtr_cassette: MrtrCassette) -> None:
+    """Annotate the fixture of the pytest plugin."""
+    assert_type(mrtr_cassette.url, str)
+    assert_type(mrtr_cassette.is_recording, bool)
+    assert_type(mrtr_cassette.misses, tuple[Miss, ...])
+    assert_type(mrtr_cassette.unplayed, tuple[Interaction, ...])
