@@ -120,6 +120,11 @@ DIALECTS = (
 )
 
 
+def may_ask(raw: bytes) -> bool:
+    """Tell, quickly, whether a body may have a result that `recognise` recognises."""
+    return b"inputRequests" in raw or b"requestState" in raw or b"\\u" in raw
+
+
 def recognise(result: Any) -> Ask | None:
     """Return what a result asks for, or None for a final result."""
     if not isinstance(result, dict):

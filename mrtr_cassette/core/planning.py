@@ -101,15 +101,17 @@ class Planner:
         # Nearly every request has a progress token, which would pass for a hint.
         hinting = folded if self._keys else folded.replace(b"progresstoken", b"")
         stems: tuple[str, ...] = ()
-        if any(hint in hinting for hint in self._hints):
+        if [hint for hint in self._hints if hint in hinting]:
             is_plain = b"%" not in raw
             stems = tuple(
                 stem
                 for marker, (stem, assigned) in self._stems.items()
                 if marker in folded and not (is_plain and assigned.search(folded) is None)
             )
-        active = {marker for marker in self._shape_markers if marker in folded}
-        likely = {place for place, ms in self._shapes if not active.isdisjoint(ms)}
+        active = [marker for marker in self._shape_markers if marker in folded]
+        likely = set()
+        if active:
+            likely = {place for place, ms in self._shapes if not set(ms).isdisjoint(active)}
         for word in _long_words(raw):
             if self._begins.match(word) or self._begins_inside.search(word):
                 likely |= {place for place, ms in self._tokens if any(m in word for m in ms)}

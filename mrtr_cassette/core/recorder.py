@@ -8,20 +8,18 @@ Rule: it is a spectator. It sees copies, and nothing it does can change what pas
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mrtr_cassette.core.calls import Call, read_call, seal_answers
-from mrtr_cassette.core.dialect import Ask, recognise
+from mrtr_cassette.core.dialect import Ask, may_ask, recognise
 from mrtr_cassette.core.jsonbytes import Span
 from mrtr_cassette.core.jsonrpc import Kind, classify
 from mrtr_cassette.core.layers import Found
 from mrtr_cassette.core.messages import response_to, splice_pieces
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.seal import (
-    SHORTEST_SEARCHED,
-    KnownState,
+    KnownStates,
     find_states,
     may_have_states,
     placeholder,
@@ -50,8 +48,6 @@ _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
 MOST_EVENTS = 100_000
 """Events of one response; each costs memory of its own, however small it is."""
-_REMEMBERED_STATES = 256
-"""States that are looked for in all that passes; the last ones, to bound time and memory."""
 
 
 @dataclass(slots=True)
@@ -64,7 +60,7 @@ class Recorder:
         seals_answers: of what users answer only hashes reach the disk.
         largest_body: bytes up to which a response is kept.
         arrived: how many requests have arrived.
-        known: the last states that were issued or echoed.
+        known: the states that were issued or echoed.
     """
 
     seals: bool
@@ -72,25 +68,11 @@ class Recorder:
     seals_answers: bool = False
     largest_body: int = LARGEST_BODY
     arrived: int = 0
-    known: deque[KnownState] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_STATES))
-
-    def remember(self, state: str, shown_as: str | None = None) -> None:
-        """Look for this state in all that passes from now on.
-
-        Args:
-            state: the state.
-            shown_as: the recorded state in whose place a live server issued it.
-        """
-        if all(known.state != state for known in self.known):
-            self.known.append(KnownState(state, shown_as))
-
-    def longest_first(self) -> list[KnownState]:
-        """Return the known states; one that contains another comes before it."""
-        return sorted(self.known, key=_by_length, reverse=True)
+    known: KnownStates = field(default_factory=KnownStates)
 
     def sealed_text(self, text: str) -> str:
         """Return a text for the log without the states that are known."""
-        return _sealed_text(text, self.longest_first()) if self.seals else text
+        return self.known.seal_text(text) if self.seals else text
 
     def shown_target(self, target: str) -> str:
         """Return a request's target as a log may show it."""
@@ -224,16 +206,17 @@ class Observation:
         response = self._response(End.COMPLETE if self.is_answered else end)
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
-        located = response_to(self.call.message, response)
+        located = None
+        if may_ask(response.body):
+            located = response_to(self.call.message, response)
         result = located.message.tree.get("result") if located is not None else None
         self.ask = recognise(result)
         issued = result.get("requestState") if isinstance(result, dict) else None
         if not isinstance(issued, str):
             issued = None
-        request = replace(
-            self.call.request,
-            headers=_sealed_session(kept_request_headers(self.call.request.headers)),
-        )
+        asked = self.call.request
+        headers = _sealed_session(kept_request_headers(asked.headers))
+        request = Request(asked.method, asked.target, headers, asked.body)
         if self._recorder.seals:
             request, response, states = self._sealed(request, response)
             if located is None and states:
@@ -260,34 +243,31 @@ class Observation:
         Returns:
             what was sealed, and the raw states that the response has.
         """
-        before = self._recorder.longest_first()
-        issued = {known.state for known in before}
+        known = self._recorder.known
 
         def sealed(state: str) -> str:
             # A state that the client tampered with may contain the one that it was given.
             # With that one replaced in its place, the tampering can be matched on replay.
-            partly = state if state in issued else _sealed_text(state, before)
+            partly = state if state in known else known.seal_text(state)
             return placeholder(state) if partly == state else partly
 
         echoed = [found.secret for _, found in find_states(request.body)]
         states = list(_states_in(response))
-        request = replace(request, body=seal_states(request.body, sealed))
+        body = seal_states(request.body, sealed)
         placed = [(span, found.spelled(placeholder(found.secret))) for span, found in states]
         pieces = splice_pieces(response.pieces, [(span, new.encode()) for span, new in placed])
         found_in_response = [found.secret for _, found in states]
         for state in (*echoed, *found_in_response):
-            self._recorder.remember(state)
-        known = self._recorder.longest_first()
-        if known:
-            request = Request(
-                request.method,
-                _sealed_text(request.target, known),
-                _sealed_headers(request.headers, known),
-                _sealed(request.body, known),
-            )
-            response = replace(response, headers=_sealed_headers(response.headers, known))
-        response = _with_body(replace(response, pieces=pieces), lambda raw: _sealed(raw, known))
-        return request, response, found_in_response
+            known.remember(state)
+        request = Request(
+            request.method,
+            known.seal_text(request.target),
+            _sealed_headers(request.headers, known),
+            known.seal(body),
+        )
+        headers = _sealed_headers(response.headers, known)
+        response = Response(response.status, headers, pieces, response.end)
+        return request, _with_body(response, known.seal), found_in_response
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -307,24 +287,8 @@ class Observation:
         return Response(self.status, _sealed_session(headers), tuple(pieces), end)
 
 
-def _by_length(known: KnownState) -> int:
-    return len(known.state)
-
-
-def _sealed(raw: bytes, known: Iterable[KnownState]) -> bytes:
-    for state in known:
-        raw = state.seal(raw)
-    return raw
-
-
-def _sealed_text(text: str, known: Iterable[KnownState]) -> str:
-    if len(text) < SHORTEST_SEARCHED:
-        return text
-    return _sealed(text.encode("utf-8", "surrogatepass"), known).decode("utf-8", "surrogatepass")
-
-
-def _sealed_headers(headers: Headers, known: Iterable[KnownState]) -> Headers:
-    return tuple((name, _sealed_text(value, known)) for name, value in headers)
+def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
+    return tuple([(name, known.seal_text(value)) for name, value in headers])
 
 
 def _states_in(response: Response) -> Iterator[tuple[Span, Found]]:
@@ -348,27 +312,26 @@ def redacted_request(request: Request, redactor: Redactor) -> Request:
     return Request(
         request.method,
         redactor.target(request.target),
-        tuple((name, redactor.header(name, value)) for name, value in request.headers),
+        redactor.headers(request.headers),
         redactor.body(request.body, request.header("content-type")),
     )
 
 
 def _redacted_response(response: Response, redactor: Redactor) -> Response:
     content_type = header_value(response.headers, "content-type")
-    headers = tuple((name, redactor.header(name, value)) for name, value in response.headers)
     redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
-    return replace(redacted, headers=headers)
+    return replace(redacted, headers=redactor.headers(response.headers))
 
 
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
     """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
-    if response.is_event_stream:
-        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
-        return replace(response, pieces=pieces)
     body = response.body
     changed = change(body)
     if changed == body:
         return response
+    if response.is_event_stream:
+        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
+        return replace(response, pieces=pieces)
     return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))
 
 

@@ -19,6 +19,7 @@ from binascii import Error as Base64Error
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -50,7 +51,7 @@ from mrtr_cassette.core.rules import (
     builtin_rule_of,
     fold,
 )
-from mrtr_cassette.core.wire import EVENT_STREAM
+from mrtr_cassette.core.wire import EVENT_STREAM, Headers
 from mrtr_cassette.errors import NotJsonError
 
 _SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
@@ -71,6 +72,9 @@ _EXEMPT: Final[tuple[Path, ...]] = (
 _FORM = "application/x-www-form-urlencoded"
 _PASSES = 100
 """How often a text is searched again at most, for patterns that match next to a placeholder."""
+
+_REPEATED = 1024
+"""Header values and targets that are remembered with what became of them."""
 
 _SHORTEST = len("apikey=x")
 """Characters that a text has at least if a rule of ours finds something in it."""
@@ -181,6 +185,9 @@ class Redactor:
         self._names_off = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
         active = tuple(rule for rule in RULES if rule.name not in off)
         self._planner = Planner(active, self._custom, self._keys)
+        # What comes again is not searched again; a secret has one placeholder for all the run.
+        self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
+        self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -208,13 +215,17 @@ class Redactor:
         """Redact a log line, or any text that is no body."""
         return self._settled(value, lambda text, plan: self._in_value(text, plan, _DEEPEST))
 
-    def target(self, path_with_query: str) -> str:
+    def _redacted_target(self, path_with_query: str) -> str:
         """Redact a request target; placeholders in it are percent-encoded."""
         return self._settled(
             path_with_query, lambda text, plan: self._in_text(text, plan, _DEEPEST, _OF_URL)
         )
 
-    def header(self, name: str, value: str) -> str:
+    def headers(self, headers: Headers) -> Headers:
+        """Redact the values of headers; a client sends the same ones with call after call."""
+        return tuple([(name, self.header(name, value)) for name, value in headers])
+
+    def _redacted_header(self, name: str, value: str) -> str:
         """Redact a header's value, which may be a secret by the header's name.
 
         A value in MCP's base64 spelling that has a secret comes back as plain text if a header can

@@ -33,6 +33,10 @@ _MEMBER_IN_TEXT = re.compile(
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
+_PLAIN = bytes(
+    ord("w") if chr(code).isascii() and _PLAIN_RUN.match(chr(code)) else ord(" ")
+    for code in range(256)
+)
 _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
 _RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
 _PLACEHOLDER = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
@@ -143,12 +147,12 @@ class KnownState:
         self._shown = placeholder(state if shown_as is None else shown_as)
         self.is_searched = len(state) >= SHORTEST_SEARCHED
         # Whatever the escapes are, the longest run of plain characters is in all spellings.
-        self._probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
+        self.probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
         self._spellings: re.Pattern[bytes] | None = None
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the state wherever it stands, unless it is so short that it may be a word."""
-        if not self.is_searched or self._probe not in raw:
+        if not self.is_searched or self.probe not in raw:
             return raw
         if self._spellings is None:
             self._spellings = re.compile(_spellings(self.state))
@@ -157,6 +161,68 @@ class KnownState:
     def _placeholder(self, match: re.Match[bytes]) -> bytes:
         new = self._shown
         return (new.replace(":", "%3A") if match.lastgroup == "in_url" else new).encode()
+
+
+class KnownStates:
+    """The last states that were issued or echoed, which are looked for in all that passes."""
+
+    def __init__(self, most: int = 256) -> None:
+        """Begin without any.
+
+        Args:
+            most: how many are remembered, to bound time and memory.
+        """
+        self._most = most
+        self._by_state: dict[str, KnownState] = {}
+        self._longest_first: list[KnownState] = []
+        self._shortest_run = b""
+
+    def __contains__(self, state: str) -> bool:
+        """Tell whether a state is known."""
+        return state in self._by_state
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the states, the one that has been known longest first."""
+        return iter(self._by_state)
+
+    def remember(self, state: str, shown_as: str | None = None) -> None:
+        """Look for a state from now on.
+
+        Args:
+            state: the state.
+            shown_as: the recorded state in whose place a live server issued it.
+        """
+        if state in self._by_state:
+            return
+        if len(self._by_state) == self._most:
+            del self._by_state[next(iter(self._by_state))]
+        self._by_state[state] = KnownState(state, shown_as)
+        # One that contains another comes before it.
+        self._longest_first = sorted(
+            (known for known in self._by_state.values() if known.is_searched),
+            key=_by_length,
+            reverse=True,
+        )
+        self._shortest_run = b"w" * min((len(k.probe) for k in self._longest_first), default=0)
+
+    def seal(self, raw: bytes) -> bytes:
+        """Replace the states wherever they stand, but for those so short that they may be words."""
+        if self._longest_first and self._shortest_run in raw.translate(_PLAIN):
+            for known in [known for known in self._longest_first if known.probe in raw]:
+                raw = known.seal(raw)
+        return raw
+
+    def seal_text(self, text: str) -> str:
+        """Do the same in text."""
+        if len(text) < SHORTEST_SEARCHED or not self._longest_first:
+            return text
+        raw = text.encode("utf-8", "surrogatepass")
+        sealed = self.seal(raw)
+        return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
+
+
+def _by_length(known: KnownState) -> int:
+    return len(known.state)
 
 
 def _spellings(text: str) -> bytes:

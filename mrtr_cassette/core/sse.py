@@ -55,19 +55,28 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     parts: list[bytes] = []
     lines: list[tuple[int, Span]] = []
     offset = 0
-    at = _line_start(raw, first=first)
-    while at < len(raw):
-        match = _LINE.match(raw, at)
-        if match is None:
-            raise AssertionError("unreachable because the pattern matches the empty rest")
-        line = match[1]
+    for at, line in _lines(raw, _line_start(raw, first=first)):
         if line == b"data" or line.startswith(b"data:"):
             skip = 6 if line.startswith(b"data: ") else min(len(line), 5)
             parts.append(line[skip:])
             lines.append((offset, Span(at + skip, at + len(line))))
             offset += len(line) - skip + 1
-        at = match.end()
     return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
+
+
+def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each line from `at` on: where it begins, and its bytes without its end."""
+    if b"\r" not in raw:
+        for line in raw[at:].split(b"\n"):
+            yield at, line
+            at += len(line) + 1
+        return
+    while at < len(raw):
+        match = _LINE.match(raw, at)
+        if match is None:
+            raise AssertionError("unreachable because the pattern matches the empty rest")
+        yield at, match[1]
+        at = match.end()
 
 
 def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
@@ -83,19 +92,36 @@ class SseFramer:
         self._line = 0
         self._searched = 0
         self._first = True
+        self._has_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
         """Take the next bytes and yield the events that they complete."""
         self._pending += chunk
-        while match := _LINE_END.search(self._pending, self._searched):
-            is_blank = match.start() == self._line or (
-                self._line == 0 and match.start() == _line_start(self._pending, first=self._first)
-            )
+        self._has_cr = self._has_cr or b"\r" in chunk
+        while end := self._event_end():
+            yield self._cut(end)
+
+    def _event_end(self) -> int:
+        """Return where the first event ends; 0 where it is not whole, noting what was searched."""
+        pending, start = self._pending, _line_start(self._pending, first=self._first)
+        if not self._has_cr:
+            # Nearly every server ends lines by LF alone.
+            if self._line == 0 and pending.startswith(b"\n", start):
+                return start + 1
+            end = pending.find(b"\n\n", max(self._searched - 1, 0)) + 2
+            if end > 1:
+                return end
+            self._line = pending.rfind(b"\n", self._searched) + 1 or self._line
+            self._searched = max(self._line, len(pending) - 1)
+            return 0
+        while match := _LINE_END.search(pending, self._searched):
+            is_blank = match.start() == self._line or (self._line == 0 and match.start() == start)
             self._line = self._searched = match.end()
             if is_blank:
-                yield self._cut(match.end())
+                return match.end()
         # A CR at the very end may be half of a line's end.
-        self._searched = max(self._line, len(self._pending) - 1)
+        self._searched = max(self._line, len(pending) - 1)
+        return 0
 
     def finish(self) -> tuple[Event | None, bytes]:
         """End the stream: return an event that only waited for a possible LF, and the rest."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 Headers = tuple[tuple[str, str], ...]
@@ -145,22 +145,24 @@ def header_value(headers: Headers, name: str) -> str:
     return ", ".join(value for key, value in headers if key.lower() == name)
 
 
+@lru_cache(maxsize=1024)
 def is_event_stream(headers: Headers) -> bool:
     """Tell whether a response with these headers is a stream of Server-Sent Events."""
     return header_value(headers, "content-type").partition(";")[0].strip().lower() == EVENT_STREAM
 
 
-def kept_request_headers(headers: Iterable[tuple[str, str]]) -> Headers:
+def kept_request_headers(headers: Headers) -> Headers:
     """Return the headers of a request that a cassette keeps."""
     return _kept(headers, _KEPT_OF_REQUESTS)
 
 
-def kept_response_headers(headers: Iterable[tuple[str, str]]) -> Headers:
+def kept_response_headers(headers: Headers) -> Headers:
     """Return the headers of a response that a cassette keeps."""
     return _kept(headers, _KEPT_OF_RESPONSES)
 
 
-def _kept(headers: Iterable[tuple[str, str]], names: frozenset[str]) -> Headers:
+@lru_cache(maxsize=1024)
+def _kept(headers: Headers, names: frozenset[str]) -> Headers:
     return tuple(
         (name, value)
         for name, value in headers

@@ -531,8 +531,8 @@ class _Relay:
     def led(self, lead: Lead) -> None:
         """Say that the server has been led, and look for its states from now on."""
         for live, recorded in lead.states:
-            self.recorder.remember(recorded)
-            self.recorder.remember(live, shown_as=recorded)
+            self.recorder.known.remember(recorded)
+            self.recorder.known.remember(live, shown_as=recorded)
         self.say(partial(lead_event, lead), partial(lead_line, lead))
 
     def not_led(self, failure: NotLed) -> None:
