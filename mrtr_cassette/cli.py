@@ -38,7 +38,8 @@ class _Group(click.Group):
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def _proxy_options(command: Any) -> Any:

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -447,19 +447,13 @@ class _Relay:
             upstream.close()
 
     async def _send(self, asked: Request) -> aiohttp.ClientResponse:
-        kept = [
-            (name, value)
-            for name, value in end_to_end(asked.headers)
-            if name.lower() not in _OWN_BY_US
-        ]
-        replaced = {name.lower() for name, _ in self.headers}
-        headers = [pair for pair in kept if pair[0].lower() not in replaced]
+        headers = _sent_headers(asked.headers, self.headers)
         return await self.http.request(
             asked.method,
-            URL(f"{self.origin}{asked.target}", encoded=True),
+            _url(self.origin, asked.target),
             data=_payload(asked.body),
             allow_redirects=False,
-            middlewares=(partial(_send_as_given, (*headers, *self.headers)),),
+            middlewares=(partial(_send_as_given, headers),),
         )
 
     async def _relay(
@@ -469,7 +463,7 @@ class _Relay:
         upstream: aiohttp.ClientResponse,
         spectator: _Spectator,
     ) -> web.StreamResponse:
-        head = _head_of(upstream)
+        head = _passed_headers(upstream.raw_headers)
         try:
             rendered = render_head(upstream.status, head, reason=upstream.reason)
         except ValueError as error:
@@ -518,7 +512,7 @@ class _Relay:
         try:
             upstream = await self._send(observation.call.request)
             try:
-                head = _head_of(upstream)
+                head = _passed_headers(upstream.raw_headers)
                 observation.response_started(upstream.status, head)
                 while not observation.is_answered and (chunk := await upstream.content.readany()):
                     observation.response_bytes(chunk, 0.0)
@@ -693,8 +687,26 @@ class _Spectator:
         self._is_stale = False
 
 
-def _head_of(upstream: aiohttp.ClientResponse) -> Headers:
-    return end_to_end((header_text(n), header_text(v)) for n, v in upstream.raw_headers)
+# What comes again, call after call, is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def _url(origin: URL, target: str) -> URL:
+    return URL(f"{origin}{target}", encoded=True)
+
+
+@lru_cache(maxsize=1024)
+def _sent_headers(asked: Headers, added: Headers) -> Headers:
+    """Return a client's headers as they go upstream, with those that the user added."""
+    left_out = _OWN_BY_US | {name.lower() for name, _ in added}
+    kept = [pair for pair in end_to_end(asked) if pair[0].lower() not in left_out]
+    return (*kept, *added)
+
+
+@lru_cache(maxsize=1024)
+def _passed_headers(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
+    """Return an upstream's headers as they go to the client."""
+    return end_to_end((header_text(name), header_text(value)) for name, value in raw)
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO | None:
