@@ -24,6 +24,7 @@ from mrtr_cassette.core.report import inspection, miss_data, miss_text, not_led_
 from mrtr_cassette.core.wire import LARGEST_BODY
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ignored_member, redaction_rules, upstream_header
+from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import Proxy
 from mrtr_cassette.shell.http import Access
 from mrtr_cassette.shell.recording import RecordSession, recorded_so_far, recording
@@ -155,7 +156,7 @@ class Replay:
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """What is on the cassette."""
-        return _interactions(self._session.cassette, self.path)
+        return _interactions(files.read_cassette(self.path), self.path)
 
     @property
     def misses(self) -> tuple[Miss, ...]:
@@ -165,7 +166,7 @@ class Replay:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played so far."""
-        return _unplayed(self._session.cassette, self._session.player)
+        return _unplayed(files.read_cassette(self.path), self._session.player)
 
 
 def record(

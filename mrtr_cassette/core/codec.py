@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -44,35 +46,103 @@ def decode_cassette(data: bytes, path: str) -> Cassette:
     """Read a file.
 
     Args:
+        data: the file's bytes.
         path: how messages name the file.
 
     Raises:
-        CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or with
-            a body that isn't the recorded one.
+        CassetteError: empty, no JSON, no cassette, of another version, or of a wrong type.
+    """
+    head, interactions = decode_parts(data, path)
+    return head.model_copy(update={"interactions": list(interactions)})
+
+
+def decode_parts(data: bytes, path: str) -> tuple[Cassette, Iterator[Interaction]]:
+    """Read a file whose interactions are wanted one after the other, as there may be many.
+
+    Returns:
+        the cassette less its interactions, and these; an error in one of them is raised when its
+        turn comes.
+
+    Raises:
+        CassetteError: as `decode_cassette`.
     """
     if not data.strip():
         raise CassetteError(path, "the file is empty", hint="record it again")
+    tree, interactions = _parts(data, path)
+    _check_version(tree, path)
     try:
-        tree = orjson.loads(data)
+        head = Cassette.model_validate(tree)
+    except ValidationError as error:
+        raise _invalid(path, error) from None
+    return head, _read_interactions(interactions, path)
+
+
+_FIRST = b'\n  "interactions": [\n    {'
+_NEXT = b"\n    },\n    {"
+_LAST = b"\n    }\n  ]"
+"""Where interactions begin and end as `encode_cassette` spells them; no string has a line's end."""
+
+
+def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any]]:
+    """Return what stands in a file less its interactions, and these."""
+    first, last = data.find(_FIRST), data.rfind(_LAST)
+    if 0 <= first < last:
+        with suppress(orjson.JSONDecodeError):
+            head = data[:first] + b'"interactions":[]' + data[last + len(_LAST) :]
+            return orjson.loads(head), _one_by_one(data, first + len(_FIRST), last, path)
+    tree = _json(data, path)
+    if not isinstance(tree, dict) or not isinstance(tree.get("interactions"), list):
+        return tree, ()
+    return {**tree, "interactions": []}, tree["interactions"]
+
+
+def _one_by_one(data: bytes, at: int, last: int, path: str) -> Iterator[Any]:
+    count = 0
+    while at <= last:
+        end = data.find(_NEXT, at, last)
+        end = last if end < 0 else end
+        try:
+            tree = orjson.loads(b"{%b}" % data[at:end])
+        except orjson.JSONDecodeError:
+            # Read as a whole, the file tells where it is damaged.
+            yield from _json(data, path)["interactions"][count:]
+            return
+        yield tree
+        count += 1
+        at = end + len(_NEXT)
+
+
+def _json(data: bytes, path: str) -> Any:
+    try:
+        return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise CassetteError(
             path,
             f"not JSON: {error}",
             hint="the file is damaged or no cassette; restore it or record it again",
         ) from None
-    _check_version(tree, path)
-    try:
-        cassette = Cassette.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        pointer = "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
-        found = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
-        raise _damaged(path, pointer, f"{first['msg'].lower()}{found}") from None
-    for index, interaction in enumerate(cassette.interactions):
-        _check_turns(interaction, path, f"/interactions/{index}")
+
+
+def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[Interaction]:
+    turns: list[int] = []
+    for index, tree in enumerate(trees):
+        try:
+            interaction = Interaction.model_validate(tree)
+        except ValidationError as error:
+            raise _invalid(path, error, f"/interactions/{index}") from None
+        turns.append(len(interaction.elicitation_turns))
+        if turns[-1]:
+            _check_turns(interaction, path, f"/interactions/{index}")
         if interaction.branch is not None:
-            _check_branch(cassette, index, interaction.branch, path)
-    return cassette
+            _check_branch(interaction, turns, interaction.branch, path)
+        yield interaction
+
+
+def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
+    first = error.errors(include_url=False)[0]
+    pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
+    found = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
+    return _damaged(path, pointer, f"{first['msg'].lower()}{found}")
 
 
 def _shown(value: Any) -> str:
@@ -114,15 +184,17 @@ def _check_turns(interaction: Interaction, path: str, pointer: str) -> None:
         raise _damaged(path, f"{pointer}/response", "a response after a turn without `answer`")
 
 
-def _check_branch(cassette: Cassette, index: int, branch: Branch, path: str) -> None:
+def _check_branch(interaction: Interaction, turns: list[int], branch: Branch, path: str) -> None:
+    """Check the branch that the last of the interactions read is; `turns` has their turns."""
+    index = len(turns) - 1
     pointer = f"/interactions/{index}/branch"
     if branch.of > index:
         raise _damaged(path, f"{pointer}/of", f"{branch.of} is no earlier interaction")
     for number in (index, branch.of - 1):
-        if branch.turn > len(cassette.interactions[number].elicitation_turns):
+        if branch.turn > turns[number]:
             reason = f"interaction {number + 1} has no such turn"
             raise _damaged(path, f"{pointer}/turn", reason)
-    if cassette.interactions[index].elicitation_turns[branch.turn - 1].answer is None:
+    if interaction.elicitation_turns[branch.turn - 1].answer is None:
         raise _damaged(path, f"{pointer}/turn", "the branch has no answer of its own there")
 
 
@@ -234,7 +306,8 @@ def _decode_event(event: Event, path: str, pointer: str) -> bytes:
 
 def _compact(value: Any, path: str, pointer: str) -> bytes:
     try:
-        return orjson.dumps(value)
+        # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
+        return bytes(memoryview(orjson.dumps(value)))
     except TypeError as error:
         raise _damaged(path, pointer, str(error).lower()) from None
 

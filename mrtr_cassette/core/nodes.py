@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from enum import Enum
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from mrtr_cassette.core.calls import Call, CallKey, is_reading, read_call
+from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, read_call, slot_of
 from mrtr_cassette.core.cassette import (
     Answering,
     Asking,
@@ -21,25 +22,33 @@ from mrtr_cassette.core.cassette import (
     Responding,
 )
 from mrtr_cassette.core.codec import decode_body, headers_of
-from mrtr_cassette.core.dialect import Ask
+from mrtr_cassette.core.dialect import Ask, may_ask
 from mrtr_cassette.core.jsonbytes import Path, canonical
-from mrtr_cassette.core.jsonrpc import Kind
-from mrtr_cassette.core.messages import ask_in, messages_in, response_to
+from mrtr_cassette.core.jsonrpc import Kind, Message
+from mrtr_cassette.core.messages import ask_in, messages_in
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
 
-@dataclass(eq=False)
+class _Unread(Enum):
+    """Stands for what has not been looked for yet."""
+
+    ASK = 1
+
+
+@dataclass(eq=False, slots=True)
 class Node:
-    """One recorded exchange and what replay knows of it.
+    """One recorded exchange and what replay knows of it; there may be very many.
 
     Attributes:
         interaction: number of the interaction, from 1.
         turn: the turn that its request answers, from 1; 0 for a first request.
-        call: the recorded request.
-        key: its call key.
+        request: the recorded request.
+        kind: what its message is, or None where its body is none.
+        slot: what it is found by.
+        traits: what breaks ties with others of the same key.
+        caller: who asked.
         response: the recorded response, or None where there was none.
-        ask: the ask that the response is, or None.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
         number: the exchange's number in the recording, or None where that is not known.
         raw_echoed_sha256: hash of the raw state that the request carried while it was recorded.
@@ -50,16 +59,51 @@ class Node:
 
     interaction: int
     turn: int
-    call: Call
-    key: CallKey
+    request: Request
+    kind: Kind | None
+    slot: Slot
+    traits: Traits
+    caller: str
     response: Response | None
-    ask: Ask | None
     parent: Node | None
     number: int | None
     raw_echoed_sha256: str | None
     raw_issued_sha256: str | None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
+    _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
+
+    @property
+    def call(self) -> Call:
+        """The recorded request, read."""
+        return read_call(self.request)
+
+    @property
+    def key(self) -> CallKey:
+        """Its call key."""
+        return self.slot[0]
+
+    def match_as(self, request: Request, ignored: Collection[Path]) -> None:
+        """Take another request in the recorded one's place, such as one without its secrets."""
+        if request != self.request:
+            call = read_call(request)
+            self.request = request
+            self.slot, self.traits = slot_of(call, ignored), call.traits
+            self.caller = call.caller
+
+    @property
+    def ask(self) -> Ask | None:
+        """The ask that the response is, or None."""
+        found = self._found()
+        return None if found is None else found[0]
+
+    def _found(self) -> tuple[Ask, Message] | None:
+        if isinstance(self._asked, _Unread):
+            found = None
+            if self.response is not None and may_ask(self.response.body):
+                found = ask_in(self.call.message, self.response)
+            self._asked = None if found is None else (found[1], found[0].message)
+        return self._asked
 
     @property
     def issued_sha256(self) -> str | None:
@@ -67,15 +111,13 @@ class Node:
         state = self.ask.request_state if self.ask is not None else None
         return None if state is None else sha256_of(state)
 
-    @cached_property
+    @property
     def question(self) -> tuple[CallKey, str] | None:
         """What its ask asks, where the ask has no state: equal asks of a call are the same one."""
-        message, response = self.call.message, self.response
-        if self.ask is None or self.ask.request_state is not None:
+        found = self._found()
+        if found is None or found[0].request_state is not None:
             return None
-        located = response_to(message, response) if message and response else None
-        result = located.message.tree["result"] if located is not None else {}
-        return self.key, canonical(result.get("inputRequests"))
+        return self.key, canonical(found[1].tree["result"].get("inputRequests"))
 
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
@@ -108,6 +150,7 @@ def read_nodes(
     path: str,
     ignored: Collection[Path] = (),
     matched_as: Callable[[Request], Request] = lambda request: request,
+    interactions: Iterable[Interaction] | None = None,
 ) -> list[list[Node]]:
     """Return each interaction's own exchanges; those a branch shares are the other's.
 
@@ -116,31 +159,43 @@ def read_nodes(
         path: how messages name its file.
         ignored: members of the params that don't count.
         matched_as: what a request is matched as, where that is not itself.
+        interactions: those of the cassette, where it was read without them.
 
     Raises:
         CassetteError: a body isn't what was recorded, or not what its place asks for.
     """
     timings = {(facts.interaction, facts.turn): facts for facts in cassette.recording.exchanges}
+    # Of many exchanges most have the same headers, traits and callers: one of each is enough.
+    same: dict[Any, Any] = {}
     whole: list[list[Node]] = []
     own: list[list[Node]] = []
-    for index, interaction in enumerate(cassette.interactions):
+    recorded = cassette.interactions if interactions is None else interactions
+    for index, interaction in enumerate(recorded):
         branch = interaction.branch
         shared = branch.turn if branch is not None else 0
         chain = whole[branch.of - 1][:shared] if branch is not None else []
         for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
-            timing = timings.get((index + 1, turn))
+            timing = timings.pop((index + 1, turn), None)
             request = _request(interaction, step, path)
-            response = _response(step, timing, path)
+            response = _response(step, timing, path, same)
             if turn >= shared:
                 call = read_call(matched_as(request))
-                found = ask_in(call.message, response) if response is not None else None
+                asked = call.request
+                key, state, answers = slot_of(call, ignored)
                 node = Node(
                     interaction=index + 1,
                     turn=turn,
-                    call=call,
-                    key=call.key(ignored),
+                    request=Request(
+                        same.setdefault(asked.method, asked.method),
+                        same.setdefault(asked.target, asked.target),
+                        same.setdefault(asked.headers, asked.headers),
+                        asked.body,
+                    ),
+                    kind=None if call.message is None else call.message.kind,
+                    slot=(CallKey(*[same.setdefault(p, p) for p in key]), state, answers),
+                    traits=same.setdefault(call.traits, call.traits),
+                    caller=same.setdefault(call.caller, call.caller),
                     response=response,
-                    ask=found[1] if found is not None else None,
                     parent=chain[-1] if chain else None,
                     number=timing.number if timing is not None else None,
                     raw_echoed_sha256=timing.echoed_state_sha256 if timing is not None else None,
@@ -148,7 +203,7 @@ def read_nodes(
                 )
                 chain = [*chain, node]
         whole.append(chain)
-        own.append(chain[shared:])
+        own.append(chain[shared:] if shared else chain)
     _set_gates([node for nodes in own for node in nodes])
     return own
 
@@ -161,7 +216,9 @@ def _request(interaction: Interaction, step: _Step, path: str) -> Request:
     return Request(http.method, http.path, headers_of(headers), body)
 
 
-def _response(step: _Step, timing: ExchangeFacts | None, path: str) -> Response | None:
+def _response(
+    step: _Step, timing: ExchangeFacts | None, path: str, same: dict[Any, Any]
+) -> Response | None:
     recorded = step.response
     if recorded is None:
         return None
@@ -176,7 +233,8 @@ def _response(step: _Step, timing: ExchangeFacts | None, path: str) -> Response 
         pieces = tuple(
             Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
         )
-    return Response(recorded.status, headers_of(recorded.headers), pieces, end)
+    headers = headers_of(recorded.headers)
+    return Response(recorded.status, same.setdefault(headers, headers), pieces, end)
 
 
 def _cut(raw: bytes, sizes: Iterable[int]) -> Iterable[bytes]:
@@ -203,16 +261,15 @@ def _set_gates(nodes: Sequence[Node]) -> None:
     )
     answering: dict[str | None, list[int]] = {}
     for node in nodes:
-        message = node.call.message
-        if node.number is not None and message is not None and message.kind is Kind.RESPONSE:
-            answering.setdefault(message.id, []).append(node.number)
+        if node.number is not None and node.kind is Kind.RESPONSE:
+            message = node.call.message
+            answering.setdefault(message.id if message else None, []).append(node.number)
     for node in nodes:
         if node.response is None:
             continue
         pieces = node.response.pieces
-        nothing: frozenset[int] = frozenset()
         if node.number is None:
-            node.gates = (nothing,) * len(pieces)
+            node.gates = _no_gates(len(pieces))
         elif _listens(node):
             node.gates = tuple(
                 frozenset(n for n in causing if node.number < n <= piece.after) for piece in pieces
@@ -221,16 +278,19 @@ def _set_gates(nodes: Sequence[Node]) -> None:
             node.gates = _gates_of_pushed(node.number, node.response, answering)
 
 
+@lru_cache(maxsize=64)
+def _no_gates(pieces: int) -> tuple[frozenset[int], ...]:
+    return (frozenset(),) * pieces
+
+
 def _listens(node: Node) -> bool:
-    message = node.call.message
-    if message is None:
-        return node.call.request.method == "GET"
-    return message.method == "subscriptions/listen"
+    if node.kind is None:
+        return node.request.method == "GET"
+    return node.key.method == "subscriptions/listen"
 
 
 def _can_cause_events(node: Node) -> bool:
-    message = node.call.message
-    return message is not None and message.kind is Kind.REQUEST and not is_reading(message.method)
+    return node.kind is Kind.REQUEST and not is_reading(node.key.method)
 
 
 def _gates_of_pushed(
@@ -238,7 +298,7 @@ def _gates_of_pushed(
 ) -> tuple[frozenset[int], ...]:
     """Return the gates of a response in whose stream the server may have pushed requests."""
     if not response.is_event_stream or not answering:
-        return (frozenset(),) * len(response.pieces)
+        return _no_gates(len(response.pieces))
     answers_to = {
         located.piece: min(
             (n for n in answering.get(located.message.id, ()) if n > number), default=0

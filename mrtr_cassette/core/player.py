@@ -9,7 +9,7 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -23,7 +23,7 @@ from mrtr_cassette.core.calls import (
     seal_answers,
     slot_of,
 )
-from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.cassette import Cassette, Interaction
 from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
@@ -62,7 +62,7 @@ class _Shelf:
     by_traits: dict[Traits, list[Node]] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
-        self.by_traits.setdefault(node.call.traits, []).append(node)
+        self.by_traits.setdefault(node.traits, []).append(node)
 
     def most_specific(self, traits: Traits) -> list[Node]:
         """Return the exchanges whose traits come nearest, in recorded order.
@@ -125,6 +125,7 @@ class Player:
         self,
         cassette: Cassette,
         path: str,
+        interactions: Iterable[Interaction] | None = None,
         *,
         ignored: Collection[Path] = (),
         repeat: Repeat = Repeat.AUTO,
@@ -135,6 +136,7 @@ class Player:
         Args:
             cassette: what was recorded.
             path: how messages name its file.
+            interactions: those of the cassette, where it was read without them.
             ignored: members of the params that don't count, as keys from the outermost inwards.
             repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
@@ -153,8 +155,14 @@ class Player:
         self._answers_are_sealed = cassette.answers is not None
         self._redactor = redactor_of(cassette)
         self._has_placeholders = False
-        self.interactions = read_nodes(cassette, path, self._ignored, self._recorded_as)
+        self.interactions = read_nodes(
+            cassette, path, self._ignored, self._recorded_as, interactions
+        )
         self._nodes = [node for nodes in self.interactions for node in nodes]
+        if self._has_placeholders:
+            # What has none may still have secrets: not everything need be recorded by these rules.
+            for node in self._nodes:
+                node.match_as(self._redacted(node.request), self._ignored)
         self._replies: dict[Node, Reply] = {}
         self._asked: set[tuple[CallKey, str]] = set()
         self._index: dict[Slot, _Shelf] = {}
@@ -163,8 +171,8 @@ class Player:
             self._add(node)
 
     def _add(self, node: Node) -> None:
-        key, state, answers = slot_of(node.call, self._ignored)
-        self._shelve((key, state, answers), node)
+        key, state, answers = node.slot
+        self._shelve(node.slot, node)
         # What a client sends that doesn't come from the cassette, such as a literal in a test,
         # is known by the hash of what was sent while recording.
         raw = node.raw_echoed_sha256
@@ -173,9 +181,10 @@ class Player:
 
     def _shelve(self, slot: Slot, node: Node) -> None:
         self._index.setdefault(slot, _Shelf()).add(node)
-        by_any_rule = _by_any_rule(slot)
-        if by_any_rule != slot:
-            self._index_by_any_rule.setdefault(by_any_rule, _Shelf()).add(node)
+        if self._has_placeholders:
+            by_any_rule = _by_any_rule(slot)
+            if by_any_rule != slot:
+                self._index_by_any_rule.setdefault(by_any_rule, _Shelf()).add(node)
 
     def _shelf(self, slot: Slot, received: Request) -> _Shelf | None:
         """Return the exchanges that a request can get.
@@ -241,16 +250,11 @@ class Player:
         return request if body == request.body else replace(request, body=body)
 
     def _recorded_as(self, request: Request) -> Request:
-        """Return a recorded request as it is matched, and note whether secrets are in it.
-
-        It may have some: not everything need be recorded by the rules that the cassette has.
-        """
+        """Return a recorded request as it is matched, and note whether placeholders are in it."""
         request = self._sealed(request)
-        if self._redactor is None:
-            return request
-        plain = _without_numbers(redacted_request(request, self._redactor))
-        self._has_placeholders = self._has_placeholders or plain != request
-        return plain
+        if self._redactor is not None and not self._has_placeholders:
+            self._has_placeholders = _without_numbers(request) != request
+        return request
 
     def redacted(self, text: str) -> str:
         """Return a text for the terminal, without what the cassette's rules know as secrets."""
@@ -270,7 +274,7 @@ class Player:
         unplayed = [node for node in reachable if not node.played]
         if len(unplayed) > 1:
             for node in unplayed:
-                if node.call.caller == call.caller:
+                if node.caller == call.caller:
                     return node
         if unplayed:
             return unplayed[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import os
 import tempfile
 import time
@@ -21,8 +22,13 @@ from typing import Literal
 import orjson
 
 from mrtr_cassette.core.assembly import RequestState
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import decode_cassette, decode_journal_line, encode_cassette
+from mrtr_cassette.core.cassette import Cassette, Interaction
+from mrtr_cassette.core.codec import (
+    decode_cassette,
+    decode_journal_line,
+    decode_parts,
+    encode_cassette,
+)
 from mrtr_cassette.core.wire import Exchange
 from mrtr_cassette.errors import CassetteError
 
@@ -178,14 +184,43 @@ def read_journal(path: Path) -> JournalContent:
     return JournalContent(header, exchanges, "; ".join(lost) or None)
 
 
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Let nothing look for garbage while very many objects are made, of which none is."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette.
 
     Raises:
         CassetteError: it is missing or damaged; where only a journal stands, it says so.
     """
+    with without_collection():
+        return decode_cassette(_read(path), str(path))
+
+
+def read_parts(path: Path) -> tuple[Cassette, Iterator[Interaction]]:
+    """Read a cassette whose interactions are wanted one after the other.
+
+    Returns:
+        as `codec.decode_parts`.
+
+    Raises:
+        CassetteError: as `read_cassette`.
+    """
+    return decode_parts(_read(path), str(path))
+
+
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError:
         journal = journal_path(path)
         if journal.exists():
@@ -197,7 +232,6 @@ def read_cassette(path: Path) -> Cassette:
         ) from None
     except OSError as error:
         raise CassetteError(path, _reason(error)) from None
-    return decode_cassette(data, str(path))
 
 
 def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:

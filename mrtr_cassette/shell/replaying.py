@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.jsonrpc import Message
@@ -39,12 +38,10 @@ class ReplaySession:
 
     Attributes:
         url: what the client connects to.
-        cassette: what is replayed.
         player: knows what it came to.
     """
 
     url: str
-    cassette: Cassette
     player: Player
 
 
@@ -74,13 +71,17 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    recorded = files.read_cassette(cassette)
-    player = Player(recorded, str(cassette), ignored=ignored, repeat=repeat, paced=paced)
+    with files.without_collection():
+        recorded, interactions = files.read_parts(cassette)
+        upstream = urlsplit(recorded.upstream)
+        player = Player(
+            recorded, str(cassette), interactions, ignored=ignored, repeat=repeat, paced=paced
+        )
+        del recorded, interactions
     server = ReplayServer(player, paced, log, on_event)
-    upstream = urlsplit(recorded.upstream)
     async with serving(server.handle, access, log) as address:
         query = f"?{upstream.query}" if upstream.query else ""
-        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), recorded, player)
+        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
 
 
 @dataclass(slots=True)
