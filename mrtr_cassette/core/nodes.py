@@ -180,7 +180,7 @@ def read_nodes(
             response = _response(step, timing, path, same)
             if turn >= shared:
                 call = read_call(matched_as(request))
-                asked = call.request
+                asked, traits, caller = call.request, call.traits, call.caller
                 key, state, answers = slot_of(call, ignored)
                 node = Node(
                     interaction=index + 1,
@@ -193,8 +193,8 @@ def read_nodes(
                     ),
                     kind=None if call.message is None else call.message.kind,
                     slot=(CallKey(*[same.setdefault(p, p) for p in key]), state, answers),
-                    traits=same.setdefault(call.traits, call.traits),
-                    caller=same.setdefault(call.caller, call.caller),
+                    traits=same.setdefault(traits, traits),
+                    caller=same.setdefault(caller, caller),
                     response=response,
                     parent=chain[-1] if chain else None,
                     number=timing.number if timing is not None else None,

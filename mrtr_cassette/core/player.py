@@ -109,6 +109,15 @@ def _without_numbers(request: Request) -> Request:
     )
 
 
+def _may_have_placeholders(request: Request) -> bool:
+    # As they are, escaped in JSON, or percent-encoded.
+    return (
+        any(sign in request.body for sign in (b"<", b"003", b"%3"))
+        or "%3" in request.target
+        or any("<" in value for _, value in request.headers)
+    )
+
+
 def _by_any_rule(slot: Slot) -> Slot:
     key, state, answers = slot
     return (
@@ -253,7 +262,9 @@ class Player:
         """Return a recorded request as it is matched, and note whether placeholders are in it."""
         request = self._sealed(request)
         if self._redactor is not None and not self._has_placeholders:
-            self._has_placeholders = _without_numbers(request) != request
+            self._has_placeholders = _may_have_placeholders(request) and (
+                _without_numbers(request) != request
+            )
         return request
 
     def redacted(self, text: str) -> str:
