@@ -342,7 +342,7 @@ def play(player: Player, request: bytes | Request) -> bytes:
     assert isinstance(decision, Play), decision.detail
     reply = decision.reply
     parts = reply.parts if reply is not None else ()
-    return b"".join(part.fill(decision.call.message) for part in parts)
+    return b"".join(part.fill(decision.own) for part in parts)
 
 
 def missed(player: Player, request: bytes | Request) -> Miss:

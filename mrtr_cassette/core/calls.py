@@ -162,7 +162,7 @@ class Call:
         """What breaks ties with other recorded requests of the same key."""
         meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
         version = meta.get(_PROTOCOL_VERSION)
-        session, header_version, mcp_headers, accept = _traits_of_headers(self.request.headers)
+        session, header_version, mcp_headers, accept = traits_of_headers(self.request.headers)
         return Traits(
             session=session,
             has_progress_token=self.message is not None and self.message.progress_token is not None,
@@ -181,7 +181,7 @@ class Call:
 
 
 @lru_cache(maxsize=1024)
-def _traits_of_headers(
+def traits_of_headers(
     headers: Headers,
 ) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
     """Return session, protocol version, further `Mcp-*` headers, `Accept`.

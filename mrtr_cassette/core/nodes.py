@@ -26,6 +26,7 @@ from mrtr_cassette.core.dialect import Ask, may_ask
 from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind, Message
 from mrtr_cassette.core.messages import ask_in, messages_in
+from mrtr_cassette.core.own import cut_own, is_cut_right
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
@@ -53,6 +54,7 @@ class Node:
         number: the exchange's number in the recording, or None where that is not known.
         raw_echoed_sha256: hash of the raw state that the request carried while it was recorded.
         raw_issued_sha256: hash of the raw state that the ask issued while it was recorded.
+        rest: what is left of the request's body without the caller's own values, or None.
         gates: for each piece of the response, the exchanges whose requests it waits for.
         played: how often it has been played.
     """
@@ -69,6 +71,7 @@ class Node:
     number: int | None
     raw_echoed_sha256: str | None
     raw_issued_sha256: str | None
+    rest: bytes | None = None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
     _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
@@ -201,6 +204,9 @@ def read_nodes(
                     raw_echoed_sha256=timing.echoed_state_sha256 if timing is not None else None,
                     raw_issued_sha256=timing.request_state_sha256 if timing is not None else None,
                 )
+                if call.message is not None and is_cut_right(call.message):
+                    cut = cut_own(asked.body)
+                    node.rest = cut[0] if cut is not None else None
                 chain = [*chain, node]
         whole.append(chain)
         own.append(chain[shared:] if shared else chain)

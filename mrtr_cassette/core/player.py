@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from mrtr_cassette.core.calls import (
     Call,
@@ -22,12 +23,14 @@ from mrtr_cassette.core.calls import (
     read_call,
     seal_answers,
     slot_of,
+    traits_of_headers,
 )
 from mrtr_cassette.core.cassette import Cassette, Interaction
 from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
 from mrtr_cassette.core.nodes import Node, read_nodes
+from mrtr_cassette.core.own import Own, cut_own, own_of
 from mrtr_cassette.core.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
@@ -50,9 +53,24 @@ class Repeat(Enum):
 class Play:
     """A hit: the recorded reply, or None where the recorded request never got one."""
 
-    call: Call
+    request: Request
     node: Node
     reply: Reply | None
+    own: Own
+
+    @property
+    def call(self) -> Call:
+        """The request, read."""
+        return read_call(self.request)
+
+
+class _Asked(NamedTuple):
+    """What a request asks for, and what in it is the caller's own."""
+
+    slot: Slot
+    traits: Traits
+    caller: str
+    own: Own
 
 
 @dataclass(slots=True)
@@ -176,8 +194,13 @@ class Player:
         self._asked: set[tuple[CallKey, str]] = set()
         self._index: dict[Slot, _Shelf] = {}
         self._index_by_any_rule: dict[Slot, _Shelf] = {}
+        self._by_rest: dict[bytes, Node] = {}
+        # Else what a request is matched as has to be worked out from all of it.
+        is_matched_as_sent = not (self._has_placeholders or self._answers_are_sealed)
         for node in sorted(self._nodes, key=_arrival):
             self._add(node)
+            if node.rest is not None and is_matched_as_sent:
+                self._by_rest.setdefault(node.rest, node)
 
     def _add(self, node: Node) -> None:
         key, state, answers = node.slot
@@ -212,15 +235,13 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss:
         """Find the recorded reply to a request, and count it as played or missed."""
-        asked = read_call(request)
-        matched = self._matched_as(request)
-        call = asked if matched is request else read_call(matched)
-        shelf = self._shelf(slot_of(call, self._ignored), request)
-        candidates = shelf.most_specific(call.traits) if shelf is not None else []
-        node = self._choose(candidates, call)
+        asked = self._seen_before(request) or self._read(request)
+        shelf = self._shelf(asked.slot, request)
+        candidates = shelf.most_specific(asked.traits) if shelf is not None else []
+        node = self._choose(candidates, asked.caller)
         if node is None:
             # What is told of a miss has no secrets either.
-            call = read_call(self._redacted(call.request))
+            call = read_call(self._redacted(self._matched_as(request)))
             miss = (
                 no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
                 if candidates
@@ -234,7 +255,28 @@ class Player:
         self.plays += 1
         if node.number is not None:
             self.arrived.add(node.number)
-        return Play(asked, node, self._reply(node))
+        return Play(request, node, self._reply(node), asked.own)
+
+    def _seen_before(self, request: Request) -> _Asked | None:
+        """Read a request that differs from a recorded one in the caller's own values only."""
+        cut = cut_own(request.body)
+        node = None if cut is None else self._by_rest.get(cut[0])
+        if (
+            cut is None
+            or node is None
+            or request.method != node.request.method
+            or request.target != node.request.target
+            or traits_of_headers(request.headers) != traits_of_headers(node.request.headers)
+        ):
+            return None
+        return _Asked(node.slot, node.traits, node.caller, cut[1])
+
+    def _read(self, request: Request) -> _Asked:
+        asked = read_call(request)
+        matched = self._matched_as(request)
+        call = asked if matched is request else read_call(matched)
+        slot = slot_of(call, self._ignored)
+        return _Asked(slot, call.traits, call.caller, own_of(asked.message))
 
     def _matched_as(self, request: Request) -> Request:
         """Return a request as it is matched: states, secrets and answers as they were recorded.
@@ -280,29 +322,28 @@ class Player:
             self._replies[node] = reply
         return reply
 
-    def _choose(self, candidates: Sequence[Node], call: Call) -> Node | None:
+    def _choose(self, candidates: Sequence[Node], caller: str) -> Node | None:
         reachable = [node for node in candidates if self._was_asked(node)]
         unplayed = [node for node in reachable if not node.played]
         if len(unplayed) > 1:
             for node in unplayed:
-                if node.caller == call.caller:
+                if node.caller == caller:
                     return node
         if unplayed:
             return unplayed[0]
-        return reachable[-1] if reachable and self._may_repeat(call) else None
+        return reachable[-1] if reachable and self._may_repeat(reachable[-1]) else None
 
     def _was_asked(self, node: Node) -> bool:
         """Tell whether the ask that an exchange answers has been played, or one just like it."""
         parent = node.parent
         return parent is None or parent.played > 0 or parent.question in self._asked
 
-    def _may_repeat(self, call: Call) -> bool:
+    def _may_repeat(self, node: Node) -> bool:
         if self._repeat is not Repeat.AUTO:
             return self._repeat is Repeat.ALWAYS
-        message = call.message
-        if message is None or message.kind is Kind.RESPONSE:
-            return call.request.method in _SAFE_HTTP
-        return message.kind is Kind.NOTIFICATION or is_reading(message.method)
+        if node.kind is None or node.kind is Kind.RESPONSE:
+            return node.request.method in _SAFE_HTTP
+        return node.kind is Kind.NOTIFICATION or is_reading(node.key.method)
 
     @property
     def unplayed(self) -> list[int]:

@@ -16,16 +16,17 @@ from itertools import groupby
 from typing import cast
 
 from mrtr_cassette.core.jsonbytes import Span
-from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, Kind, Message, echoes
+from mrtr_cassette.core.jsonrpc import Kind, Message, echoes
 from mrtr_cassette.core.messages import messages_in
+from mrtr_cassette.core.own import Own
 from mrtr_cassette.core.wire import End, Headers, Response
 
 
 class Slot(Enum):
-    """What is the caller's own; the value is where a request has it."""
+    """What is the caller's own; the value is its place in `Own`."""
 
-    ID = ID
-    PROGRESS_TOKEN = PROGRESS_TOKEN
+    ID = 0
+    PROGRESS_TOKEN = 1
 
 
 Segment = bytes | tuple[Slot, bytes]
@@ -45,13 +46,13 @@ class Part:
     at_ms: float
     gate: frozenset[int]
 
-    def fill(self, caller: Message | None) -> bytes:
+    def fill(self, own: Own) -> bytes:
         """Return the bytes with the caller's own values; recorded ones where it has none."""
         return b"".join(
-            segment
-            if isinstance(segment, bytes)
-            else (caller.spelled(segment[0].value) if caller is not None else None) or segment[1]
-            for segment in self.segments
+            [
+                segment if isinstance(segment, bytes) else own[segment[0].value] or segment[1]
+                for segment in self.segments
+            ]
         )
 
 

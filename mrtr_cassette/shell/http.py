@@ -26,6 +26,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
+from multidict import CIMultiDict
 
 from mrtr_cassette.core.wire import HOP_BY_HOP, LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import UsageError, printable
@@ -150,12 +151,11 @@ async def read_request(request: web.BaseRequest, largest: int) -> Request:
     if not target.startswith("/"):
         target = request.rel_url.raw_path_qs or "/"
     headers = _header_texts(request.raw_headers)
-    announced = request.content_length or 0
-    if announced > largest:
-        raise web.HTTPRequestEntityTooLarge(largest, announced)
     content = request.content
     if content.is_eof():
         body = content.read_nowait()
+    elif (announced := request.content_length or 0) > largest:
+        raise web.HTTPRequestEntityTooLarge(largest, announced)
     else:
         try:
             async with asyncio.timeout(SLOWEST_BODY_S):
@@ -255,7 +255,7 @@ class Response(web.StreamResponse):
 
     def __init__(self, request: web.BaseRequest, head: Head) -> None:
         """Begin the response to a request; nothing is sent yet."""
-        super().__init__(status=head.status)
+        # What is sent is kept here; the base class, whose part is to be one, stays empty.
         self._request = request
         self._head = head
         self._has_body = request.method != hdrs.METH_HEAD and head.status not in _WITHOUT_BODY
@@ -394,11 +394,6 @@ def _most_connections(files_each: int) -> int:
     return max(1, free // files_each)
 
 
-@lru_cache(maxsize=256)
-def _refusal(access: Access, host: str, origin: str | None) -> str | None:
-    return access.refusal(host, origin)
-
-
 @asynccontextmanager
 async def serving(
     handler: Handler, access: Access, log: Callable[[str], None] | None, *, files_each: int = 1
@@ -418,17 +413,22 @@ async def serving(
     """
     running: set[asyncio.Task[object]] = set()
 
+    @lru_cache(maxsize=1024)
+    def refusal_of(raw_headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
+        headers = CIMultiDict(_header_texts(raw_headers))
+        return access.refusal(headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
+
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.current_task()
         if task is None:
             raise AssertionError("unreachable because aiohttp runs handlers in tasks")
         running.add(task)
         try:
-            headers = request.headers
-            refusal = _refusal(access, headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
+            refusal = refusal_of(request.raw_headers)
             if refusal is not None:
                 return web.Response(status=403, text=f"{refusal}\n")
-            if headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport:
+            is_partial = not request.content.is_eof() and request.transport is not None
+            if is_partial and request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await handler(request, await read_request(request, access.max_body))
         except web.HTTPRequestEntityTooLarge:

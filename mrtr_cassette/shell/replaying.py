@@ -20,7 +20,7 @@ from aiohttp import web
 
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.jsonrpc import Message
+from mrtr_cassette.core.own import Own
 from mrtr_cassette.core.player import Play, Player, Repeat
 from mrtr_cassette.core.reply import Part, Reply
 from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played_event
@@ -111,7 +111,7 @@ class ReplayServer:
             self.arrival = None
         if play.reply is None:
             return await _hold_open()
-        return await self._send(request, play.reply, play.call.message)
+        return await self._send(request, play.reply, play.own)
 
     def _missed(self, miss: Miss) -> web.StreamResponse:
         with suppress(OSError):
@@ -124,19 +124,17 @@ class ReplayServer:
             return web.Response(status=404, text=text)
         return web.Response(body=miss_body(miss, self.player.path), content_type="application/json")
 
-    async def _send(
-        self, request: web.BaseRequest, reply: Reply, caller: Message | None
-    ) -> web.StreamResponse:
+    async def _send(self, request: web.BaseRequest, reply: Reply, own: Own) -> web.StreamResponse:
         started = time.monotonic()
         response = Response(request, render_head(reply.status, reply.headers))
         is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
         if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
-            await response.send_whole(b"".join(part.fill(caller) for part in reply.parts))
+            await response.send_whole(b"".join(part.fill(own) for part in reply.parts))
             return response
         await response.start()
         for part in reply.parts:
             await self._wait_for(part, started)
-            await response.send(part.fill(caller))
+            await response.send(part.fill(own))
         if reply.end is End.OPEN:
             return await _hold_open()
         if reply.end is End.BROKEN:

@@ -666,9 +666,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
             assert miss_text(decision, "f").encode()
             assert parse(miss_body(decision, "f"))["error"]["code"]
         elif decision.reply is not None:
-            assert all(
-                part.fill(decision.call.message) is not None for part in decision.reply.parts
-            )
+            assert all(part.fill(decision.own) is not None for part in decision.reply.parts)
     assert summary(player)
     assert player.plays + len(player.misses) == len(requests)
 
@@ -981,7 +979,7 @@ def replayed(plan: Plan, cassette: Cassette, order: list[int]) -> Player:
         decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
         assert isinstance(decision, Play), miss_text(decision, "f")
         assert decision.reply is not None
-        got = b"".join(part.fill(decision.call.message) for part in decision.reply.parts)
+        got = b"".join(part.fill(decision.own) for part in decision.reply.parts)
         if turn.state is not None:
             issued[one] = state_of(got)
             assert (issued[one] == turn.state) is not plan.seals

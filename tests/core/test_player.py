@@ -43,6 +43,7 @@ from builders import (
 
 from mrtr_cassette.core.cassette import Redaction
 from mrtr_cassette.core.diagnosis import Reason
+from mrtr_cassette.core.own import own_of
 from mrtr_cassette.core.player import Play, Player, Repeat
 from mrtr_cassette.core.wire import End, Request
 
@@ -323,7 +324,7 @@ def again(request: bytes | Request, repeat: Repeat) -> str:
     if not isinstance(decision, Play):
         return decision.reason.value
     assert decision.reply is not None
-    return decision.reply.parts[0].fill(None).decode()
+    return decision.reply.parts[0].fill(own_of(None)).decode()
 
 
 @pytest.mark.parametrize("request_", READING)

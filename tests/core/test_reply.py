@@ -20,6 +20,7 @@ from builders import (
 )
 
 from mrtr_cassette.core.jsonrpc import Message, classify
+from mrtr_cassette.core.own import own_of
 from mrtr_cassette.core.reply import Part, Slot, build_reply
 from mrtr_cassette.core.wire import End
 
@@ -54,7 +55,9 @@ def served(
 ) -> bytes:
     """Return the bytes that a caller gets."""
     parts = parts_of(response, request=request)
-    return b"".join(part.fill(None if caller is None else message(caller)) for part in parts)
+    return b"".join(
+        part.fill(own_of(None if caller is None else message(caller))) for part in parts
+    )
 
 
 OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
@@ -176,8 +179,8 @@ def test_value_goes_with_the_piece_in_which_it_begins() -> None:
 
     first, second = parts_of(Answer((DONE[:at], DONE[at:])), paced=True)
 
-    assert first.fill(message(OTHER)) == DONE[:at]
-    assert second.fill(message(OTHER)) == b'"call-7"' + DONE[at + 1 :]
+    assert first.fill(own_of(message(OTHER))) == DONE[:at]
+    assert second.fill(own_of(message(OTHER))) == b'"call-7"' + DONE[at + 1 :]
 
 
 def test_lines_of_json_have_the_callers_values() -> None:
@@ -203,7 +206,11 @@ def test_paced_pieces_are_parts_with_their_times() -> None:
     parts = parts_of(stream(progress(1), progress(2), DONE), paced=True)
 
     assert [part.at_ms for part in parts] == [0, 1, 2]
-    assert [part.fill(None) for part in parts] == [sse(progress(1)), sse(progress(2)), sse(DONE)]
+    assert [part.fill(own_of(None)) for part in parts] == [
+        sse(progress(1)),
+        sse(progress(2)),
+        sse(DONE),
+    ]
 
 
 def test_part_ends_where_a_piece_has_to_wait() -> None:
@@ -211,7 +218,7 @@ def test_part_ends_where_a_piece_has_to_wait() -> None:
     gates = (NOTHING, frozenset({2}), frozenset({2}), NOTHING, frozenset({2, 3}))
     parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
 
-    assert [(part.fill(None), part.gate) for part in parts] == [
+    assert [(part.fill(own_of(None)), part.gate) for part in parts] == [
         (b"a", NOTHING),
         (b"bcd", frozenset({2})),
         (b"e", frozenset({2, 3})),

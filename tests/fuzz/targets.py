@@ -50,6 +50,7 @@ from mrtr_cassette.core.jsonrpc import (
     classify,
     echoes,
 )
+from mrtr_cassette.core.own import own_of
 from mrtr_cassette.core.player import Play, Player, Repeat
 from mrtr_cassette.core.recorder import Observation, Recorder
 from mrtr_cassette.core.reply import Reply
@@ -371,7 +372,7 @@ def _check_replay(kept: Exchange, request: Request) -> None:
 
 
 def _filled(reply: Reply, caller: Message | None) -> bytes:
-    return b"".join(part.fill(caller) for part in reply.parts)
+    return b"".join(part.fill(own_of(caller)) for part in reply.parts)
 
 
 def secrets(data: bytes) -> None:

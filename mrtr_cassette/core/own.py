@@ -1,0 +1,70 @@
+"""What is the caller's own in a request, and the rest by which the request comes again.
+
+Owns: cutting the id and the progress token out of a body, without reading the body as JSON.
+Does not own: what a body means (`jsonrpc`, `calls`).
+Law: two bodies with the same rest, one of which `is_cut_right`, are the same message but for the
+values that were cut out.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import NamedTuple
+
+from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, Kind, Message
+
+_ID_KEY = b'"id"'
+_TOKEN_KEY = b'"progressToken"'
+_VALUE = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
+_ID = re.compile(_ID_KEY + _VALUE)
+_TOKEN = re.compile(_TOKEN_KEY + _VALUE)
+
+
+class Own(NamedTuple):
+    """The caller's own values as they are spelled; None where it has none."""
+
+    id: bytes | None
+    progress_token: bytes | None
+
+
+def own_of(message: Message | None) -> Own:
+    """Return what is the caller's own in its message."""
+    if message is None:
+        return Own(None, None)
+    return Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+
+
+def cut_own(body: bytes) -> tuple[bytes, Own] | None:
+    """Cut what looks like the caller's own values out of a body.
+
+    Returns:
+        a digest of the rest, with a byte that no JSON has in the place of each value, and the
+        values; None where there are none that can be cut out at a glance.
+    """
+    found = _ID.search(body)
+    if found is None:
+        return None
+    start, end = found.span(1)
+    if _TOKEN_KEY not in body:
+        rest = b"%b\0%b" % (body[:start], body[end:])
+        return blake2b(rest, digest_size=16).digest(), Own(found[1], None)
+    token = _TOKEN.search(body)
+    if token is None:
+        return None
+    (start, end), (later, last) = sorted((found.span(1), token.span(1)))
+    rest = b"%b\0%b\0%b" % (body[:start], body[end:later], body[last:])
+    return blake2b(rest, digest_size=16).digest(), Own(found[1], token[1])
+
+
+def is_cut_right(message: Message) -> bool:
+    """Tell whether `cut_own` cuts the very id and progress token out of a message."""
+    raw = message.raw
+    # A key that stands there once, in its one spelling, is the one that the message has.
+    return (
+        # The id of anything else is not the caller's.
+        message.kind is Kind.REQUEST
+        and raw.count(_ID_KEY) == 1
+        and raw.count(_TOKEN_KEY) == (message.progress_token is not None)
+        and b"\\u" not in raw
+    )
