@@ -105,6 +105,11 @@ class Call:
         return self.message is not None and self.message.kind is not Kind.RESPONSE
 
     @property
+    def method(self) -> str:
+        """JSON-RPC method; for other HTTP traffic an empty string."""
+        return self.message.method if self.message is not None and self.is_rpc else ""
+
+    @property
     def answers(self) -> Answers | None:
         """The answers of a retry; None for everything else."""
         if self.message is None or self.message.kind is not Kind.REQUEST:
@@ -154,8 +159,7 @@ class Call:
             # Nobody answers a notification, even one that has a request's method.
             arguments = f"notification {arguments}"
         endpoint = f"{self.request.method} {self.request.target}"
-        method = self.message.method if self.message is not None and self.is_rpc else ""
-        return CallKey(endpoint, method, self.name, arguments)
+        return CallKey(endpoint, self.method, self.name, arguments)
 
     @property
     def traits(self) -> Traits:

@@ -67,7 +67,10 @@ class Planner:
         ]
         self._shapes = [(place, ms) for place, is_prefixed, ms in markers if not is_prefixed]
         self._tokens = [(place, ms) for place, is_prefixed, ms in markers if is_prefixed]
-        self._shape_markers = tuple({marker: None for _, ms in self._shapes for marker in ms})
+        every = {marker: None for _, markers in self._shapes for marker in markers}
+        # A marker with a hint in it can only stand where the hint does.
+        self._shape_markers = tuple(m for m in every if not any(hint in m for hint in _HINTS))
+        self._hinted_markers = tuple(m for m in every if m not in self._shape_markers)
         beginnings = b"|".join(
             re.escape(marker) for _, markers in self._tokens for marker in markers
         )
@@ -101,14 +104,15 @@ class Planner:
         # Nearly every request has a progress token, which would pass for a hint.
         hinting = folded if self._keys else folded.replace(b"progresstoken", b"")
         stems: tuple[str, ...] = ()
+        active = [marker for marker in self._shape_markers if marker in folded]
         if [hint for hint in self._hints if hint in hinting]:
+            active += [marker for marker in self._hinted_markers if marker in folded]
             is_plain = b"%" not in raw
             stems = tuple(
                 stem
                 for marker, (stem, assigned) in self._stems.items()
                 if marker in folded and not (is_plain and assigned.search(folded) is None)
             )
-        active = [marker for marker in self._shape_markers if marker in folded]
         likely = set()
         if active:
             likely = {place for place, ms in self._shapes if not set(ms).isdisjoint(active)}

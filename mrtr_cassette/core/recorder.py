@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from mrtr_cassette.core.calls import Call, read_call, seal_answers
+from mrtr_cassette.core.calls import Call, CallKey, read_call, seal_answers
 from mrtr_cassette.core.dialect import Ask, may_ask, recognise
 from mrtr_cassette.core.jsonbytes import Span
 from mrtr_cassette.core.jsonrpc import Kind, classify
@@ -108,7 +109,7 @@ class Observation:
         self.status = 0
         self.size = 0
         self._headers: Headers = ()
-        self._decoder = ContentDecoder("")
+        self._decoder = _UNCODED
         self._framer: SseFramer | None = None
         self._arrived: list[Piece] = []
         self._pieces: list[Piece] = []
@@ -119,10 +120,9 @@ class Observation:
     def label(self) -> str:
         """The call as a log may name it: without arguments, sealed and redacted."""
         recorder, request = self._recorder, self.call.request
-        key = self.call.key()
-        if not key.method:
+        if not self.call.method:
             return f"{printable(request.method)} {recorder.shown_target(request.target)}"
-        text = recorder.sealed_text(str(key))
+        text = recorder.sealed_text(str(CallKey("", self.call.method, self.call.name, "")))
         return text if recorder.redactor is None else recorder.redactor.text(text)
 
     @property
@@ -134,14 +134,11 @@ class Observation:
         """Take the response's head."""
         self.status = status
         self._headers = headers
-        self._decoder = ContentDecoder(
-            header_value(headers, "content-encoding"), self._recorder.largest_body
-        )
+        coding, self._missing = _framing_of(headers)
+        if coding:
+            self._decoder = ContentDecoder(coding, self._recorder.largest_body)
         if is_event_stream(headers):
             self._framer = SseFramer()
-        length = header_value(headers, "content-length")
-        is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
-        self._missing = int(length) if is_length else None
 
     @property
     def unread_coding(self) -> str:
@@ -215,7 +212,7 @@ class Observation:
         if not isinstance(issued, str):
             issued = None
         asked = self.call.request
-        headers = _sealed_session(kept_request_headers(asked.headers))
+        headers = _kept_of_request(asked.headers)
         request = Request(asked.method, asked.target, headers, asked.body)
         if self._recorder.seals:
             request, response, states = self._sealed(request, response)
@@ -271,7 +268,7 @@ class Observation:
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
-        headers = kept_response_headers(self._headers)
+        headers = _kept_of_response(self._headers)
         if self._decoder.coding:
             # One that was sent whole and yet is cut short goes on as it came.
             is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
@@ -284,10 +281,35 @@ class Observation:
         if self._missing is not None and self._framer is None:
             # Its size was known from the start, so its rhythm is the network's, not the server's.
             pieces = _joined(pieces)
-        return Response(self.status, _sealed_session(headers), tuple(pieces), end)
+        return Response(self.status, headers, tuple(pieces), end)
+
+
+_UNCODED = ContentDecoder("")
+
+# Headers come again with call after call; what they mean is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def _framing_of(headers: Headers) -> tuple[str, int | None]:
+    """Return the content coding of a response, and its length in bytes or None."""
+    length = header_value(headers, "content-length")
+    is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
+    return header_value(headers, "content-encoding"), int(length) if is_length else None
+
+
+@lru_cache(maxsize=1024)
+def _kept_of_request(headers: Headers) -> Headers:
+    return _sealed_session(kept_request_headers(headers))
+
+
+@lru_cache(maxsize=1024)
+def _kept_of_response(headers: Headers) -> Headers:
+    return _sealed_session(kept_response_headers(headers))
 
 
 def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
+    if not len(known):
+        return headers
     return tuple([(name, known.seal_text(value)) for name, value in headers])
 
 
@@ -320,7 +342,8 @@ def redacted_request(request: Request, redactor: Redactor) -> Request:
 def _redacted_response(response: Response, redactor: Redactor) -> Response:
     content_type = header_value(response.headers, "content-type")
     redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
-    return replace(redacted, headers=redactor.headers(response.headers))
+    headers = redactor.headers(response.headers)
+    return Response(response.status, headers, redacted.pieces, response.end)
 
 
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:

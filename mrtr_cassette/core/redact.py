@@ -74,7 +74,7 @@ _PASSES = 100
 """How often a text is searched again at most, for patterns that match next to a placeholder."""
 
 _REPEATED = 1024
-"""Header values and targets that are remembered with what became of them."""
+"""Header values, targets and lines of a log that are remembered with what became of them."""
 
 _SHORTEST = len("apikey=x")
 """Characters that a text has at least if a rule of ours finds something in it."""
@@ -187,6 +187,7 @@ class Redactor:
         self._planner = Planner(active, self._custom, self._keys)
         # What comes again is not searched again; a secret has one placeholder for all the run.
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
+        self.text = lru_cache(maxsize=_REPEATED)(self._redacted_text)
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
     def body(self, raw: bytes, content_type: str) -> bytes:
@@ -211,7 +212,7 @@ class Redactor:
             raw = self._replaced(text, found).encode("utf-8", "surrogateescape")
         return raw
 
-    def text(self, value: str) -> str:
+    def _redacted_text(self, value: str) -> str:
         """Redact a log line, or any text that is no body."""
         return self._settled(value, lambda text, plan: self._in_value(text, plan, _DEEPEST))
 

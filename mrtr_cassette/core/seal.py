@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -33,8 +34,9 @@ _MEMBER_IN_TEXT = re.compile(
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
+_WORD_CHARACTER = b"w"
 _PLAIN = bytes(
-    ord("w") if chr(code).isascii() and _PLAIN_RUN.match(chr(code)) else ord(" ")
+    ord(_WORD_CHARACTER) if chr(code).isascii() and _PLAIN_RUN.match(chr(code)) else ord(" ")
     for code in range(256)
 )
 _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
@@ -181,6 +183,10 @@ class KnownStates:
         """Tell whether a state is known."""
         return state in self._by_state
 
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._by_state)
+
     def __iter__(self) -> Iterator[str]:
         """Yield the states, the one that has been known longest first."""
         return iter(self._by_state)
@@ -195,15 +201,15 @@ class KnownStates:
         if state in self._by_state:
             return
         if len(self._by_state) == self._most:
-            del self._by_state[next(iter(self._by_state))]
-        self._by_state[state] = KnownState(state, shown_as)
-        # One that contains another comes before it.
-        self._longest_first = sorted(
-            (known for known in self._by_state.values() if known.is_searched),
-            key=_by_length,
-            reverse=True,
-        )
-        self._shortest_run = b"w" * min((len(k.probe) for k in self._longest_first), default=0)
+            oldest = self._by_state.pop(next(iter(self._by_state)))
+            if oldest.is_searched:
+                self._longest_first.remove(oldest)
+        known = self._by_state[state] = KnownState(state, shown_as)
+        if known.is_searched:
+            run = _WORD_CHARACTER * len(known.probe)
+            self._shortest_run = run if not self._longest_first else min(run, self._shortest_run)
+            # One that contains another comes before it.
+            insort(self._longest_first, known, key=_by_length)
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the states wherever they stand, but for those so short that they may be words."""
@@ -222,7 +228,7 @@ class KnownStates:
 
 
 def _by_length(known: KnownState) -> int:
-    return len(known.state)
+    return -len(known.state)
 
 
 def _spellings(text: str) -> bytes:

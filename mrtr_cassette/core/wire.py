@@ -161,7 +161,6 @@ def kept_response_headers(headers: Headers) -> Headers:
     return _kept(headers, _KEPT_OF_RESPONSES)
 
 
-@lru_cache(maxsize=1024)
 def _kept(headers: Headers, names: frozenset[str]) -> Headers:
     return tuple(
         (name, value)

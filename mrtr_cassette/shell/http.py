@@ -427,9 +427,9 @@ async def serving(
             refusal = refusal_of(request.raw_headers)
             if refusal is not None:
                 return web.Response(status=403, text=f"{refusal}\n")
-            is_partial = not request.content.is_eof() and request.transport is not None
-            if is_partial and request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            transport = None if request.content.is_eof() else request.transport
+            if transport and request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
+                transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await handler(request, await read_request(request, access.max_body))
         except web.HTTPRequestEntityTooLarge:
             text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
