@@ -6,6 +6,7 @@ Exit codes: 0 good; 1 misses or differences; 2 usage; 3 cassette or file; 4 upst
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -246,7 +247,7 @@ def record(**options: Any) -> None:
     command finds the address in the environment variable MRTR_CASSETTE_URL. With --append the
     upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
     """
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.running import allow_many_files, run
 
     if options["force"] and options["append"]:
         raise UsageError("--force and --append don't go together")
@@ -254,6 +255,7 @@ def record(**options: Any) -> None:
         raise UsageError("--ignore and --repeat need --append", hint="they say what it plays")
     if options["insecure"]:
         _say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
+    allow_many_files()
     sys.exit(run(_record(**options)))
 
 
@@ -341,8 +343,9 @@ def replay(**options: Any) -> None:
     MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
     code is 1.
     """
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.running import allow_many_files, run
 
+    allow_many_files()
     sys.exit(run(_replay(**options)))
 
 
@@ -366,6 +369,8 @@ async def _replay(**options: Any) -> int:
             paced=options["pace"] == "recorded",
             **_logs(options),
         ) as session:
+            # What was loaded stays, so looking for garbage in it would be in vain.
+            gc.freeze()
             code = await _until_stopped(session.url, options[_COMMAND], stop)
         player = session.player
         _conclude(

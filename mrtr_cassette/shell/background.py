@@ -45,8 +45,9 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
             left.set_result(None)
 
     # A program that ends without leaving must not hang; what was recorded is in the journal.
-    Thread(target=work, name="mrtr-cassette", daemon=True).start()
+    thread = Thread(target=work, name="mrtr-cassette", daemon=True)
     try:
+        thread.start()
         value, leave = entered.result()
     except KeyboardInterrupt:
         entered.add_done_callback(_leave_at_once)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from mrtr_cassette.core.cassette import Interaction
 from mrtr_cassette.core.diagnosis import Miss
 from mrtr_cassette.core.jsonbytes import Path as MemberPath
 from mrtr_cassette.core.own import Own
@@ -29,6 +30,9 @@ from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http import LOOPBACK, Access, Response, break_off, render_head, serving
 
 Log = Callable[[str], None]
+_TOLD_AFTER = 500
+"""Interactions after which to look whether a second has passed."""
+
 OnEvent = Callable[[dict[str, Any]], None]
 
 
@@ -75,13 +79,33 @@ async def replaying(
         recorded, interactions = files.read_parts(cassette)
         upstream = urlsplit(recorded.upstream)
         player = Player(
-            recorded, str(cassette), interactions, ignored=ignored, repeat=repeat, paced=paced
+            recorded,
+            str(cassette),
+            _telling(interactions, cassette, log, on_event),
+            ignored=ignored,
+            repeat=repeat,
+            paced=paced,
         )
         del recorded, interactions
     server = ReplayServer(player, paced, log, on_event)
     async with serving(server.handle, access, log) as address:
         query = f"?{upstream.query}" if upstream.query else ""
         yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
+
+
+def _telling(
+    interactions: Iterable[Interaction], path: Path, log: Log | None, on_event: OnEvent | None
+) -> Iterator[Interaction]:
+    """Pass interactions on, and tell every second how many there were."""
+    told = time.monotonic()
+    for count, interaction in enumerate(interactions, start=1):
+        yield interaction
+        if count % _TOLD_AFTER == 0 and time.monotonic() - told >= 1:
+            told = time.monotonic()
+            if log is not None:
+                log(f"reading {path}: {count:,} interactions so far")
+            if on_event is not None:
+                on_event({"event": "reading", "interactions": count})
 
 
 @dataclass(slots=True)

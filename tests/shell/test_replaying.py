@@ -1,6 +1,7 @@
 """Facts about the replay proxy: the recording is the server, and each trap of the wire plays."""
 
 import asyncio
+import itertools
 import json
 import random
 import socket
@@ -58,6 +59,25 @@ async def recorded(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any
     async with taping(cassette, answering(*(reply for _, reply in exchanges)), **options) as tape:
         for asked, _ in exchanges:
             await post(tape.url, asked)
+
+
+@looped
+async def test_a_long_load_tells_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for a large cassette is told each second how much of it has been read."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(*[json_response(result({}))] * 3)) as tape:
+        for _ in range(3):
+            await post(tape.url, message("ping"))
+    clock = itertools.count(step=0.6)
+    monkeypatch.setattr(replaying_module, "_TOLD_AFTER", 1)
+    monkeypatch.setattr(replaying_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    lines, events = [], []
+    async with replaying(path, log=lines.append, on_event=events.append):
+        monkeypatch.undo()
+    assert lines == [f"reading {path}: 2 interactions so far"]
+    assert events == [{"event": "reading", "interactions": 2}]
 
 
 # --- What is the caller's own ---
