@@ -259,6 +259,7 @@ class Response(web.StreamResponse):
         self._request = request
         self._head = head
         self._has_body = request.method != hdrs.METH_HEAD and head.status not in _WITHOUT_BODY
+        self._is_started = False
         self._is_chunked = False
         self._lasts = request.keep_alive
 
@@ -274,25 +275,28 @@ class Response(web.StreamResponse):
             framing = b"Content-Length: %d\r\n" % len(body)
         await self._write(self._whole_head(framing), body if self._has_body else b"")
 
-    async def start(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        """Send the head, and the first bytes of the body with it; the last, if these are all."""
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the head, if it has not been sent, and the next bytes of the body.
+
+        Args:
+            chunk: the bytes; they may be none.
+            is_last: the body ends with them.
+        """
+        head = b"" if self._is_started else self._begin()
+        framed = self._framed(chunk, is_last=is_last)
+        if head or framed:
+            await self._write(head, framed)
+
+    def _begin(self) -> bytes:
+        """Return the head, with how the body will be framed."""
+        self._is_started = True
         framing = b""
         if self._has_body and not self._head.has_length:
             # Without either, an older client knows the end by the close.
             self._is_chunked = self._request.version >= HttpVersion11
             self._lasts = self._lasts and self._is_chunked
             framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
-        end = _LAST_CHUNK if is_last and self._is_chunked else b""
-        await self._write(self._whole_head(framing), self._framed(chunk) + end)
-
-    async def send(self, chunk: bytes) -> None:
-        """Send the next bytes of the body."""
-        await self._write(self._framed(chunk))
-
-    async def end(self) -> None:
-        """End the body."""
-        if self._is_chunked:
-            await self._write(_LAST_CHUNK)
+        return self._whole_head(framing)
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Do nothing: what a handler returns has been sent."""
@@ -308,10 +312,13 @@ class Response(web.StreamResponse):
         version = b"HTTP/1.0" if is_old else b"HTTP/1.1"
         return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
 
-    def _framed(self, chunk: bytes) -> bytes:
-        if not chunk or not self._has_body:
+    def _framed(self, chunk: bytes, *, is_last: bool) -> bytes:
+        if not self._has_body:
             return b""
-        return b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._is_chunked else chunk
+        if not self._is_chunked:
+            return chunk
+        end = _LAST_CHUNK if is_last else b""
+        return b"%x\r\n%b\r\n%b" % (len(chunk), chunk, end) if chunk else end
 
     async def _write(self, first: bytes, rest: bytes = b"") -> None:
         transport = self._request.transport

@@ -477,21 +477,22 @@ class _Relay:
             spectator.response_bytes(chunk)
         if upstream.content.at_eof():
             spectator.response_ended(End.COMPLETE)
-            await response.start(chunk, is_last=True)
+            await response.send(chunk, is_last=True)
             return response
         end = End.OPEN
         try:
-            await response.start(chunk)
+            await response.send(chunk)
             while True:
                 try:
                     chunk = await upstream.content.readany()
                 except (aiohttp.ClientError, OSError):
                     end = End.BROKEN
                     break
-                if not chunk:
+                if chunk:
+                    spectator.response_bytes(chunk)
+                if upstream.content.at_eof():
                     end = End.COMPLETE
                     break
-                spectator.response_bytes(chunk)
                 await response.send(chunk)
         finally:
             # Before the client can know that its response is complete.
@@ -499,7 +500,7 @@ class _Relay:
         if end is End.BROKEN:
             break_off(request)
         else:
-            await response.end()
+            await response.send(chunk, is_last=True)
         return response
 
     async def ask(self, observation: Observation) -> None:

@@ -155,16 +155,19 @@ class ReplayServer:
         if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
             await response.send_whole(b"".join(part.fill(own) for part in reply.parts))
             return response
-        await response.start()
-        for part in reply.parts:
-            await self._wait_for(part, started)
-            await response.send(part.fill(own))
+        ends = reply.end is End.COMPLETE
+        if not reply.parts:
+            await response.send(is_last=ends)
+        for number, part in enumerate(reply.parts, start=1):
+            if self.paced or not self.player.is_due(part.gate):
+                # The head does not wait for the first part.
+                await response.send()
+                await self._wait_for(part, started)
+            await response.send(part.fill(own), is_last=ends and number == len(reply.parts))
         if reply.end is End.OPEN:
             return await _hold_open()
         if reply.end is End.BROKEN:
             break_off(request)
-        else:
-            await response.end()
         return response
 
     async def _wait_for(self, part: Part, started: float) -> None:

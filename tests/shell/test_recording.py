@@ -921,10 +921,10 @@ HEADS = {
 @pytest.mark.parametrize(
     ("reply", "comes", "expected"),
     [
-        *((name, "whole", ["journal", "start"]) for name in HEADS),
-        ("length", "in parts", ["start", "journal", "send", "end"]),
-        ("event", "in parts", ["start", "journal", "send", "end"]),
-        ("chunked", "in parts", ["start", "send", "journal", "end"]),
+        *((name, "whole", ["journal", "send"]) for name in HEADS),
+        ("length", "in parts", ["send", "journal", "send"]),
+        ("event", "in parts", ["send", "journal", "send"]),
+        ("chunked", "in parts", ["send", "send", "journal", "send"]),
     ],
 )
 @looped
@@ -964,7 +964,7 @@ async def test_the_journal_is_written_before_the_last_byte(
 
     async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
         noting(files.Journal, "append")
-        for name in ("send_whole", "start", "send", "end"):
+        for name in ("send_whole", "send"):
             noting(Response, name)
         await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
         _, body = await client.answer(is_empty=reply == "without")
@@ -974,7 +974,9 @@ async def test_the_journal_is_written_before_the_last_byte(
             client_has[1].set()
         await body.rest()
         monkeypatch.undo()
-    assert done == expected
+    # The end of a chunked body may come with its last bytes, or after them.
+    assert done[: len(expected)] == expected
+    assert done.count("journal") == 1
 
 
 @looped
