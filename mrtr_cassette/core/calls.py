@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.dialect import Answers, answers_in
@@ -176,12 +176,13 @@ class Call:
             accept=accept,
         )
 
-    @cached_property
+    @property
     def caller(self) -> str:
         """Who asks, as far as the request tells: its session and the rest of its `_meta`."""
         meta = self.message.meta if self.message is not None else {}
         rest = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
-        return f"{self.request.header(SESSION_HEADER)} {canonical(rest)}"
+        session = traits_of_headers(self.request.headers)[0]
+        return f"{session} {canonical(rest) if rest else '{}'}"
 
 
 @lru_cache(maxsize=1024)

@@ -270,10 +270,10 @@ def decode_body(body: Body, path: str, pointer: str) -> tuple[bytes, ...]:
     Raises:
         CassetteError: two forms at once, no base64, or bytes that aren't the recorded ones.
     """
-    forms = [
-        name for name in ("body", "text", "base64", "events") if getattr(body, name) is not None
-    ]
-    if len(forms) > 1:
+    given = (body.body, body.text, body.base64, body.events)
+    if given.count(None) < len(given) - 1:
+        names = ("body", "text", "base64", "events")
+        forms = [name for name, form in zip(names, given, strict=True) if form is not None]
         raise _damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
     if body.events is not None:
         pieces = tuple(

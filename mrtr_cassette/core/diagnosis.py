@@ -111,7 +111,10 @@ class _Search:
         if self._same_call:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             detail = "this call was recorded only as a retry"
-            return self._miss(Reason.STATE_MISSING, detail, self._same_call[0])
+            nearest = self._same_call[0]
+            has_state = nearest.slot[1] is not None
+            reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
+            return self._miss(reason, detail, nearest)
         firsts = [node for node in self._same_name if node.call.answers is None]
         return self._arguments_differ(firsts or self._same_name)
 
@@ -172,6 +175,10 @@ class _Search:
 
         nearest, found = self._nearest(candidates, shown)
         detail = f"{nearest.key} was recorded, with other arguments"
+        message = self._call.message
+        if not found and message is not None and nearest.kind is not None:
+            detail = f"{nearest.key} was recorded as a {nearest.kind.value}, "
+            detail += f"and this is a {message.kind.value}"
         return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
     def _answers_differ(self, asks: Sequence[Node], orphans: Sequence[Node]) -> Miss:

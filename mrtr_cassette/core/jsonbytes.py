@@ -135,6 +135,8 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
         value: as `parse` returns it.
         without_null: leave out members that are null, at any depth.
     """
+    if value is None:
+        return "null"
     try:
         text = orjson.dumps(value, option=_CANONICAL)
     except TypeError:

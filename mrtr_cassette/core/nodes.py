@@ -179,21 +179,17 @@ def read_nodes(
         chain = whole[branch.of - 1][:shared] if branch is not None else []
         for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
             timing = timings.pop((index + 1, turn), None)
-            request = _request(interaction, step, path)
+            request = _request(interaction, step, path, same)
             response = _response(step, timing, path, same)
             if turn >= shared:
-                call = read_call(matched_as(request))
-                asked, traits, caller = call.request, call.traits, call.caller
+                request = matched_as(request)
+                call = read_call(request)
+                traits, caller = call.traits, call.caller
                 key, state, answers = slot_of(call, ignored)
                 node = Node(
                     interaction=index + 1,
                     turn=turn,
-                    request=Request(
-                        same.setdefault(asked.method, asked.method),
-                        same.setdefault(asked.target, asked.target),
-                        same.setdefault(asked.headers, asked.headers),
-                        asked.body,
-                    ),
+                    request=request,
                     kind=None if call.message is None else call.message.kind,
                     slot=(CallKey(*[same.setdefault(p, p) for p in key]), state, answers),
                     traits=same.setdefault(traits, traits),
@@ -205,7 +201,7 @@ def read_nodes(
                     raw_issued_sha256=timing.request_state_sha256 if timing is not None else None,
                 )
                 if call.message is not None and is_cut_right(call.message):
-                    cut = cut_own(asked.body)
+                    cut = cut_own(request.body)
                     node.rest = cut[0] if cut is not None else None
                 chain = [*chain, node]
         whole.append(chain)
@@ -214,12 +210,16 @@ def read_nodes(
     return own
 
 
-def _request(interaction: Interaction, step: _Step, path: str) -> Request:
+def _request(interaction: Interaction, step: _Step, path: str, same: dict[Any, Any]) -> Request:
     http = interaction.request.http
     request = step.request
-    headers = request.headers if isinstance(request, Answering) else http.headers
+    headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
     body = b"".join(decode_body(request, path, step.request_at))
-    return Request(http.method, http.path, headers_of(headers), body)
+    method, target = (
+        same.setdefault(http.method, http.method),
+        same.setdefault(http.path, http.path),
+    )
+    return Request(method, target, same.setdefault(headers, headers), body)
 
 
 def _response(

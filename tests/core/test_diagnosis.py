@@ -8,6 +8,7 @@ from builders import (
     asks,
     get,
     missed,
+    notification,
     play,
     player_of,
     post,
@@ -242,6 +243,24 @@ def test_call_that_was_recorded_as_a_retry_only_lacks_its_state() -> None:
         Reason.STATE_MISSING,
         "this call was recorded only as a retry",
     )
+
+
+def test_call_that_was_recorded_as_a_stateless_retry_only_lacks_its_answers() -> None:
+    """Where the only recorded exchange is a retry without state, no state is asked for."""
+    miss = miss_of(CALL, (retry(CALL, {"a": YES}), text("done")))
+
+    assert (miss.reason, miss.detail) == (
+        Reason.ANSWERS_MISSING,
+        "this call was recorded only as a retry",
+    )
+
+
+def test_what_was_recorded_as_another_kind_of_message_says_so() -> None:
+    """A notification that was recorded as a request, with an id, differs in nothing else."""
+    miss = miss_of(notification("notes/add", a=1), (rpc("notes/add", {"a": 1}), text("done")))
+
+    assert miss.reason is Reason.ARGUMENTS_DIFFER
+    assert miss.detail == "notes/add was recorded as a request, and this is a notification"
 
 
 def test_arguments_of_a_call_recorded_as_a_retry_only_are_compared() -> None:
