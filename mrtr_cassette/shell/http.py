@@ -43,6 +43,7 @@ LONGEST_IDLE_S: Final = 75.0
 _LAST_CHUNK = b"0\r\n\r\n"
 _WORTH_A_COPY = 64 * 1024
 """Bytes up to which one write of two parts costs less than two writes."""
+_LARGEST_BURST = 1024
 _SPARE_FILES = 16
 """Descriptors that are left for the journal, the cassette and whoever else is in the process."""
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -392,13 +393,19 @@ class _Server(web.Server):
         self._open -= 1
 
 
-def _most_connections(files_each: int) -> int:
-    """Return how many connections the limit of open files allows, if each needs so many."""
+def _most_connections(files_each: int) -> tuple[int, int]:
+    """Return how many connections the limit of open files allows at once, and in one burst.
+
+    Args:
+        files_each: how many descriptors each connection needs.
+    """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
-        return sys.maxsize
+        return sys.maxsize, _LARGEST_BURST
     free = limit - sum(1 for _ in Path("/dev/fd").iterdir()) - _SPARE_FILES
-    return max(1, free // files_each)
+    # An event loop accepts a whole burst before it can refuse the first.
+    burst = max(1, min(_LARGEST_BURST, free // 4))
+    return max(1, (free - burst) // files_each), burst
 
 
 @asynccontextmanager
@@ -444,9 +451,10 @@ async def serving(
         finally:
             running.discard(task)
 
+    most, burst = _most_connections(files_each)
     server = _Server(
         handle,
-        _most_connections(files_each),
+        most,
         access_log=None,
         logger=_server_log(log),
         auto_decompress=False,
@@ -459,7 +467,7 @@ async def serving(
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, access.host, access.port, backlog=1024)
+        site = web.TCPSite(runner, access.host, access.port, backlog=burst)
         try:
             await site.start()
         except OSError as error:
