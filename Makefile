@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check

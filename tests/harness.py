@@ -6,6 +6,7 @@ ended and its port refuses connections, so nobody has to sleep.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -78,8 +79,14 @@ def install_typescript() -> None:
             raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")
     installed = PEERS / "node_modules" / ".package-lock.json"
     wanted = PEERS / "package-lock.json"
-    if installed.exists() and installed.stat().st_mtime >= wanted.stat().st_mtime:
-        return
+    with wanted.open("rb") as claim:
+        # Of several workers one installs, and the others wait for it.
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+            _install(installed)
+
+
+def _install(installed: Path) -> None:
     npm = subprocess.run(
         ["npm", "ci", "--no-audit", "--no-fund"],
         cwd=PEERS,
