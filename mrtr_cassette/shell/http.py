@@ -307,6 +307,7 @@ class Response(web.StreamResponse):
 
     def _whole_head(self, framing: bytes) -> bytes:
         is_old = self._request.version < HttpVersion11
+        # Each version says only what is not its habit.
         connection = b""
         if is_old == self._lasts:
             connection = b"Connection: keep-alive\r\n" if is_old else b"Connection: close\r\n"
