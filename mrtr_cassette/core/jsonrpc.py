@@ -81,8 +81,11 @@ class Message:
         """Return the bytes of the last value at one of a request's paths, as they came."""
         # Where the key stands once, in its one spelling, its value needs no search by structure.
         values = _SCALAR_AT[path].findall(self.raw)
-        if len(values) == 1 and values[0] and b"\\u" not in self.raw and self._has(path):
-            return bytes(values[0])
+        if len(values) < 2 and b"\\u" not in self.raw:
+            if not values or not self._has(path):
+                return None
+            if values[0]:
+                return bytes(values[0])
         spans = self.spans.get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, with_token
 
+from mrtr_cassette.core.jsonbytes import Path, find_spans
 from mrtr_cassette.core.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
@@ -139,3 +140,24 @@ def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[
 def test_token_is_no_echo_where_the_request_has_none() -> None:
     """Without a token in the request there is nothing for a notification to echo."""
     assert echoed(progress(5), rpc("tools/call", {"name": "a"}, number=5)) == [[], []]
+
+
+@pytest.mark.parametrize("path", [ID, PROGRESS_TOKEN])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"jsonrpc":"2.0","id":7,"method":"m"}',
+        b'{"jsonrpc":"2.0","id" : "a b" ,"method":"m","params":{"_meta":{"progressToken":-1}}}',
+        b'{"jsonrpc":"2.0","\\u0069d":7,"method":"m","params":{"_meta":{"progressToken":1.0}}}',
+        b'{"jsonrpc":"2.0","method":"m","params":{"id":1,"progressToken":2}}',
+        b'{"jsonrpc":"2.0","id":1,"id":"\\"2","method":"m","params":{"a":"progressToken"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":{"id":2}}}}',
+    ],
+)
+def test_own_values_are_found_as_by_structure(raw: bytes, path: Path) -> None:
+    """What is found at a glance is what stands last at the path."""
+    message = classify(raw)
+    assert message is not None
+    spans = find_spans(raw, [path]).get(path)
+    expected = None if spans is None else raw[spans[-1].start : spans[-1].end]
+    assert message.spelled(path) == expected
