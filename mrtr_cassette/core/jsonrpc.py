@@ -8,7 +8,6 @@ Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -22,11 +21,6 @@ PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
 REQUEST_STATE: Path = ("params", "requestState")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _REQUEST_PATHS = (ID, PROGRESS_TOKEN, REQUEST_STATE)
-_SCALAR_AT = {
-    path: re.compile(rb'"%b"(?:\s*:\s*(-?\d+|"[^"\\]*")(?=\s*[,}]))?' % path[-1].encode())
-    for path in _REQUEST_PATHS
-}
-"""Each place where a path's last key stands, as a key or not; the value where it is a scalar."""
 
 
 class Kind(Enum):
@@ -79,23 +73,8 @@ class Message:
 
     def spelled(self, path: Path) -> bytes | None:
         """Return the bytes of the last value at one of a request's paths, as they came."""
-        # Where the key stands once, in its one spelling, its value needs no search by structure.
-        values = _SCALAR_AT[path].findall(self.raw)
-        if len(values) < 2 and b"\\u" not in self.raw:
-            if not values or not self._has(path):
-                return None
-            if values[0]:
-                return bytes(values[0])
         spans = self.spans.get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
-
-    def _has(self, path: Path) -> bool:
-        inner: Any = self.tree
-        for key in path:
-            if not isinstance(inner, dict) or key not in inner:
-                return False
-            inner = inner[key]
-        return True
 
 
 def classify(raw: bytes) -> Message | None:

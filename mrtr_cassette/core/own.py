@@ -32,6 +32,9 @@ def own_of(message: Message | None) -> Own:
     """Return what is the caller's own in its message."""
     if message is None:
         return Own(None, None)
+    cut = cut_own(message.raw) if is_cut_right(message) else None
+    if cut is not None:
+        return cut[1]
     return Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
 
 

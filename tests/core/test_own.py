@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.calls import read_call, slot_of
-from mrtr_cassette.core.jsonrpc import classify
+from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, classify
 from mrtr_cassette.core.own import Own, cut_own, is_cut_right, own_of
 from mrtr_cassette.core.wire import Request
 
@@ -47,6 +47,7 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
 
     assert message is not None
     assert not is_cut_right(message)
+    assert own_of(message) == Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +89,7 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     if cut is None or not is_cut_right(message):
         return
     assert cut[1] == own_of(message)
+    assert cut[1] == Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
     if has_token:
         params = {**params, "_meta": {"progressToken": other}}
     again = json.dumps({**tree, "id": other, "params": params}).encode()
