@@ -210,7 +210,7 @@ class _Before:
                 states = {node.issued_sha256, node.raw_issued_sha256}
                 ask = PastAsk(
                     key=node.key,
-                    caller=node.call.caller,
+                    caller=node.caller,
                     keys=node.ask.input_requests.keys(),
                     states=[state for state in states if state is not None],
                     chain=chain,
@@ -300,7 +300,7 @@ class _Surrogates:
                 occurrence = max(self._occurrences[node.key], occurrence_in(state) or 0)
                 self._occurrences[node.key] = occurrence
             for headers in (
-                node.call.request.headers,
+                node.request.headers,
                 node.response.headers if node.response else (),
             ):
                 session = header_value(headers, SESSION_HEADER)

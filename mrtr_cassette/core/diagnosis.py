@@ -147,8 +147,7 @@ class _Search:
         orphans = [
             node
             for node in self._same_call
-            if node.parent is None
-            and state in {slot_of(node.call, self._ignored)[1], node.raw_echoed_sha256}
+            if node.parent is None and state in {node.slot[1], node.raw_echoed_sha256}
         ]
         if issuers or orphans:
             return self._answers_differ(issuers, orphans)
@@ -204,7 +203,7 @@ class _Search:
         return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
 
     def _has_same_answers(self, node: Node) -> bool:
-        answers = slot_of(node.call, self._ignored)[2]
+        answers = node.slot[2]
         return answers is not None and answers == self._answers
 
     def _nearest(

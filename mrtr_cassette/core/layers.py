@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 _JSON_TOKEN = re.compile(
     r"[ \t\r\n,:]*+(?:"
@@ -28,6 +29,15 @@ _JSON_ESCAPE = re.compile(
     re.DOTALL,
 )
 _JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+IN_WORD: Final = b"w"
+WORDS: Final = bytes(
+    ord(IN_WORD) if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else 32
+    for code in range(256)
+)
+"""Translates each letter, digit, `_`, `.` and `-` to `IN_WORD`, and all else to a space.
+
+Whether a text has a long word, and where, is then told by one search for a literal.
+"""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PERCENT_OR_PLUS = re.compile(r"(?:%[0-9A-Fa-f]{2})+|\+")
 

@@ -169,7 +169,7 @@ def _problem_of(chain: Sequence[Node]) -> str | None:
 
 
 def _recorded_answers(node: Node) -> bytes | None:
-    body = node.call.request.body
+    body = node.request.body
     spans = find_spans(body, [_INPUT_RESPONSES]).get(_INPUT_RESPONSES)
     return body[spans[-1].start : spans[-1].end] if spans else None
 

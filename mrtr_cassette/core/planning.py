@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from mrtr_cassette.core.layers import IN_WORD, WORDS
 from mrtr_cassette.core.rules import NAMES, Rule
 
 _HINTS = tuple(
@@ -28,11 +29,7 @@ _GOES_ON = rb"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
 """How a folded text goes on after a name that is given a value, which is no object."""
 
 _LOWER = bytes(range(256)).lower()
-_WORD = bytes(
-    ord("w") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else ord(" ")
-    for code in range(256)
-)
-_LONG = b"w" * 20
+_LONG = IN_WORD * 20
 
 
 class Plan(NamedTuple):
@@ -127,7 +124,7 @@ class Planner:
 
 def _long_words(raw: bytes) -> Iterator[bytes]:
     """Yield the words of at least 20 letters, digits, `_`, `.` and `-`."""
-    mapped = raw.translate(_WORD)
+    mapped = raw.translate(WORDS)
     at = mapped.find(_LONG)
     while at >= 0:
         end = mapped.find(b" ", at)

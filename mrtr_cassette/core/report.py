@@ -381,7 +381,7 @@ def _inspected_turn(asked: Node, answered: Node | None) -> dict[str, Any]:
 def _size(node: Node) -> int:
     response = node.response
     pieces = response.pieces if response is not None else ()
-    return len(node.call.request.body) + sum(len(piece.raw) for piece in pieces)
+    return len(node.request.body) + sum(len(piece.raw) for piece in pieces)
 
 
 def _ended(node: Node) -> str:

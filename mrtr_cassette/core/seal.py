@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mrtr_cassette.core.jsonbytes import Span, splice
-from mrtr_cassette.core.layers import Found, json_tokens, json_view, through
+from mrtr_cassette.core.layers import IN_WORD, WORDS, Found, json_tokens, json_view, through
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -34,11 +34,6 @@ _MEMBER_IN_TEXT = re.compile(
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
-_WORD_CHARACTER = b"w"
-_PLAIN = bytes(
-    ord(_WORD_CHARACTER) if chr(code).isascii() and _PLAIN_RUN.match(chr(code)) else ord(" ")
-    for code in range(256)
-)
 _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
 _RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
 _PLACEHOLDER = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
@@ -206,14 +201,14 @@ class KnownStates:
                 self._longest_first.remove(oldest)
         known = self._by_state[state] = KnownState(state, shown_as)
         if known.is_searched:
-            run = _WORD_CHARACTER * len(known.probe)
+            run = IN_WORD * len(known.probe)
             self._shortest_run = run if not self._longest_first else min(run, self._shortest_run)
             # One that contains another comes before it.
             insort(self._longest_first, known, key=_by_length)
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the states wherever they stand, but for those so short that they may be words."""
-        if self._longest_first and self._shortest_run in raw.translate(_PLAIN):
+        if self._longest_first and self._shortest_run in raw.translate(WORDS):
             for known in [known for known in self._longest_first if known.probe in raw]:
                 raw = known.seal(raw)
         return raw

@@ -20,6 +20,8 @@ EVENT_STREAM: Final = "text/event-stream"
 LARGEST_BODY: Final = 256 * 1024 * 1024
 """Bytes of a body unless another limit is set; it is held in memory until it is written down."""
 SESSION_HEADER: Final = "mcp-session-id"
+FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no header has (RFC 9110, section 5.5)."""
 
 _KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
 _KEPT_OF_RESPONSES = frozenset(
@@ -35,7 +37,6 @@ _KEPT_OF_RESPONSES = frozenset(
 )
 _KEPT_PREFIX = "mcp-"
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -168,7 +169,7 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
         if (name.lower() in names or name.lower().startswith(_KEPT_PREFIX))
         # Nobody can send what HTTP forbids, so a replay could not either.
         and _NAME.fullmatch(name)
-        and not _FORBIDDEN_IN_VALUE.search(value)
+        and not FORBIDDEN_IN_HEADER.search(value)
     )
 
 

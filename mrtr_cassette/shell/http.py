@@ -11,7 +11,6 @@ import asyncio
 import errno
 import ipaddress
 import logging
-import re
 import resource
 import socket
 import struct
@@ -28,7 +27,7 @@ from urllib.parse import urlsplit
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
 from multidict import CIMultiDict
 
-from mrtr_cassette.core.wire import HOP_BY_HOP, LARGEST_BODY, Headers, Request
+from mrtr_cassette.core.wire import FORBIDDEN_IN_HEADER, HOP_BY_HOP, LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import UsageError, printable
 
 LONGEST_HEADER: Final = 256 * 1024
@@ -48,7 +47,6 @@ _SPARE_FILES = 16
 """Descriptors that are left for the journal, the cassette and whoever else is in the process."""
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _KNOWN_STATUS = frozenset(HTTPStatus)
-_FORBIDDEN_IN_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Handler = Callable[[web.BaseRequest, Request], Awaitable[web.StreamResponse]]
 
@@ -237,7 +235,7 @@ def render_head(status: int, headers: Headers, *, reason: str | None = None) -> 
     lines = [f" {status} {reason}\r\n"]
     has_length = False
     for name, value in headers:
-        if _FORBIDDEN_IN_HEADER.search(name) or _FORBIDDEN_IN_HEADER.search(value):
+        if FORBIDDEN_IN_HEADER.search(name) or FORBIDDEN_IN_HEADER.search(value):
             raise ValueError(f"the header {printable(name)} has a control character")
         is_length = name.lower() == "content-length"
         if is_length and status == HTTPStatus.NO_CONTENT:

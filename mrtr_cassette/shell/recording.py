@@ -74,13 +74,11 @@ from mrtr_cassette.shell.http import (
     render_head,
     serving,
 )
-from mrtr_cassette.shell.replaying import ReplayServer
+from mrtr_cassette.shell.replaying import Log, OnEvent, ReplayServer
 
 TOOL = f"mrtr-cassette {__version__}"
 
 Existing = Literal["keep", "replace", "append"]
-Log = Callable[[str], None]
-OnEvent = Callable[[dict[str, Any]], None]
 
 _IDLE_S = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
