@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from shown import ROOT, Session
 
 from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.codec import schema
 from mrtr_cassette.core.diagnosis import Reason
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 DOCS = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}
 
 
 def _blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _normal(text: str) -> list[str]:
@@ -42,60 +29,6 @@ def _normal(text: str) -> list[str]:
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:+]+", "TIME", text)
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", "HOST:PORT", text)
     return sorted(line.rstrip() for line in text.splitlines() if line.strip())
-
-
-class Session:
-    """A shell session in a folder of its own, with ports of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ports = {"8000": str(_free_port()), "8722": str(_free_port())}
-        self.server: subprocess.Popen[str] | None = None
-        bin_dir = Path(sys.executable).parent
-        self.env = {**os.environ, "PATH": f"{bin_dir}{os.pathsep}{os.environ['PATH']}"}
-        (folder / "docs").mkdir()
-        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
-
-    def run(self, command: str) -> tuple[int, str]:
-        """Run one command and return its exit code and all that it printed."""
-        command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
-        command = re.sub(
-            r"^mrtr-cassette (record|replay)",
-            f"mrtr-cassette \\1 --port {self.ports['8722']}",
-            command,
-        )
-        if command == "kill %1":
-            return self.stop(), ""
-        if command.endswith("&"):
-            self.server = subprocess.Popen(
-                command.removesuffix("&").split(),
-                cwd=self.folder,
-                env=self.env,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            assert self.server.stdout is not None
-            return 0, self.server.stdout.readline()
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=self.folder,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
-    def stop(self) -> int:
-        """Stop the server, if one runs."""
-        if self.server is None:
-            return 0
-        self.server.send_signal(signal.SIGTERM)
-        self.server.communicate()
-        self.server = None
-        return 0
 
 
 @pytest.fixture

@@ -6,45 +6,20 @@ to be in what the command before it prints, in that order; other lines may stand
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
+from shown import ROOT, Session
 
-ROOT = Path(__file__).parent.parent
 GUIDES = ("agents", "answers", "ci", "pytest", "updating")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def _ports() -> dict[str, str]:
-    """Return free ports for those that the guides name."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as two,
-    ):
-        return {"8000": str(one.getsockname()[1]), "8722": str(two.getsockname()[1])}
-
-
-class Reader:
+class Reader(Session):
     """Somebody who does what a guide says, in a folder of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ports = _ports()
-        self.server: subprocess.Popen[str] | None = None
-        unwanted = {"CI", "MRTR_CASSETTE_MODE", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"}
-        self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
-        self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.env["PYTHONPATH"] = str(folder)
-        self.env["PYTHONDONTWRITEBYTECODE"] = "1"
-        shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")
 
     def follow(self, text: str) -> None:
         """Write each file and run each command of a guide."""
@@ -56,40 +31,7 @@ class Reader:
                 continue
             for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
                 command, _, shown = step.partition("\n")
-                self.check(command, shown, self.run(command))
-
-    def run(self, command: str) -> str:
-        """Run a command, and return all that it prints."""
-        command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
-        command = re.sub(
-            r"^mrtr-cassette (record|replay)",
-            f"mrtr-cassette \\1 --port {self.ports['8722']}",
-            command,
-        )
-        if command == "kill %1":
-            self.stop()
-            return ""
-        if command.endswith("&"):
-            self.server = subprocess.Popen(
-                command.removesuffix("&").split(),
-                cwd=self.folder,
-                env=self.env,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            assert self.server.stdout is not None
-            return self.server.stdout.readline()
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=self.folder,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.stdout
+                self.check(command, shown, self.run(command)[1])
 
     @staticmethod
     def check(command: str, shown: str, printed: str) -> None:
@@ -99,13 +41,6 @@ class Reader:
             assert any(line in each for each in lines), (
                 f"$ {command}\n{line}\n--- printed:\n{printed}"
             )
-
-    def stop(self) -> None:
-        """Stop the server, if one runs."""
-        if self.server is not None:
-            self.server.send_signal(signal.SIGTERM)
-            self.server.communicate()
-            self.server = None
 
 
 @pytest.fixture
@@ -130,9 +65,9 @@ def test_the_readme_shows_code_that_runs(reader):
         named = re.match(r"# (\S+\.py)\n", block)
         assert named
         (reader.folder / named[1]).write_text(block)
-    assert "1 passed" in reader.run("pytest -q test_deploy.py")
-    assert "1 passed" in reader.run("pytest -q test_deploy.py --mrtr-mode=none")
-    assert reader.run("python session.py").endswith("misses: 0 unplayed: 0\n")
+    assert "1 passed" in reader.run("pytest -q test_deploy.py")[1]
+    assert "1 passed" in reader.run("pytest -q test_deploy.py --mrtr-mode=none")[1]
+    assert reader.run("python session.py")[1].endswith("misses: 0 unplayed: 0\n")
 
 
 def test_the_readme_links_every_guide():
