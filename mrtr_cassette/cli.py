@@ -266,7 +266,7 @@ async def _record(**options: Any) -> int:
 
     existing = "replace" if options["force"] else "append" if options["append"] else "keep"
     code = 0
-    async with stop_signals() as stop:
+    async with stop_signals() as signals:
         async with recording(
             options["upstream"],
             options["output"],
@@ -283,7 +283,7 @@ async def _record(**options: Any) -> int:
             syncs=options["fsync"],
             **_logs(options),
         ) as session:
-            code = await _until_stopped(session.url, options[_COMMAND], stop)
+            code = await _until_stopped(session.url, options[_COMMAND], signals)
         _conclude_recording(options, session)
     if code:
         return code
@@ -360,7 +360,7 @@ async def _replay(**options: Any) -> int:
     if report is not None:
         check_writable(report)
     _tell_of_journal(options["cassette"], options)
-    async with stop_signals() as stop:
+    async with stop_signals() as signals:
         async with replaying(
             options["cassette"],
             access=_access(options),
@@ -371,7 +371,7 @@ async def _replay(**options: Any) -> int:
         ) as session:
             # What was loaded stays, so looking for garbage in it would be in vain.
             gc.freeze()
-            code = await _until_stopped(session.url, options[_COMMAND], stop)
+            code = await _until_stopped(session.url, options[_COMMAND], signals)
         player = session.player
         _conclude(
             options,
@@ -420,14 +420,14 @@ def _tell_of_journal(cassette: Path, options: dict[str, Any]) -> None:
         _logs(options)["on_event"]({"event": "unpublished", "note": note})
 
 
-async def _until_stopped(url: str, command: tuple[str, ...], stop: Any) -> int:
+async def _until_stopped(url: str, command: tuple[str, ...], signals: Any) -> int:
     """Announce the address; wait for the command's end or a signal; return the command's code."""
     from mrtr_cassette.shell.running import run_command
 
     click.echo(f"listening on {url}")
     if command:
-        return await run_command(command, url, stop, _say)
-    await stop.wait()
+        return await run_command(command, url, signals, _say)
+    await signals.get()
     return 0
 
 

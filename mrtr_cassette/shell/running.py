@@ -46,23 +46,26 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 @asynccontextmanager
-async def stop_signals() -> AsyncIterator[asyncio.Event]:
-    """Give an event that SIGINT and SIGTERM set, in the place of what they do otherwise."""
+async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
+    """Give a queue of the SIGINTs and SIGTERMs that come, in the place of what they do otherwise."""
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, signals.put_nowait, number)
     try:
-        yield stop
+        yield signals
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
 
 
 async def run_command(
-    command: Sequence[str], url: str, stop: asyncio.Event, say: Callable[[str], None]
+    command: Sequence[str],
+    url: str,
+    signals: asyncio.Queue[signal.Signals],
+    say: Callable[[str], None],
 ) -> int:
-    """Run a command with the proxy's URL in its environment, until it ends or we are stopped.
+    """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
 
     Returns:
         its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where it
@@ -76,16 +79,26 @@ async def run_command(
         say(f"error: can't run {command[0]!r}: {(error.strerror or str(error)).lower()}")
         return 127 if isinstance(error, FileNotFoundError) else 126
     ended = asyncio.ensure_future(process.wait())
-    stopped = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if not ended.done():
-        # A terminal sends Ctrl-C to the command as well; SIGTERM reaches only us.
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(asyncio.shield(ended), _GRACE_S)
-        except TimeoutError:
-            process.kill()
+    number = await _signal_before(ended, signals, None)
+    # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
+    if number is signal.SIGINT:
+        await _signal_before(ended, signals, _GRACE_S)
+    for end in (process.terminate, process.kill):
+        if not ended.done():
+            with contextlib.suppress(ProcessLookupError):
+                end()
+            await asyncio.wait({ended}, timeout=_GRACE_S)
     code = await ended
     return 128 - code if code < 0 else code
+
+
+async def _signal_before(
+    ended: asyncio.Future[int], signals: asyncio.Queue[signal.Signals], seconds: float | None
+) -> signal.Signals | None:
+    """Wait for a signal, for a command's end, or as long as is said; give the signal, if any."""
+    coming = asyncio.ensure_future(signals.get())
+    await asyncio.wait({ended, coming}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if coming.done():
+        return coming.result()
+    coming.cancel()
+    return None

@@ -16,7 +16,7 @@ from mrtr_cassette.shell.running import URL_VARIABLE, run, run_command, stop_sig
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
     """Run a command to its end and return its code."""
     say = (said if said is not None else []).append
-    return await run_command(command, url, asyncio.Event(), say)
+    return await run_command(command, url, asyncio.Queue(), say)
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
@@ -58,44 +58,86 @@ async def test_a_command_that_cannot_be_run_has_the_shells_code(tmp_path: Path) 
     assert [line.partition(": can't run ")[0] for line in said] == ["error"] * 3
 
 
-async def stopped(program: str) -> int:
-    """Stop a command once it has called its URL, and return its code."""
-    stop = asyncio.Event()
+CALL = f"urllib.request.urlopen(os.environ['{URL_VARIABLE}']).read()"
+
+
+async def stopped(program: str, *numbers: signal.Signals, reaches_command: bool = False) -> int:
+    """Run a program that calls its URL; its first calls are followed by a signal to us each.
+
+    Args:
+        program: Python code.
+        numbers: the signals.
+        reaches_command: it gets them too, as from a terminal.
+    """
+    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    left = list(numbers)
 
     async def script(visit: Visit) -> None:
         await visit.send(response())
-        stop.set()
+        if left:
+            number = left.pop(0)
+            signals.put_nowait(number)
+            if reaches_command:
+                _, target, _ = visit.request.head.line.split()
+                os.kill(int(target.rpartition("/")[2]), number)
 
-    call = f"import os, signal, urllib.request\n{program}\nurllib.request.urlopen(os.environ['{URL_VARIABLE}']).read()\nsignal.pause()"
+    setup = f"import os, signal, sys, urllib.request\nos.environ['{URL_VARIABLE}'] += f'/{{os.getpid()}}'\n"
     async with upstream(script) as server:
-        return await run_command([sys.executable, "-c", call], server.url, stop, print)
+        command = [sys.executable, "-c", setup + program]
+        code = await run_command(command, server.url, signals, print)
+    assert left == []
+    return code
 
 
 @looped
-async def test_a_stop_ends_the_command() -> None:
-    """When we are told to stop the command is told to end, and its code counts."""
-    assert await stopped("") == 128 + signal.SIGTERM
-    assert await stopped("signal.signal(signal.SIGTERM, lambda *_: os._exit(5))") == 5
+async def test_sigterm_ends_the_command() -> None:
+    """SIGTERM reaches us alone: the command is told to end, and its code counts."""
+    assert await stopped(f"{CALL}; signal.pause()", signal.SIGTERM) == 128 + signal.SIGTERM
+    handles = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))"
+    assert await stopped(f"{handles}; {CALL}; signal.pause()", signal.SIGTERM) == 5
+
+
+@looped
+async def test_sigint_leaves_the_command_its_own_end() -> None:
+    """A terminal's Ctrl-C has reached the command as well: it can still call us before it ends."""
+    program = f"""
+def leave(*_):
+    {CALL}
+    os._exit(5)
+signal.signal(signal.SIGINT, leave)
+{CALL}
+signal.pause()
+"""
+    assert await stopped(program, signal.SIGINT, reaches_command=True) == 5
+
+
+@looped
+async def test_second_signal_ends_a_command_that_sigint_did_not() -> None:
+    """Who presses Ctrl-C again won't wait: SIGTERM."""
+    program = f"signal.signal(signal.SIGINT, signal.SIG_IGN); {CALL}; {CALL}; signal.pause()"
+    assert await stopped(program, signal.SIGINT, signal.SIGINT) == 128 + signal.SIGTERM
 
 
 @looped
 async def test_a_command_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that ignores the signal is killed when its time is up."""
+    """A command that ignores the signals is killed when its time is up."""
     monkeypatch.setattr(running, "_GRACE_S", 0.01)
-    code = await stopped("signal.signal(signal.SIGTERM, signal.SIG_IGN)")
-    assert code == 128 + signal.SIGKILL
+    ignores = "for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        code = await stopped(f"{ignores}\n{CALL}; signal.pause()", number)
+        assert code == 128 + signal.SIGKILL
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @looped
-async def test_signals_stop_in_good_order(number: signal.Signals) -> None:
-    """SIGINT and SIGTERM, once or twice, set the event; after the block they are Python's again."""
-    async with stop_signals() as stop:
-        assert not stop.is_set()
-        for _ in range(2):
+async def test_signals_come_in_good_order() -> None:
+    """SIGINT and SIGTERM are put in the queue; after the block they are Python's again."""
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGINT]
+    async with stop_signals() as signals:
+        for number in numbers:
             os.kill(os.getpid(), number)
-            await stop.wait()
-    assert signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
+            assert await signals.get() is number
+    for number in numbers:
+        assert signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}
 
 
 async def _loop_and(value: int) -> tuple[str, int]:
