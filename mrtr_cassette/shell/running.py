@@ -47,7 +47,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
-    """Give a queue of the SIGINTs and SIGTERMs that come, in the place of what they do otherwise."""
+    """Give a queue of the SIGINTs and SIGTERMs, in the place of what they do otherwise."""
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -97,7 +97,8 @@ async def _signal_before(
 ) -> signal.Signals | None:
     """Wait for a signal, for a command's end, or as long as is said; give the signal, if any."""
     coming = asyncio.ensure_future(signals.get())
-    await asyncio.wait({ended, coming}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {ended, coming}
+    await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     if coming.done():
         return coming.result()
     coming.cancel()
