@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import io
+import os
 import re
 import secrets
+import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Collection
@@ -24,7 +25,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import aiohttp
 from aiohttp import hdrs, web
 from yarl import URL
 
@@ -61,10 +61,9 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.appending import Appender
+from mrtr_cassette.shell.client import Client, RawHeaders, UpstreamResponse, connecting
 from mrtr_cassette.shell.http import (
-    LONGEST_HEADER,
     LOOPBACK,
-    MOST_HEADERS,
     Access,
     Handler,
     Response,
@@ -80,24 +79,11 @@ TOOL = f"mrtr-cassette {__version__}"
 
 Existing = Literal["keep", "replace", "append"]
 
-_IDLE_S = 3.0
-"""Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
-
 BUILT_IN = RedactionRules()
 """The rules of redaction as they come."""
 
-_LARGE_BODY = 1024 * 1024
-"""Bytes from which on a request is sent in parts."""
-
 _OWN_BY_US = frozenset({"host", "expect"})
 """Request headers of one connection for which `end_to_end` has no rule."""
-
-
-class _NotAnsweredError(aiohttp.ClientError):
-    """The upstream took a request and gave no response.
-
-    aiohttp sends a GET again when its connection breaks; under this name it does not.
-    """
 
 
 @dataclass(slots=True)
@@ -239,10 +225,10 @@ async def recording(
         relay.on_ask = appender.live_asks.asked
         handler = appender.handle
     is_tls = url.scheme == "https" or ca_file is not None
-    tls = _tls(ca_file) if verifies and is_tls else False
+    tls = _tls(ca_file, verifies=verifies) if is_tls else None
     try:
         async with (
-            relay.client(tls),
+            connecting(url.origin(), tls) as relay.client,
             serving(handler, access, log, files_each=2) as address,
         ):
             session.url = address.url(url.raw_path_qs)
@@ -281,10 +267,14 @@ def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
     return token
 
 
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    """Return how TLS upstreams are verified."""
+def _tls(ca_file: Path | None, *, verifies: bool) -> ssl.SSLContext:
+    """Return how TLS upstreams are verified, if they are."""
     try:
         context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        if not verifies:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
         if ca_file is not None:
             context.load_verify_locations(ca_file)
     except OSError as error:
@@ -405,23 +395,7 @@ class _Relay:
     warned_of: set[str] = field(default_factory=set)
     journal: files.Journal | None = None
     on_ask: Callable[[Call, Ask], None] = lambda _call, _ask: None
-    http: aiohttp.ClientSession = field(init=False)
-
-    @asynccontextmanager
-    async def client(self, tls: ssl.SSLContext | bool) -> AsyncIterator[None]:  # noqa: FBT001  as in aiohttp
-        """Open the client side, with every habit of aiohttp's own switched off."""
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ssl=tls)
-        async with aiohttp.ClientSession(
-            connector=connector,
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_field_size=LONGEST_HEADER,
-            max_headers=MOST_HEADERS,
-            max_line_size=LONGEST_HEADER,
-            skip_auto_headers=(hdrs.CONTENT_TYPE,),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-        ) as self.http:
-            yield
+    client: Client = field(init=False)
 
     def now_ms(self) -> float:
         """Milliseconds since the recording began."""
@@ -434,8 +408,8 @@ class _Relay:
         spectator = _Spectator(self, asked)
         try:
             upstream = await self._send(asked if sent is None else sent)
-        except (aiohttp.ClientError, OSError) as error:
-            return self.unreachable(asked, self._no_response(error))
+        except OSError as error:
+            return self.unreachable(asked, self._no_response(_words(error)))
         except asyncio.CancelledError:
             spectator.response_ended(End.OPEN)
             raise
@@ -444,36 +418,30 @@ class _Relay:
         finally:
             upstream.close()
 
-    async def _send(self, asked: Request) -> aiohttp.ClientResponse:
-        headers = _sent_headers(asked.headers, self.headers)
-        return await self.http.request(
-            asked.method,
-            _url(self.origin, asked.target),
-            data=_payload(asked.body),
-            allow_redirects=False,
-            middlewares=(partial(_send_as_given, headers),),
-        )
+    async def _send(self, asked: Request) -> UpstreamResponse:
+        return await self.client.send(asked, _sent_headers(asked.headers, self.headers))
 
     async def _relay(
         self,
         request: web.BaseRequest,
         asked: Request,
-        upstream: aiohttp.ClientResponse,
+        upstream: UpstreamResponse,
         spectator: _Spectator,
     ) -> web.StreamResponse:
-        head = _passed_headers(upstream.raw_headers)
+        head = _passed_headers(upstream.headers)
         try:
-            rendered = render_head(upstream.status, head, reason=upstream.reason)
+            reason = upstream.reason.decode("utf-8", "surrogateescape")
+            rendered = render_head(upstream.status, head, reason=reason)
         except ValueError as error:
             spectator.forget()
-            return self.unreachable(asked, self._no_response(error))
+            return self.unreachable(asked, self._no_response(str(error)))
         response = Response(request, rendered)
         spectator.response_started(upstream.status, head)
         # What has come with the head goes on with it.
-        chunk = upstream.content.read_nowait()
+        chunk = upstream.read_now()
         if chunk:
             spectator.response_bytes(chunk)
-        if upstream.content.at_eof():
+        if upstream.is_read:
             spectator.response_ended(End.COMPLETE)
             await response.send(chunk, is_last=True)
             return response
@@ -482,13 +450,13 @@ class _Relay:
             await response.send(chunk)
             while True:
                 try:
-                    chunk = await upstream.content.readany()
-                except (aiohttp.ClientError, OSError):
+                    chunk = await upstream.read()
+                except OSError:
                     end = End.BROKEN
                     break
                 if chunk:
                     spectator.response_bytes(chunk)
-                if upstream.content.at_eof():
+                if upstream.is_read:
                     end = End.COMPLETE
                     break
                 await response.send(chunk)
@@ -511,15 +479,15 @@ class _Relay:
         try:
             upstream = await self._send(observation.call.request)
             try:
-                head = _passed_headers(upstream.raw_headers)
+                head = _passed_headers(upstream.headers)
                 observation.response_started(upstream.status, head)
-                while not observation.is_answered and (chunk := await upstream.content.readany()):
+                while not observation.is_answered and (chunk := await upstream.read()):
                     observation.response_bytes(chunk, 0.0)
                 observation.response_ended(0.0)
             finally:
                 upstream.close()
-        except (aiohttp.ClientError, OSError) as error:
-            raise UpstreamError(self._no_response(error)) from None
+        except OSError as error:
+            raise UpstreamError(self._no_response(_words(error))) from None
 
     def led(self, lead: Lead) -> None:
         """Say that the server has been led, and look for its states from now on."""
@@ -538,8 +506,8 @@ class _Relay:
             lambda: text if redactor is None else redactor.text(text),
         )
 
-    def _no_response(self, error: Exception) -> str:
-        return f"the upstream {shown_url(self.origin)} gave no response: {_words(error)}"
+    def _no_response(self, reason: str) -> str:
+        return f"the upstream {shown_url(self.origin)} gave no response: {reason}"
 
     def unreachable(self, asked: Request, problem: str) -> web.StreamResponse:
         """Answer for an upstream that gave no response; that is no exchange to record."""
@@ -690,11 +658,6 @@ class _Spectator:
 
 
 @lru_cache(maxsize=1024)
-def _url(origin: URL, target: str) -> URL:
-    return URL(f"{origin}{target}", encoded=True)
-
-
-@lru_cache(maxsize=1024)
 def _sent_headers(asked: Headers, added: Headers) -> Headers:
     """Return a client's headers as they go upstream, with those that the user added."""
     left_out = _OWN_BY_US | {name.lower() for name, _ in added}
@@ -703,36 +666,14 @@ def _sent_headers(asked: Headers, added: Headers) -> Headers:
 
 
 @lru_cache(maxsize=1024)
-def _passed_headers(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
+def _passed_headers(raw: RawHeaders) -> Headers:
     """Return an upstream's headers as they go to the client."""
     return end_to_end((header_text(name), header_text(value)) for name, value in raw)
 
 
-def _payload(body: bytes) -> bytes | io.BytesIO | None:
-    """Return a body as aiohttp sends it: a large one in parts, so that others get their turn."""
-    return io.BytesIO(body) if len(body) > _LARGE_BODY else body or None
-
-
-async def _send_as_given(
-    headers: Headers, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Send a request once, with the headers that it was given and none of aiohttp's own."""
-    host = request.headers[hdrs.HOST]
-    length = request.headers.get(hdrs.CONTENT_LENGTH)
-    request.headers.clear()
-    request.headers[hdrs.HOST] = host
-    request.headers.extend(headers)
-    # A body that came in chunks goes on with its length.
-    if request.body and length is not None and hdrs.CONTENT_LENGTH not in request.headers:
-        request.headers[hdrs.CONTENT_LENGTH] = length
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _NotAnsweredError(_words(error)) from error
-
-
-def _words(error: Exception) -> str:
-    """Return what went wrong, without the addresses that aiohttp repeats."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return (error.strerror or str(error)).lower()
-    return str(error) or type(error).__name__
+def _words(error: OSError) -> str:
+    """Return what went wrong, in the system's words where it has some."""
+    # Those two have numbers of their own.
+    is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
+    text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
+    return text.lower() or type(error).__name__

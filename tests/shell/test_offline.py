@@ -107,5 +107,6 @@ async def test_replay_connects_to_nothing_and_resolves_no_name(tmp_path: Path) -
         replayed = await process.stopped()
     assert audited(replayed.err) == []
     assert replayed.code == 1, "the misses count"
-    (connection,) = audited(recorded.err)
+    lookup, connection = audited(recorded.err)
+    assert lookup.startswith("AUDIT getaddrinfo ")
     assert connection.startswith("AUDIT connect ('127.0.0.1', ")

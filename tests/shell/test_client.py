@@ -1,0 +1,310 @@
+"""Facts about the client side: connections are kept where that is safe, and framing is read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from standin import CHUNKED, Script, Upstream, Visit, chunk, looped, response, upstream
+from yarl import URL
+
+from mrtr_cassette.core.wire import Request
+from mrtr_cassette.shell import client as client_module
+from mrtr_cassette.shell.client import Client, UpstreamResponse, connecting
+
+
+@asynccontextmanager
+async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
+    """Give a client, and the upstream that does what a script says."""
+    async with (
+        upstream(script) as server,
+        connecting(URL(server.url).origin(), None) as client,
+    ):
+        yield client, server
+
+
+async def send(client: Client, body: bytes = b"", method: str = "POST") -> UpstreamResponse:
+    """Send a request without headers of its own."""
+    return await client.send(Request(method, "/mcp", (), body), ())
+
+
+async def whole(response: UpstreamResponse) -> bytes:
+    """Read a body to its end."""
+    chunks = []
+    while chunk := await response.read():
+        chunks.append(chunk)
+    assert response.is_read
+    return b"".join(chunks)
+
+
+async def body_of(client: Client, method: str = "POST") -> bytes:
+    """Send a request, and read its response's body."""
+    return await whole(await send(client, method=method))
+
+
+def saying(raw: bytes) -> Script:
+    """Answer each request with the same bytes, and leave the connection open."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(raw)
+
+    return script
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        response(b"ab"),
+        response(b"", CHUNKED, length=False) + chunk(b"a") + chunk(b"b") + chunk(b""),
+        response(b"", CHUNKED, length=False) + b"1 \r\na\r\n1\r\nb\r\n0\r\nLate: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
+        response(b"", "Link: </a>", status="103 Early Hints", length=False) + response(b"ab"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" + response(b"ab"),
+    ],
+    ids=["length", "chunks", "trailers", "bare line feeds", "hints", "continue"],
+)
+@looped
+async def test_one_connection_serves_one_request_after_the_other(raw: bytes) -> None:
+    """A connection whose response has ended is taken again."""
+    async with calling(saying(raw)) as (client, server):
+        for _ in range(3):
+            got = await send(client)
+            assert got.status == 200
+            assert await whole(got) == b"ab"
+    assert server.connections == 1
+
+
+@looped
+async def test_requests_at_once_have_a_connection_each() -> None:
+    """No request waits for another's response."""
+    both = asyncio.Barrier(2)
+
+    async def script(visit: Visit) -> None:
+        await both.wait()
+        await visit.send(response(visit.request.body))
+
+    async with calling(script) as (client, server):
+        first, second = await asyncio.gather(send(client, b"1"), send(client, b"2"))
+        assert [await whole(first), await whole(second)] == [b"1", b"2"]
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        response(b"ab", "Connection: close"),
+        response(b"ab").replace(b"1.1", b"1.0"),
+        response(b"ab") + b"H",
+    ],
+    ids=["close", "older version", "more than was asked for"],
+)
+@looped
+async def test_other_connections_are_not_kept(raw: bytes) -> None:
+    """After a response that ends its connection, or is followed by something, comes another."""
+    async with calling(saying(raw)) as (client, server):
+        for _ in range(2):
+            got = await send(client)
+            assert got.read_now() or await got.read() == b"ab"
+    assert server.connections == 2
+
+
+@looped
+async def test_connection_that_says_something_unasked_is_not_used() -> None:
+    """What comes while nobody has asked is not taken for the response to the next request."""
+    left = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"asked"))
+        if visit.number == 1:
+            await visit.send(response(b"unasked"))
+            await visit.left()
+            left.set()
+
+    async with calling(script) as (client, server):
+        assert await body_of(client) == b"asked"
+        await left.wait()
+        assert await body_of(client) == b"asked"
+    assert server.connections == 2
+
+
+@looped
+async def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that nobody has used for a while is closed."""
+    monkeypatch.setattr(client_module, "IDLE_S", 0.0)
+    left = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"ab"))
+        await visit.left()
+        left.set()
+
+    async with calling(script) as (client, _):
+        assert await body_of(client) == b"ab"
+        await left.wait()
+
+
+@looped
+async def test_early_answer_ends_the_connection() -> None:
+    """Where a response comes before the request has been sent, the rest is not sent."""
+    body = b"a" * 2**26
+    raw = response(b"too large", status="413 Content Too Large")
+
+    async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(raw)
+        ended.set_result(len(await reader.read()) if reader.at_eof() else 0)
+        writer.close()
+
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(early, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, connecting(URL(f"http://127.0.0.1:{port}"), None) as client:
+        got = await send(client, body)
+        assert (got.status, await whole(got)) == (413, b"too large")
+        assert client.kept == []
+        await ended
+
+
+@looped
+async def test_response_to_head_has_no_body() -> None:
+    """Whatever its head says, and the next request has its own response."""
+
+    async def script(visit: Visit) -> None:
+        is_head = visit.request.head.line.startswith("HEAD")
+        await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + b"ab" * (not is_head))
+
+    async with calling(script) as (client, _):
+        assert await body_of(client, "HEAD") == b""
+        assert await body_of(client, "GET") == b"ab"
+
+
+@looped
+async def test_close_ends_a_body_without_length() -> None:
+    """Without a length the close is the end (RFC 9112, section 6.3)."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"ab", length=False))
+        visit.close()
+
+    async with calling(script) as (client, _):
+        assert await body_of(client) == b"ab"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
+        response(b"", CHUNKED, length=False) + chunk(b"ab"),
+        response(b"", CHUNKED, length=False) + chunk(b"ab") + b"no size",
+    ],
+    ids=["length", "chunks", "no chunk"],
+)
+@looped
+async def test_body_that_is_cut_short_is_an_error_after_its_bytes(raw: bytes) -> None:
+    """What came is given, and then that it is not whole."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(raw)
+        visit.close()
+
+    async with calling(script) as (client, _):
+        got = await send(client)
+        assert await got.read() == b"ab"
+        with pytest.raises(ConnectionError):
+            await got.read()
+        assert not got.is_read
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"SSH-2.0\r\n", "no HTTP response: Expected HTTP/"),
+        (b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "another protocol"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2**21, "a head of more than 1,048,576 bytes"),
+        (b"HTTP/1.1 200 OK\r\n", "the connection was closed"),
+    ],
+    ids=["no HTTP", "another protocol", "many headers", "large head", "half a head"],
+)
+@looped
+async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reason: str) -> None:
+    """Nothing is taken for a response that is none."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(raw)
+        visit.close()
+
+    async with calling(script) as (client, _):
+        with pytest.raises(ConnectionError, match=reason):
+            await send(client)
+
+
+@looped
+async def test_upstream_waits_for_a_reader_that_does_not_read() -> None:
+    """A large body is not held in memory, and comes whole once it is read."""
+    size, part = 2**26, 2**20
+    sent = 0
+
+    async def script(visit: Visit) -> None:
+        nonlocal sent
+        if visit.number > 1:
+            await visit.send(response())
+            return
+        await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size // part):
+            await visit.send(b"a" * part)
+            sent += part
+
+    async with calling(script) as (client, server):
+        got = await send(client)
+        for _ in range(500):
+            assert await body_of(client) == b""
+        assert sent < size / 2
+        assert await whole(got) == b"a" * size
+        assert await body_of(client) == b""
+    assert server.connections == 2
+
+
+@looped
+async def test_response_that_is_given_up_ends_its_connection() -> None:
+    """Nobody reads on; the upstream sees it."""
+    left = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(response(b"", CHUNKED, length=False), chunk(b"ab"))
+        await visit.left()
+        left.set()
+
+    async with calling(script) as (client, _):
+        got = await send(client)
+        assert await got.read() == b"ab"
+        got.close()
+        await left.wait()
+
+
+@looped
+async def test_request_that_is_cancelled_ends_its_connection() -> None:
+    """A client that has left waits for nothing, and neither does the upstream."""
+    arrived, left = asyncio.Event(), asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        arrived.set()
+        await visit.left()
+        left.set()
+
+    async with calling(script) as (client, _):
+        sending = asyncio.ensure_future(send(client))
+        await arrived.wait()
+        sending.cancel()
+        await left.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+
+@looped
+async def test_connection_that_does_not_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that never accepts is an error."""
+    monkeypatch.setattr(client_module, "_CONNECT_S", 0.0)
+    async with calling(saying(response())) as (client, _):
+        with pytest.raises(TimeoutError, match="no connection within 0 s"):
+            await send(client)
