@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 _JSON_TOKEN = re.compile(
     r"[ \t\r\n,:]*+(?:"
@@ -29,17 +28,26 @@ _JSON_ESCAPE = re.compile(
     re.DOTALL,
 )
 _JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-IN_WORD: Final = b"w"
-WORDS: Final = bytes(
-    ord(IN_WORD) if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else 32
+_WORDS = bytes(
+    ord("w") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else ord(" ")
     for code in range(256)
 )
-"""Translates each letter, digit, `_`, `.` and `-` to `IN_WORD`, and all else to a space.
-
-Whether a text has a long word, and where, is then told by one search for a literal.
-"""
+"""Translates each letter, digit, `_`, `.` and `-` to `w`, and all else to a space."""
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _PERCENT_OR_PLUS = re.compile(r"(?:%[0-9A-Fa-f]{2})+|\+")
+
+
+def long_words(raw: bytes, shortest: int) -> Iterator[bytes]:
+    """Yield the words of at least so many letters, digits, `_`, `.` and `-`."""
+    # Where a long word begins is then told by one search for a literal.
+    mapped = raw.translate(_WORDS)
+    long = b"w" * shortest
+    at = mapped.find(long)
+    while at >= 0:
+        end = mapped.find(b" ", at)
+        end = len(raw) if end < 0 else end
+        yield raw[at:end]
+        at = mapped.find(long, end)
 
 
 def _as_it_is(placeholder: str) -> str:

@@ -8,14 +8,15 @@ Law: what a search by all rules would find, a search by the plan finds too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from mrtr_cassette.core.layers import IN_WORD, WORDS
+from mrtr_cassette.core.layers import long_words
 from mrtr_cassette.core.rules import NAMES, Rule
 
-_HINTS = tuple(
-    b"pass pwd secret token key auth cookie credential signature assertion verifier".split()
+_HINTS = (
+    *("pass", "pwd", "secret", "token", "key", "auth"),
+    *("cookie", "credential", "signature", "assertion", "verifier"),
 )
 """Each name has one of them."""
 
@@ -25,11 +26,12 @@ _ESCAPED_ASCII = re.compile(
 )
 """Escapes of characters that need none: a marker may be spelled with them."""
 
-_GOES_ON = rb"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
+_GOES_ON = r"[a-z0-9]*+(?:\\*+[\"'])?(?:\s|\\++[nrt])*+(?:[:=])(?!\s*+\{)"
 """How a folded text goes on after a name that is given a value, which is no object."""
 
 _LOWER = bytes(range(256)).lower()
-_LONG = IN_WORD * 20
+_LONG = 20
+"""Letters, digits, `_`, `.` and `-` that a token has at least."""
 
 
 class Plan(NamedTuple):
@@ -58,12 +60,14 @@ class Planner:
             keys: further names, folded.
         """
         self._rules, self._custom, self._keys = rules, custom, keys
-        markers = [
-            (place, rule.is_prefixed, tuple(marker.encode() for marker in rule.markers))
-            for place, rule in enumerate(rules)
+        self._shapes = [
+            (place, rule.markers) for place, rule in enumerate(rules) if not rule.is_prefixed
         ]
-        self._shapes = [(place, ms) for place, is_prefixed, ms in markers if not is_prefixed]
-        self._tokens = [(place, ms) for place, is_prefixed, ms in markers if is_prefixed]
+        self._tokens = [
+            (place, tuple(marker.encode() for marker in rule.markers))
+            for place, rule in enumerate(rules)
+            if rule.is_prefixed
+        ]
         every = {marker: None for _, markers in self._shapes for marker in markers}
         # A marker with a hint in it can only stand where the hint does.
         self._shape_markers = tuple(m for m in every if not any(hint in m for hint in _HINTS))
@@ -79,27 +83,22 @@ class Planner:
         stems = {*NAMES, *keys}
         self._stems = {
             # What isn't ASCII may be spelled in many ways, so it is always taken to be there.
-            (stem.encode() if stem.isascii() else b""): (
-                stem if stem.isascii() else "",
-                re.compile(stem.encode() + _GOES_ON if stem.isascii() else b""),
+            (stem if stem.isascii() else ""): re.compile(
+                stem + _GOES_ON if stem.isascii() else "", re.ASCII
             )
             for stem in stems
             if not any(other != stem and other in stem for other in stems)
         }
-        self._hints = (
-            *_HINTS,
-            *(key.encode() if key.isascii() else b"" for key in keys),
-        )
+        self._hints = (*_HINTS, *(key if key.isascii() else "" for key in keys))
 
     def plan(self, raw: bytes) -> Plan | None:
         """Tell what to search for; None where there is nothing."""
         if (b"\\u00" in raw or b"%" in raw) and _ESCAPED_ASCII.search(raw):
-            return Plan(
-                (*self._custom, *self._rules), tuple(stem for stem, _ in self._stems.values())
-            )
-        folded = raw.translate(_LOWER, b"_-")
+            return Plan((*self._custom, *self._rules), tuple(self._stems))
+        # A literal is found faster in text than in bytes.
+        folded = raw.translate(_LOWER, b"_-").decode("latin-1")
         # Nearly every request has a progress token, which would pass for a hint.
-        hinting = folded if self._keys else folded.replace(b"progresstoken", b"")
+        hinting = folded if self._keys else folded.replace("progresstoken", "")
         stems: tuple[str, ...] = ()
         active = [marker for marker in self._shape_markers if marker in folded]
         if [hint for hint in self._hints if hint in hinting]:
@@ -107,27 +106,16 @@ class Planner:
             is_plain = b"%" not in raw
             stems = tuple(
                 stem
-                for marker, (stem, assigned) in self._stems.items()
-                if marker in folded and not (is_plain and assigned.search(folded) is None)
+                for stem, assigned in self._stems.items()
+                if stem in folded and not (is_plain and assigned.search(folded) is None)
             )
         likely = set()
         if active:
             likely = {place for place, ms in self._shapes if not set(ms).isdisjoint(active)}
-        for word in _long_words(raw):
+        for word in long_words(raw, _LONG):
             if self._begins.match(word) or self._begins_inside.search(word):
                 likely |= {place for place, ms in self._tokens if any(m in word for m in ms)}
         if not (likely or stems or self._custom):
             return None
         rules = (self._rules[place] for place in sorted(likely))
         return Plan((*self._custom, *rules), stems)
-
-
-def _long_words(raw: bytes) -> Iterator[bytes]:
-    """Yield the words of at least 20 letters, digits, `_`, `.` and `-`."""
-    mapped = raw.translate(WORDS)
-    at = mapped.find(_LONG)
-    while at >= 0:
-        end = mapped.find(b" ", at)
-        end = len(raw) if end < 0 else end
-        yield raw[at:end]
-        at = mapped.find(_LONG, end)

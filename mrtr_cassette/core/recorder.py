@@ -8,13 +8,13 @@ Rule: it is a spectator. It sees copies, and nothing it does can change what pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mrtr_cassette.core.calls import Call, CallKey, read_call, seal_answers
 from mrtr_cassette.core.dialect import Ask, may_ask, recognise
-from mrtr_cassette.core.jsonbytes import Span
+from mrtr_cassette.core.jsonbytes import Span, splice
 from mrtr_cassette.core.jsonrpc import Kind, classify
 from mrtr_cassette.core.layers import Found
 from mrtr_cassette.core.messages import response_to, splice_pieces
@@ -24,7 +24,7 @@ from mrtr_cassette.core.seal import (
     find_states,
     may_have_states,
     placeholder,
-    seal_states,
+    seal_found,
     sha256_of,
 )
 from mrtr_cassette.core.sse import SseFramer, read_event
@@ -248,14 +248,14 @@ class Observation:
             partly = state if state in known else known.seal_text(state)
             return placeholder(state) if partly == state else partly
 
-        echoed = [found.secret for _, found in find_states(request.body)]
-        states = list(_states_in(response))
-        body = seal_states(request.body, sealed)
-        placed = [(span, found.spelled(placeholder(found.secret))) for span, found in states]
-        pieces = splice_pieces(response.pieces, [(span, new.encode()) for span, new in placed])
-        found_in_response = [found.secret for _, found in states]
-        for state in (*echoed, *found_in_response):
-            known.remember(state)
+        echoed = find_states(request.body)
+        issued = _states_in(response) if may_have_states(response.body) else []
+        body = splice(request.body, seal_found(echoed, sealed))
+        pieces = splice_pieces(response.pieces, seal_found(issued, placeholder))
+        for _, found in (*echoed, *issued):
+            known.remember(found.secret)
+        if not len(known):
+            return request, response, []
         request = Request(
             request.method,
             known.seal_text(request.target),
@@ -264,7 +264,7 @@ class Observation:
         )
         headers = _sealed_headers(response.headers, known)
         response = Response(response.status, headers, pieces, response.end)
-        return request, _with_body(response, known.seal), found_in_response
+        return request, _with_body(response, known.seal), [found.secret for _, found in issued]
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -308,16 +308,14 @@ def _kept_of_response(headers: Headers) -> Headers:
 
 
 def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
-    if not len(known):
-        return headers
     return tuple([(name, known.seal_text(value)) for name, value in headers])
 
 
-def _states_in(response: Response) -> Iterator[tuple[Span, Found]]:
-    """Yield the states of a response, and where in its body they stand."""
+def _states_in(response: Response) -> list[tuple[Span, Found]]:
+    """Return the states of a response, and where in its body they stand."""
     if not response.is_event_stream:
-        yield from find_states(response.body)
-        return
+        return find_states(response.body)
+    states = []
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_states(piece.raw):
@@ -325,8 +323,9 @@ def _states_in(response: Response) -> Iterator[tuple[Span, Found]]:
             for span, found in find_states(event.data or b""):
                 placed = event.raw_span(span)
                 if placed is not None:
-                    yield Span(placed.start + offset, placed.end + offset), found
+                    states.append((Span(placed.start + offset, placed.end + offset), found))
         offset += len(piece.raw)
+    return states
 
 
 def redacted_request(request: Request, redactor: Redactor) -> Request:

@@ -187,6 +187,7 @@ class Redactor:
         self._planner = Planner(active, self._custom, self._keys)
         # What comes again is not searched again; a secret has one placeholder for all the run.
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
+        self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
         self.text = lru_cache(maxsize=_REPEATED)(self._redacted_text)
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
@@ -222,8 +223,8 @@ class Redactor:
             path_with_query, lambda text, plan: self._in_text(text, plan, _DEEPEST, _OF_URL)
         )
 
-    def headers(self, headers: Headers) -> Headers:
-        """Redact the values of headers; a client sends the same ones with call after call."""
+    def _redacted_headers(self, headers: Headers) -> Headers:
+        """Redact the values of headers."""
         return tuple([(name, self.header(name, value)) for name, value in headers])
 
     def _redacted_header(self, name: str, value: str) -> str:

@@ -12,18 +12,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from mrtr_cassette.core.jsonbytes import Span, splice
-from mrtr_cassette.core.layers import IN_WORD, WORDS, Found, json_tokens, json_view, through
+from mrtr_cassette.core.layers import Found, json_tokens, json_view, long_words, through
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
 
 A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
 """
+
+_GRAM = 8
+_LONG_RUN = 2 * _GRAM - 1
+"""Characters of a run in which, wherever it stands, is a whole gram at a multiple of its length."""
 
 _MEMBER = "requestState"
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
@@ -121,12 +124,16 @@ def _as_string(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
+def seal_found(
+    found: Iterable[tuple[Span, Found]], new: Callable[[str], str]
+) -> list[tuple[Span, bytes]]:
+    """Return what stands in the place of states that were found: what `new` returns for each."""
+    return [(span, one.spelled(new(one.secret)).encode()) for span, one in found]
+
+
 def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
     """Replace each state under `requestState` by what `new` returns for it."""
-    return splice(
-        raw,
-        [(span, one.spelled(new(one.secret)).encode()) for span, one in find_states(raw)],
-    )
+    return splice(raw, seal_found(find_states(raw), new))
 
 
 class KnownState:
@@ -145,6 +152,9 @@ class KnownState:
         self.is_searched = len(state) >= SHORTEST_SEARCHED
         # Whatever the escapes are, the longest run of plain characters is in all spellings.
         self.probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
+        end = self.probe[-_LONG_RUN:]
+        # Those of its end, as many states begin alike.
+        self.grams = [end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)]
         self._spellings: re.Pattern[bytes] | None = None
 
     def seal(self, raw: bytes) -> bytes:
@@ -171,8 +181,8 @@ class KnownStates:
         """
         self._most = most
         self._by_state: dict[str, KnownState] = {}
-        self._longest_first: list[KnownState] = []
-        self._shortest_run = b""
+        self._by_gram: dict[bytes, list[KnownState]] = {}
+        self._without_run: list[KnownState] = []
 
     def __contains__(self, state: str) -> bool:
         """Tell whether a state is known."""
@@ -196,26 +206,43 @@ class KnownStates:
         if state in self._by_state:
             return
         if len(self._by_state) == self._most:
-            oldest = self._by_state.pop(next(iter(self._by_state)))
-            if oldest.is_searched:
-                self._longest_first.remove(oldest)
+            self._forget(self._by_state.pop(next(iter(self._by_state))))
         known = self._by_state[state] = KnownState(state, shown_as)
-        if known.is_searched:
-            run = IN_WORD * len(known.probe)
-            self._shortest_run = run if not self._longest_first else min(run, self._shortest_run)
-            # One that contains another comes before it.
-            insort(self._longest_first, known, key=_by_length)
+        if known.is_searched and len(known.probe) < _LONG_RUN:
+            self._without_run.append(known)
+        elif known.is_searched:
+            for gram in known.grams:
+                self._by_gram.setdefault(gram, []).append(known)
+
+    def _forget(self, known: KnownState) -> None:
+        if known in self._without_run:
+            self._without_run.remove(known)
+        for gram in known.grams:
+            those = self._by_gram.get(gram, [])
+            if known in those:
+                those.remove(known)
+            if not those:
+                self._by_gram.pop(gram, None)
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the states wherever they stand, but for those so short that they may be words."""
-        if self._longest_first and self._shortest_run in raw.translate(WORDS):
-            for known in [known for known in self._longest_first if known.probe in raw]:
-                raw = known.seal(raw)
+        # One that contains another comes before it.
+        for known in sorted(self._likely(raw), key=_by_length):
+            raw = known.seal(raw)
         return raw
+
+    def _likely(self, raw: bytes) -> Collection[KnownState]:
+        """Return the states that may stand in a text, without looking for each."""
+        likely = dict.fromkeys(self._without_run)
+        if self._by_gram:
+            for word in long_words(raw, _LONG_RUN):
+                for at in range(0, len(word) - _GRAM + 1, _GRAM):
+                    likely.update(dict.fromkeys(self._by_gram.get(word[at : at + _GRAM], ())))
+        return likely
 
     def seal_text(self, text: str) -> str:
         """Do the same in text."""
-        if len(text) < SHORTEST_SEARCHED or not self._longest_first:
+        if len(text) < SHORTEST_SEARCHED or not self._by_state:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)

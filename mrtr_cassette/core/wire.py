@@ -112,7 +112,9 @@ class Response:
     @property
     def body(self) -> bytes:
         """All bytes of the body."""
-        return b"".join(piece.raw for piece in self.pieces)
+        if len(self.pieces) == 1:
+            return self.pieces[0].raw
+        return b"".join([piece.raw for piece in self.pieces])
 
     @property
     def is_event_stream(self) -> bool:
@@ -141,6 +143,7 @@ class Exchange:
     echoed_sha256: str | None
 
 
+@lru_cache(maxsize=4096)
 def header_value(headers: Headers, name: str) -> str:
     """Return the values of a header joined by commas; empty where it is absent."""
     return ", ".join(value for key, value in headers if key.lower() == name)

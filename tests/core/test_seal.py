@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.seal import (
     KnownState,
+    KnownStates,
     as_recorded,
     compared_sha256,
     find_states,
@@ -259,3 +260,26 @@ def test_known_state_is_found_in_a_url(state: str, safe: str, plus: bool) -> Non
     sealed = KnownState(state).seal(f"/x?state={spelled}&y=%20".encode()).decode()
 
     assert unquote(sealed) == f"/x?state={placeholder(state)}&y= "
+
+
+_RUN = st.text(alphabet="ab", min_size=5, max_size=20)
+_STATES = st.lists(
+    st.lists(_RUN, min_size=1, max_size=4).map("+".join), min_size=1, max_size=8, unique=True
+)
+
+
+@given(states=_STATES, most=st.integers(1, 8), data=st.data())
+def test_states_are_found_as_if_each_were_looked_for(
+    states: list[str], most: int, data: st.DataObject
+) -> None:
+    """Whatever stands around and between them, the longest is replaced first."""
+    known = KnownStates(most)
+    for state in states:
+        known.remember(state)
+    assert list(known) == states[-most:]
+    parts = st.sampled_from(states) | st.text(alphabet="ab. ", max_size=20)
+    raw = "".join(data.draw(st.lists(parts, max_size=8))).encode()
+    expected = raw
+    for state in sorted(states[-most:], key=len, reverse=True):
+        expected = KnownState(state).seal(expected)
+    assert known.seal(raw) == expected
