@@ -165,8 +165,8 @@ class Observation:
             for event in self._framer.feed(chunk):
                 if len(self._pieces) == MOST_EVENTS:
                     raise BodyTooLargeError(self.label, MOST_EVENTS, "events")
-                self._pieces.append(Piece(event.raw, at_ms, arrived))
-                self.is_answered = self.is_answered or self._is_response(event.data)
+                self._pieces.append(Piece(event, at_ms, arrived))
+                self.is_answered = self.is_answered or self._is_response(event)
         elif chunk:
             self._pieces.append(Piece(chunk, at_ms, arrived))
 
@@ -178,20 +178,20 @@ class Observation:
         """
         if self._framer is not None:
             last, rest = self._framer.finish()
-            tail = last.raw if last is not None else rest
-            if tail:
-                self._pieces.append(Piece(tail, at_ms, self._recorder.arrived))
+            if last or rest:
+                self._pieces.append(Piece(last or rest, at_ms, self._recorder.arrived))
                 return True
         return False
 
-    def _is_response(self, data: bytes | None) -> bool:
-        """Tell whether an event is the response to the request."""
+    def _is_response(self, event: bytes) -> bool:
+        """Tell whether an event, the last so far, is the response to the request."""
         request = self.call.message
-        if data is None or request is None or request.kind is not Kind.REQUEST:
+        if event.find(b"result") < 0 and event.find(b"error") < 0:
             return False
-        if b"result" not in data and b"error" not in data:
+        if request is None or request.kind is not Kind.REQUEST:
             return False
-        message = classify(data)
+        data = read_event(event, first=len(self._pieces) == 1).data
+        message = None if data is None else classify(data)
         return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
 
     def exchange(self, end: End, at_ms: float) -> Exchange:

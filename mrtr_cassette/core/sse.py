@@ -94,8 +94,8 @@ class SseFramer:
         self._first = True
         self._has_cr = False
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Take the next bytes and yield the events that they complete."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Take the next bytes and yield those of each event that they complete."""
         self._pending += chunk
         self._has_cr = self._has_cr or b"\r" in chunk
         while end := self._event_end():
@@ -123,15 +123,18 @@ class SseFramer:
         self._searched = max(self._line, len(pending) - 1)
         return 0
 
-    def finish(self) -> tuple[Event | None, bytes]:
-        """End the stream: return an event that only waited for a possible LF, and the rest."""
+    def finish(self) -> tuple[bytes, bytes]:
+        """End the stream: return an event that only waited for a possible LF, and the rest.
+
+        Either may be empty.
+        """
         start = self._line or _line_start(self._pending, first=self._first)
         if self._pending.endswith(b"\r") and len(self._pending) == start + 1:
             return self._cut(len(self._pending)), b""
-        return None, bytes(self._pending)
+        return b"", bytes(self._pending)
 
-    def _cut(self, end: int) -> Event:
-        event = read_event(bytes(self._pending[:end]), first=self._first)
+    def _cut(self, end: int) -> bytes:
+        event = bytes(self._pending[:end])
         del self._pending[:end]
         self._line = self._searched = 0
         self._first = False

@@ -76,7 +76,7 @@ from mrtr_cassette.core.report import (
     summary,
 )
 from mrtr_cassette.core.seal import SHORTEST_SEARCHED
-from mrtr_cassette.core.sse import SseFramer
+from mrtr_cassette.core.sse import SseFramer, read_event
 from mrtr_cassette.core.wire import End, Request
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
@@ -237,11 +237,12 @@ def test_framing_loses_nothing_and_does_not_depend_on_the_cut(data: st.DataObjec
         framer = SseFramer()
         events = [event for chunk in chunks for event in framer.feed(chunk)]
         last, rest = framer.finish()
-        runs.append(([*events, last] if last is not None else events, rest))
+        runs.append(([*events, last] if last else events, rest))
 
-    events, rest = runs[0]
+    framed, rest = runs[0]
     assert runs == [runs[0]] * 3
-    assert b"".join(event.raw for event in events) + rest == raw
+    assert b"".join(framed) + rest == raw
+    events = [read_event(event, first=index == 0) for index, event in enumerate(framed)]
     assert [event.data for event in events if event.data is not None] == dispatched(raw)
     for event in events:
         for offset, line in event.lines:

@@ -11,9 +11,9 @@ BOM = b"\xef\xbb\xbf"
 def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
     """Return the bytes of all events of a stream, and the rest."""
     framer = SseFramer()
-    events = [event.raw for chunk in chunks for event in framer.feed(chunk)]
+    events = [event for chunk in chunks for event in framer.feed(chunk)]
     last, rest = framer.finish()
-    return events + ([last.raw] if last is not None else []), rest
+    return events + ([last] if last else []), rest
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_event_is_there_as_soon_as_it_is_whole() -> None:
     framer = SseFramer()
 
     assert list(framer.feed(b"data: 1\n")) == []
-    assert [event.raw for event in framer.feed(b"\ndata: 2")] == [b"data: 1\n\n"]
-    assert [event.raw for event in framer.feed(b"\r\n\r\n")] == [b"data: 2\r\n\r\n"]
+    assert list(framer.feed(b"\ndata: 2")) == [b"data: 1\n\n"]
+    assert list(framer.feed(b"\r\n\r\n")) == [b"data: 2\r\n\r\n"]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ from mrtr_cassette.core.report import (
     summary,
     upstream_error_body,
 )
-from mrtr_cassette.core.sse import Event, SseFramer
+from mrtr_cassette.core.sse import Event, SseFramer, read_event
 from mrtr_cassette.core.wire import End, Exchange, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, NotJsonError
 
@@ -112,16 +112,16 @@ def sse(data: bytes) -> None:
     assert _framed(choices.cuts(raw, 2)) == whole
     assert _framed([raw[at : at + 1] for at in range(min(len(raw), 300))] + [raw[300:]]) == whole
     events, rest = whole
-    assert (tuple(event.raw for event in events), rest) == _framed_slowly(raw)
+    assert (events, rest) == _framed_slowly(raw)
     for index, event in enumerate(events):
-        _check_data(event, first=index == 0)
+        _check_data(read_event(event, first=index == 0), first=index == 0)
 
 
-def _framed(chunks: Iterable[bytes]) -> tuple[tuple[Event, ...], bytes]:
+def _framed(chunks: Iterable[bytes]) -> tuple[tuple[bytes, ...], bytes]:
     framer = SseFramer()
     events = [event for chunk in chunks for event in framer.feed(chunk)]
     last, rest = framer.finish()
-    return (*events, *([last] if last is not None else [])), rest
+    return (*events, *([last] if last else [])), rest
 
 
 def _framed_slowly(raw: bytes) -> tuple[tuple[bytes, ...], bytes]:
@@ -667,7 +667,8 @@ def _check_id(reply: Reply, asked: Message, known: Message) -> None:
 
 def _last_data(body: bytes) -> bytes:
     events, _ = _framed([body])
-    return events[-1].data or b"" if events and events[-1].data else body
+    data = read_event(events[-1], first=len(events) == 1).data if events else None
+    return data or body
 
 
 def _question(body: bytes) -> Any:
