@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from threading import Thread
 from types import TracebackType
@@ -21,6 +21,9 @@ from mrtr_cassette.shell.running import run
 T = TypeVar("T")
 
 Leave = Callable[[], None]
+
+_LOOK_S = 0.5
+"""Seconds between two looks for a signal."""
 
 
 @contextmanager
@@ -48,7 +51,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     thread = Thread(target=work, name="mrtr-cassette", daemon=True)
     try:
         thread.start()
-        value, leave = entered.result()
+        value, leave = _result_of(entered)
     except KeyboardInterrupt:
         entered.add_done_callback(_leave_at_once)
         raise
@@ -56,7 +59,15 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         yield value
     finally:
         leave()
-        left.result()
+        _result_of(left)
+
+
+def _result_of(future: Future[T]) -> T:
+    """Wait for a future as Ctrl-C can always end it."""
+    # A signal that comes just before a wait does not end it, but is seen before the next one.
+    while not wait([future], timeout=_LOOK_S).done:
+        pass
+    return future.result()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
