@@ -300,18 +300,18 @@ class Client:
 
         Args:
             request: its method, target and body.
-            headers: sent in the place of its own, after a `Host`.
+            headers: sent in the place of its own; a `Host` comes before, if they have none.
 
         Raises:
             OSError: there is no response.
         """
-        lines = [f"{request.method} {request.target} HTTP/1.1\r\n", self._host]
-        has_length = False
-        for name, value in headers:
-            has_length = has_length or name.lower() == "content-length"
-            lines.append(f"{name}: {value}\r\n")
+        names = {name.lower() for name, _ in headers}
+        lines = [f"{request.method} {request.target} HTTP/1.1\r\n"]
+        if "host" not in names:
+            lines.append(self._host)
+        lines += [f"{name}: {value}\r\n" for name, value in headers]
         # A body that came in chunks goes on with its length.
-        if request.body and not has_length:
+        if request.body and "content-length" not in names:
             lines.append(f"Content-Length: {len(request.body)}\r\n")
         lines.append("\r\n")
         head = "".join(lines).encode("utf-8", "surrogateescape")

@@ -75,6 +75,18 @@ async def test_one_connection_serves_one_request_after_the_other(raw: bytes) -> 
 
 
 @looped
+async def test_host_is_the_upstreams_unless_another_is_given() -> None:
+    """There is one `Host`, and it comes first where it is ours."""
+    async with calling(saying(response())) as (client, server):
+        for headers in ((("A", "1"),), (("A", "1"), ("HOST", "example.com"))):
+            await whole(await client.send(Request("GET", "/mcp", (), b""), headers))
+    assert [received.head.headers for received in server.received] == [
+        (("Host", server.authority), ("A", "1")),
+        (("A", "1"), ("HOST", "example.com")),
+    ]
+
+
+@looped
 async def test_requests_at_once_have_a_connection_each() -> None:
     """No request waits for another's response."""
     both = asyncio.Barrier(2)
