@@ -191,7 +191,10 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     url = upstream_url(upstream)
-    earlier = _check_output(output, existing, request_state, "sealed" if seals_answers else None)
+    with files.without_collection():
+        earlier = _check_output(
+            output, existing, request_state, "sealed" if seals_answers else None
+        )
     redaction = _rules_of_both(earlier, redaction)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = files.JournalHeader(
@@ -210,7 +213,8 @@ async def recording(
         headers = ((hdrs.AUTHORIZATION, _basic(url.user, url.password or "")), *headers)
     session = RecordSession("", output, earlier=earlier)
     if earlier is not None:
-        session.player = Player(earlier, str(output), ignored=ignored, repeat=repeat)
+        with files.without_collection():
+            session.player = Player(earlier, str(output), ignored=ignored, repeat=repeat)
     recorder = Recorder(
         seals=request_state == "sealed",
         redactor=redactor,
@@ -339,10 +343,11 @@ def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     journal = files.journal_path(output)
-    content = files.read_journal(journal)
-    cassette = _assembled(content, output)
-    if cassette is not None:
-        files.publish(output, cassette, replace=content.header.existing != "keep")
+    with files.without_collection():
+        content = files.read_journal(journal)
+        cassette = _assembled(content, output)
+        if cassette is not None:
+            files.publish(output, cassette, replace=content.header.existing != "keep")
     journal.unlink()
     return cassette, content.lost
 
