@@ -432,7 +432,11 @@ async def serving(
         return access.refusal(headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        running.add(request.task)
+        # `request.task` is the whole connection's.
+        task = asyncio.current_task()
+        if task is None:
+            raise AssertionError("unreachable because aiohttp runs handlers in tasks")
+        running.add(task)
         try:
             refusal = refusal_of(request.raw_headers)
             if refusal is not None:
@@ -445,7 +449,7 @@ async def serving(
             text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
             return web.Response(status=413, text=text)
         finally:
-            running.discard(request.task)
+            running.discard(task)
 
     most, burst = _most_connections(files_each)
     server = _Server(
