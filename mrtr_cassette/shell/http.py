@@ -425,6 +425,7 @@ async def serving(
         UsageError: the address can't be bound.
     """
     running: set[asyncio.Task[object]] = set()
+    is_ending = False
 
     @lru_cache(maxsize=1024)
     def refusal_of(raw_headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
@@ -438,6 +439,9 @@ async def serving(
             raise AssertionError("unreachable because aiohttp runs handlers in tasks")
         running.add(task)
         try:
+            if is_ending:
+                # It came while the others were being cancelled.
+                raise asyncio.CancelledError
             refusal = refusal_of(request.raw_headers)
             if refusal is not None:
                 return web.Response(status=403, text=f"{refusal}\n")
@@ -474,6 +478,7 @@ async def serving(
             raise UsageError(_bind_problem(access, error), hint="choose another --port") from None
         bound = runner.addresses[0]
         yield Address(access.host, bound[1])
+        is_ending = True
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

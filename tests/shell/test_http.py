@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from standin import (
     Visit,
     answering,
@@ -27,9 +28,10 @@ from standin import (
     taping,
 )
 
+from mrtr_cassette.core.wire import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell import http as http_module
-from mrtr_cassette.shell.http import Access, Address, end_to_end, header_text
+from mrtr_cassette.shell.http import LOOPBACK, Access, Address, end_to_end, header_text, serving
 from mrtr_cassette.shell.recording import recording
 
 MODES = ["record", "replay"]
@@ -364,3 +366,33 @@ def test_header_bytes_are_text_in_their_own_way() -> None:
     assert header_text("é☕".encode()) == "é☕"
     assert header_text(b"caf\xe9") == "café"
     assert header_text(bytes(range(128, 256))).encode("latin-1") == bytes(range(128, 256))
+
+
+@looped
+async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> None:
+    """It would be sent upstream when nobody records any more; its client sees the close."""
+    handled = []
+    started = asyncio.Event()
+    late: list[BaseException] = []
+
+    async def handler(_: web.BaseRequest, asked: Request) -> web.StreamResponse:
+        handled.append(asked.target)
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            try:
+                await http("GET", url, target="/late")
+            except (asyncio.IncompleteReadError, ConnectionError) as error:
+                late.append(error)
+            raise
+        raise AssertionError("unreachable because nobody sets the event")
+
+    async with serving(handler, LOOPBACK, None) as address:
+        url = address.url("/early")
+        early = asyncio.ensure_future(http("GET", url))
+        await started.wait()
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await early
+    assert handled == ["/early"]
+    assert len(late) == 1
