@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, read_call, slot_of
@@ -26,7 +27,7 @@ from mrtr_cassette.core.dialect import Ask, may_ask
 from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind, Message
 from mrtr_cassette.core.messages import ask_in, messages_in
-from mrtr_cassette.core.own import cut_own, is_cut_right
+from mrtr_cassette.core.own import rest_of
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
@@ -68,9 +69,9 @@ class Node:
     caller: str
     response: Response | None
     parent: Node | None
-    number: int | None
-    raw_echoed_sha256: str | None
-    raw_issued_sha256: str | None
+    number: int | None = None
+    raw_echoed_sha256: str | None = None
+    raw_issued_sha256: str | None = None
     rest: bytes | None = None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
@@ -153,7 +154,9 @@ def read_nodes(
     path: str,
     ignored: Collection[Path] = (),
     matched_as: Callable[[Request], Request] = lambda request: request,
+    *,
     interactions: Iterable[Interaction] | None = None,
+    exchanges: Iterable[ExchangeFacts] | None = None,
 ) -> list[list[Node]]:
     """Return each interaction's own exchanges; those a branch shares are the other's.
 
@@ -163,11 +166,12 @@ def read_nodes(
         ignored: members of the params that don't count.
         matched_as: what a request is matched as, where that is not itself.
         interactions: those of the cassette, where it was read without them.
+        exchanges: the facts of its exchanges, where it was read without them.
 
     Raises:
         CassetteError: a body isn't what was recorded, or not what its place asks for.
     """
-    timings = {(facts.interaction, facts.turn): facts for facts in cassette.recording.exchanges}
+    timings = _Timings(cassette.recording.exchanges if exchanges is None else exchanges)
     # Of many exchanges most have the same headers, traits and callers: one of each is enough.
     same: dict[Any, Any] = {}
     whole: list[list[Node]] = []
@@ -178,36 +182,63 @@ def read_nodes(
         shared = branch.turn if branch is not None else 0
         chain = whole[branch.of - 1][:shared] if branch is not None else []
         for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
-            timing = timings.pop((index + 1, turn), None)
+            timing = timings.of(index + 1, turn)
             request = _request(interaction, step, path, same)
             response = _response(step, timing, path, same)
             if turn >= shared:
-                request = matched_as(request)
-                call = read_call(request)
-                traits, caller = call.traits, call.caller
+                call = read_call(matched_as(request))
+                parent = chain[-1] if chain else None
                 key, state, answers = slot_of(call, ignored)
+                key = CallKey(intern(key[0]), intern(key[1]), intern(key[2]), key[3])
+                traits, caller = call.traits, call.caller
                 node = Node(
-                    interaction=index + 1,
-                    turn=turn,
-                    request=request,
-                    kind=None if call.message is None else call.message.kind,
-                    slot=(CallKey(*[same.setdefault(p, p) for p in key]), state, answers),
-                    traits=same.setdefault(traits, traits),
-                    caller=same.setdefault(caller, caller),
-                    response=response,
-                    parent=chain[-1] if chain else None,
-                    number=timing.number if timing is not None else None,
-                    raw_echoed_sha256=timing.echoed_state_sha256 if timing is not None else None,
-                    raw_issued_sha256=timing.request_state_sha256 if timing is not None else None,
+                    index + 1,
+                    turn,
+                    call.request,
+                    None if call.message is None else call.message.kind,
+                    (key, state, answers),
+                    same.setdefault(traits, traits),
+                    same.setdefault(caller, caller),
+                    response,
+                    parent,
                 )
-                if call.message is not None and is_cut_right(call.message):
-                    cut = cut_own(request.body)
-                    node.rest = cut[0] if cut is not None else None
-                chain = [*chain, node]
+                if timing is not None:
+                    node.number = timing.number
+                    node.raw_echoed_sha256 = timing.echoed_state_sha256
+                    node.raw_issued_sha256 = timing.request_state_sha256
+                if call.message is not None:
+                    node.rest = rest_of(call.message)
+                chain.append(node)
         whole.append(chain)
         own.append(chain[shared:] if shared else chain)
+    timings.read_rest()
     _set_gates([node for nodes in own for node in nodes])
     return own
+
+
+class _Timings:
+    """The facts of exchanges, read no further than they are wanted: most stand in file order."""
+
+    def __init__(self, facts: Iterable[ExchangeFacts]) -> None:
+        self._coming = iter(facts)
+        self._read: dict[tuple[int, int], ExchangeFacts] = {}
+
+    def of(self, interaction: int, turn: int) -> ExchangeFacts | None:
+        """Return the facts of an exchange, which are wanted once."""
+        wanted = interaction, turn
+        if wanted in self._read:
+            return self._read.pop(wanted)
+        for facts in self._coming:
+            found = facts.interaction, facts.turn
+            if found == wanted:
+                return facts
+            self._read[found] = facts
+        return None
+
+    def read_rest(self) -> None:
+        """Read what nobody wanted, as it has to be right too."""
+        for _ in self._coming:
+            pass
 
 
 def _request(interaction: Interaction, step: _Step, path: str, same: dict[Any, Any]) -> Request:
@@ -215,11 +246,7 @@ def _request(interaction: Interaction, step: _Step, path: str, same: dict[Any, A
     request = step.request
     headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
     body = b"".join(decode_body(request, path, step.request_at))
-    method, target = (
-        same.setdefault(http.method, http.method),
-        same.setdefault(http.path, http.path),
-    )
-    return Request(method, target, same.setdefault(headers, headers), body)
+    return Request(intern(http.method), intern(http.path), same.setdefault(headers, headers), body)
 
 
 def _response(
@@ -228,22 +255,22 @@ def _response(
     recorded = step.response
     if recorded is None:
         return None
-    raw = decode_body(recorded, path, step.response_at)
+    raw: Sequence[bytes] = decode_body(recorded, path, step.response_at)
     end = End.COMPLETE if recorded.end is None else End(recorded.end)
     facts = timing.pieces if timing is not None else None
     if facts and recorded.events is None:
-        raw = tuple(_cut(b"".join(raw), [piece.size or 0 for piece in facts]))
+        raw = _cut(b"".join(raw), [piece.size or 0 for piece in facts])
     if facts is None or len(facts) != len(raw):
-        pieces = tuple(Piece(piece, 0, 0) for piece in raw)
+        pieces = [Piece(piece, 0, 0) for piece in raw]
     else:
-        pieces = tuple(
+        pieces = [
             Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
-        )
+        ]
     headers = headers_of(recorded.headers)
-    return Response(recorded.status, same.setdefault(headers, headers), pieces, end)
+    return Response(recorded.status, same.setdefault(headers, headers), tuple(pieces), end)
 
 
-def _cut(raw: bytes, sizes: Iterable[int]) -> Iterable[bytes]:
+def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:
     """Cut a body into pieces of these sizes; a rest, as after editing, goes to the last."""
     at = 0
     pieces = []
@@ -273,15 +300,15 @@ def _set_gates(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if node.response is None:
             continue
-        pieces = node.response.pieces
-        if node.number is None:
-            node.gates = _no_gates(len(pieces))
-        elif _listens(node):
+        number, pieces = node.number, node.response.pieces
+        if number is not None and _listens(node):
             node.gates = tuple(
-                frozenset(n for n in causing if node.number < n <= piece.after) for piece in pieces
+                frozenset(n for n in causing if number < n <= piece.after) for piece in pieces
             )
+        elif number is not None and answering and node.response.is_event_stream:
+            node.gates = _gates_of_pushed(number, node.response, answering)
         else:
-            node.gates = _gates_of_pushed(node.number, node.response, answering)
+            node.gates = _no_gates(len(pieces))
 
 
 @lru_cache(maxsize=64)
@@ -303,8 +330,6 @@ def _gates_of_pushed(
     number: int, response: Response, answering: dict[str | None, list[int]]
 ) -> tuple[frozenset[int], ...]:
     """Return the gates of a response in whose stream the server may have pushed requests."""
-    if not response.is_event_stream or not answering:
-        return _no_gates(len(response.pieces))
     answers_to = {
         located.piece: min(
             (n for n in answering.get(located.message.id, ()) if n > number), default=0

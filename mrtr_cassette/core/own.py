@@ -12,6 +12,7 @@ import re
 from hashlib import blake2b
 from typing import NamedTuple
 
+from mrtr_cassette.core.jsonbytes import find_spans
 from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, Kind, Message
 
 _ID_KEY = b'"id"'
@@ -35,7 +36,13 @@ def own_of(message: Message | None) -> Own:
     cut = cut_own(message.raw) if is_cut_right(message) else None
     if cut is not None:
         return cut[1]
-    return Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+    raw, found = message.raw, find_spans(message.raw, (ID, PROGRESS_TOKEN))
+    # The last of a duplicate key counts.
+    identity, token = (found.get(path, (None,))[-1] for path in (ID, PROGRESS_TOKEN))
+    return Own(
+        None if identity is None else raw[identity.start : identity.end],
+        None if token is None else raw[token.start : token.end],
+    )
 
 
 def cut_own(body: bytes) -> tuple[bytes, Own] | None:
@@ -58,6 +65,12 @@ def cut_own(body: bytes) -> tuple[bytes, Own] | None:
     (start, end), (later, last) = sorted((found.span(1), token.span(1)))
     rest = b"%b\0%b\0%b" % (body[:start], body[end:later], body[last:])
     return blake2b(rest, digest_size=16).digest(), Own(found[1], token[1])
+
+
+def rest_of(message: Message) -> bytes | None:
+    """Return the digest of what `cut_own` leaves of a message; None where it can't be cut."""
+    cut = cut_own(message.raw) if is_cut_right(message) else None
+    return None if cut is None else cut[0]
 
 
 def is_cut_right(message: Message) -> bool:

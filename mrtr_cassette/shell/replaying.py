@@ -76,17 +76,18 @@ async def replaying(
         UsageError: the address can't be bound.
     """
     with files.without_collection():
-        recorded, interactions = files.read_parts(cassette)
+        recorded, interactions, exchanges = files.read_parts(cassette)
         upstream = urlsplit(recorded.upstream)
         player = Player(
             recorded,
             str(cassette),
-            _telling(interactions, cassette, log, on_event),
+            interactions=_telling(interactions, cassette, log, on_event),
+            exchanges=exchanges,
             ignored=ignored,
             repeat=repeat,
             paced=paced,
         )
-        del recorded, interactions
+        del recorded, interactions, exchanges
     server = ReplayServer(player, paced, log, on_event)
     async with serving(server.handle, access, log) as address:
         query = f"?{upstream.query}" if upstream.query else ""

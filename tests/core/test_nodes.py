@@ -27,7 +27,7 @@ from builders import (
 )
 
 from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.codec import decode_cassette, decode_parts, encode_cassette
 from mrtr_cassette.core.nodes import Node, read_nodes
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End
@@ -59,6 +59,26 @@ def edited(cassette: Cassette, *path: str | int, to: Any) -> Cassette:
     else:
         inner[path[-1]] = to
     return decode_cassette(json.dumps(tree).encode(), "talk.json")
+
+
+def test_facts_are_found_in_whatever_order_they_stand() -> None:
+    """The facts of an exchange may stand anywhere in the list; some may be missing."""
+    cassette = cassette_of(*BRANCHED)
+    first, *others = [facts.model_dump() for facts in cassette.recording.exchanges]
+    given = [*reversed(others), {**first, "interaction": 99}]
+    nodes = nodes_of(edited(cassette, "recording", "exchanges", to=given))
+
+    assert [node.number for own in nodes for node in own] == [None, 2, 3, 4]
+
+
+def test_facts_that_belong_to_nothing_have_to_be_right_too() -> None:
+    """A cassette is checked whole, also where replay doesn't need it."""
+    tree = json.loads(encode_cassette(cassette_of(*BRANCHED)))
+    tree["recording"]["exchanges"].append({"number": "five"})
+    head, interactions, exchanges = decode_parts(json.dumps(tree).encode(), "talk.json")
+
+    with pytest.raises(CassetteError, match=r"^talk\.json: at /recording/exchanges/4/number: "):
+        read_nodes(head, "talk.json", interactions=interactions, exchanges=exchanges)
 
 
 def test_exchanges_form_a_tree() -> None:
