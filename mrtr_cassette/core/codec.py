@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from pydantic import ValidationError
@@ -92,7 +93,11 @@ def decode_parts(data: bytes, path: str) -> Parts:
         head = Cassette.model_validate(tree)
     except ValidationError as error:
         raise _invalid(path, error) from None
-    return Parts(head, _read_interactions(interactions, path), _read_facts(exchanges, path))
+    return Parts(
+        head,
+        _read_interactions(interactions, path),
+        _validated(exchanges, ExchangeFacts, path, "/recording/exchanges"),
+    )
 
 
 class _List(NamedTuple):
@@ -184,11 +189,7 @@ def _json(data: bytes, path: str) -> Any:
 
 def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[Interaction]:
     turns: list[int] = []
-    for index, tree in enumerate(trees):
-        try:
-            interaction = Interaction.model_validate(tree)
-        except ValidationError as error:
-            raise _invalid(path, error, f"/interactions/{index}") from None
+    for index, interaction in enumerate(_validated(trees, Interaction, path, "/interactions")):
         turns.append(len(interaction.elicitation_turns))
         if turns[-1]:
             _check_turns(interaction, path, f"/interactions/{index}")
@@ -197,12 +198,25 @@ def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[Interaction]
         yield interaction
 
 
-def _read_facts(trees: Iterable[Any], path: str) -> Iterator[ExchangeFacts]:
-    for index, tree in enumerate(trees):
-        try:
-            yield ExchangeFacts.model_validate(tree)
-        except ValidationError as error:
-            raise _invalid(path, error, f"/recording/exchanges/{index}") from None
+_Item = TypeVar("_Item", Interaction, ExchangeFacts)
+AT_ONCE = 32
+"""Items that are read together, step by step: a processor is quicker at more of the same."""
+
+
+def _validated(
+    trees: Iterable[Any], model: type[_Item], path: str, pointer: str
+) -> Iterator[_Item]:
+    """Yield what items of a list are; all that come before a wrong one are yielded."""
+    coming = enumerate(trees)
+    while batch := list(islice(coming, AT_ONCE)):
+        items: list[_Item] = []
+        for index, tree in batch:
+            try:
+                items.append(model.model_validate(tree))
+            except ValidationError as error:
+                yield from items
+                raise _invalid(path, error, f"{pointer}/{index}") from None
+        yield from items
 
 
 def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:

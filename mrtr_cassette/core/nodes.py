@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -17,12 +18,14 @@ from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, re
 from mrtr_cassette.core.cassette import (
     Answering,
     Asking,
+    Branch,
     Cassette,
     ExchangeFacts,
+    Http,
     Interaction,
     Responding,
 )
-from mrtr_cassette.core.codec import decode_body, headers_of
+from mrtr_cassette.core.codec import AT_ONCE, decode_body, headers_of
 from mrtr_cassette.core.dialect import Ask, may_ask
 from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind, Message
@@ -51,11 +54,11 @@ class Node:
         traits: what breaks ties with others of the same key.
         caller: who asked.
         response: the recorded response, or None where there was none.
-        parent: the exchange whose ask it answers; None for a first request and an orphan.
         number: the exchange's number in the recording, or None where that is not known.
         raw_echoed_sha256: hash of the raw state that the request carried while it was recorded.
         raw_issued_sha256: hash of the raw state that the ask issued while it was recorded.
         rest: what is left of the request's body without the caller's own values, or None.
+        parent: the exchange whose ask it answers; None for a first request and an orphan.
         gates: for each piece of the response, the exchanges whose requests it waits for.
         played: how often it has been played.
     """
@@ -68,11 +71,11 @@ class Node:
     traits: Traits
     caller: str
     response: Response | None
-    parent: Node | None
-    number: int | None = None
-    raw_echoed_sha256: str | None = None
-    raw_issued_sha256: str | None = None
-    rest: bytes | None = None
+    number: int | None
+    raw_echoed_sha256: str | None
+    raw_issued_sha256: str | None
+    rest: bytes | None
+    parent: Node | None = None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
     _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
@@ -129,24 +132,32 @@ class Node:
 
 
 class _Step(NamedTuple):
-    """One exchange as the file has it, and where."""
+    """One exchange as the file has it: which one it is, and where its parts stand."""
 
+    interaction: int
+    turn: int
+    branch: Branch | None
+    http: Http
     request: Asking | Answering
     request_at: str
     response: Responding | None
     response_at: str
 
 
-def _steps(interaction: Interaction, pointer: str) -> Iterator[_Step]:
+def _steps(number: int, interaction: Interaction) -> Iterator[_Step]:
+    pointer = f"/interactions/{number - 1}"
+    branch, http = interaction.branch, interaction.request.http
     request: Asking | Answering = interaction.request
     at = f"{pointer}/request"
-    for index, turn in enumerate(interaction.elicitation_turns):
-        turn_at = f"{pointer}/elicitation_turns/{index}"
-        yield _Step(request, at, turn.ask, f"{turn_at}/ask")
-        if turn.answer is None:
+    turn = 0
+    for turn, asked in enumerate(interaction.elicitation_turns, start=1):
+        turn_at = f"{pointer}/elicitation_turns/{turn - 1}"
+        yield _Step(number, turn - 1, branch, http, request, at, asked.ask, f"{turn_at}/ask")
+        if asked.answer is None:
             return
-        request, at = turn.answer, f"{turn_at}/answer"
-    yield _Step(request, at, interaction.response, f"{pointer}/response")
+        request, at = asked.answer, f"{turn_at}/answer"
+    response_at = f"{pointer}/response"
+    yield _Step(number, turn, branch, http, request, at, interaction.response, response_at)
 
 
 def read_nodes(
@@ -172,46 +183,23 @@ def read_nodes(
         CassetteError: a body isn't what was recorded, or not what its place asks for.
     """
     timings = _Timings(cassette.recording.exchanges if exchanges is None else exchanges)
-    # Of many exchanges most have the same headers, traits and callers: one of each is enough.
-    same: dict[Any, Any] = {}
-    whole: list[list[Node]] = []
-    own: list[list[Node]] = []
-    recorded = cassette.interactions if interactions is None else interactions
-    for index, interaction in enumerate(recorded):
-        branch = interaction.branch
-        shared = branch.turn if branch is not None else 0
-        chain = whole[branch.of - 1][:shared] if branch is not None else []
-        for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
-            timing = timings.of(index + 1, turn)
-            request = _request(interaction, step, path, same)
-            response = _response(step, timing, path, same)
-            if turn >= shared:
-                call = read_call(matched_as(request))
-                parent = chain[-1] if chain else None
-                key, state, answers = slot_of(call, ignored)
-                key = CallKey(intern(key[0]), intern(key[1]), intern(key[2]), key[3])
-                traits, caller = call.traits, call.caller
-                node = Node(
-                    index + 1,
-                    turn,
-                    call.request,
-                    None if call.message is None else call.message.kind,
-                    (key, state, answers),
-                    same.setdefault(traits, traits),
-                    same.setdefault(caller, caller),
-                    response,
-                    parent,
-                )
-                if timing is not None:
-                    node.number = timing.number
-                    node.raw_echoed_sha256 = timing.echoed_state_sha256
-                    node.raw_issued_sha256 = timing.request_state_sha256
-                if call.message is not None:
-                    node.rest = rest_of(call.message)
+    reader = _Reader(path, ignored, matched_as, timings)
+    recorded = enumerate(cassette.interactions if interactions is None else interactions, start=1)
+    chains: list[list[Node]] = []
+    shared: list[int] = []
+    while batch := list(islice(recorded, AT_ONCE)):
+        steps = [step for number, interaction in batch for step in _steps(number, interaction)]
+        for step, node in zip(steps, reader.nodes(steps), strict=True):
+            if step.turn == 0:
+                branch = step.branch
+                shared.append(0 if branch is None else branch.turn)
+                chains.append([] if branch is None else chains[branch.of - 1][: branch.turn])
+            chain = chains[-1]
+            if step.turn >= shared[-1]:
+                node.parent = chain[-1] if chain else None
                 chain.append(node)
-        whole.append(chain)
-        own.append(chain[shared:] if shared else chain)
     timings.read_rest()
+    own = [chain[turns:] if turns else chain for chain, turns in zip(chains, shared, strict=True)]
     _set_gates([node for nodes in own for node in nodes])
     return own
 
@@ -241,33 +229,85 @@ class _Timings:
             pass
 
 
-def _request(interaction: Interaction, step: _Step, path: str, same: dict[Any, Any]) -> Request:
-    http = interaction.request.http
-    request = step.request
-    headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
-    body = b"".join(decode_body(request, path, step.request_at))
-    return Request(intern(http.method), intern(http.path), same.setdefault(headers, headers), body)
+class _Reader:
+    """Turns steps into nodes that don't know their parents yet.
 
+    Of many exchanges most have the same headers, traits and callers: one of each is enough.
+    """
 
-def _response(
-    step: _Step, timing: ExchangeFacts | None, path: str, same: dict[Any, Any]
-) -> Response | None:
-    recorded = step.response
-    if recorded is None:
-        return None
-    raw: Sequence[bytes] = decode_body(recorded, path, step.response_at)
-    end = End.COMPLETE if recorded.end is None else End(recorded.end)
-    facts = timing.pieces if timing is not None else None
-    if facts and recorded.events is None:
-        raw = _cut(b"".join(raw), [piece.size or 0 for piece in facts])
-    if facts is None or len(facts) != len(raw):
-        pieces = [Piece(piece, 0, 0) for piece in raw]
-    else:
-        pieces = [
-            Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
+    def __init__(
+        self,
+        path: str,
+        ignored: Collection[Path],
+        matched_as: Callable[[Request], Request],
+        timings: _Timings,
+    ) -> None:
+        self._path = path
+        self._ignored = ignored
+        self._matched_as = matched_as
+        self._timings = timings
+        self._same: dict[Any, Any] = {}
+
+    def nodes(self, steps: Sequence[_Step]) -> list[Node]:
+        """Return the exchanges of some steps, each part of all before the next part."""
+        same = self._same
+        timings = [self._timings.of(step.interaction, step.turn) for step in steps]
+        requests = [self._request(step) for step in steps]
+        responses = list(map(self._response, steps, timings))
+        calls = [read_call(self._matched_as(request)) for request in requests]
+        slots = [self._slot(call) for call in calls]
+        all_traits = [call.traits for call in calls]
+        callers = [call.caller for call in calls]
+        rests = [None if call.message is None else rest_of(call.message) for call in calls]
+        return [
+            Node(
+                interaction=step.interaction,
+                turn=step.turn,
+                request=call.request,
+                kind=None if call.message is None else call.message.kind,
+                slot=slot,
+                traits=same.setdefault(traits, traits),
+                caller=same.setdefault(caller, caller),
+                response=response,
+                number=None if timing is None else timing.number,
+                raw_echoed_sha256=None if timing is None else timing.echoed_state_sha256,
+                raw_issued_sha256=None if timing is None else timing.request_state_sha256,
+                rest=rest,
+            )
+            for step, timing, call, slot, traits, caller, response, rest in zip(
+                steps, timings, calls, slots, all_traits, callers, responses, rests, strict=True
+            )
         ]
-    headers = headers_of(recorded.headers)
-    return Response(recorded.status, same.setdefault(headers, headers), tuple(pieces), end)
+
+    def _request(self, step: _Step) -> Request:
+        request, http = step.request, step.http
+        headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
+        headers = self._same.setdefault(headers, headers)
+        body = b"".join(decode_body(request, self._path, step.request_at))
+        return Request(intern(http.method), intern(http.path), headers, body)
+
+    def _response(self, step: _Step, timing: ExchangeFacts | None) -> Response | None:
+        recorded = step.response
+        if recorded is None:
+            return None
+        raw: Sequence[bytes] = decode_body(recorded, self._path, step.response_at)
+        facts = timing.pieces if timing is not None else None
+        if facts and recorded.events is None:
+            raw = _cut(b"".join(raw), [piece.size or 0 for piece in facts])
+        if facts is None or len(facts) != len(raw):
+            pieces = [Piece(piece, 0, 0) for piece in raw]
+        else:
+            pieces = [
+                Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
+            ]
+        headers = headers_of(recorded.headers)
+        headers = self._same.setdefault(headers, headers)
+        end = End.COMPLETE if recorded.end is None else End(recorded.end)
+        return Response(recorded.status, headers, tuple(pieces), end)
+
+    def _slot(self, call: Call) -> Slot:
+        (endpoint, method, name, arguments), state, answers = slot_of(call, self._ignored)
+        return CallKey(intern(endpoint), intern(method), intern(name), arguments), state, answers
 
 
 def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -23,9 +24,11 @@ from builders import (
 
 from mrtr_cassette.core.cassette import Body
 from mrtr_cassette.core.codec import (
+    AT_ONCE,
     decode_body,
     decode_cassette,
     decode_journal_line,
+    decode_parts,
     encode_body,
     encode_cassette,
     encode_journal_line,
@@ -320,6 +323,18 @@ def test_wrong_value_is_named_by_its_place(
 
     with pytest.raises(CassetteError, match=rf"^f: at {pointer}: .*, found an array"):
         decode_cassette(orjson.dumps(tree, option=option), "f")
+
+
+@pytest.mark.parametrize("number", [0, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE])
+def test_items_before_a_wrong_one_are_read(number: int) -> None:
+    """Of a list, an item is right or wrong by itself, though several are read together."""
+    tree = orjson.loads(encode_cassette(cassette_of(*[(CALL, text("done"))] * (2 * AT_ONCE + 1))))
+    tree["interactions"][number]["response"]["status"] = 1
+    interactions = decode_parts(orjson.dumps(tree, option=INDENTED), "f").interactions
+
+    assert len(list(islice(interactions, number))) == number
+    with pytest.raises(CassetteError, match=rf"^f: at /interactions/{number}/response/status: "):
+        next(interactions)
 
 
 @pytest.mark.parametrize("broken", [b'"number": 2', b'"status": 200'])
