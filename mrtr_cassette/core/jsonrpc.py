@@ -8,6 +8,7 @@ Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -19,6 +20,13 @@ ID: Path = ("id",)
 PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
 REQUEST_STATE: Path = ("params", "requestState")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+
+ID_KEY = b'"id"'
+TOKEN_KEY = b'"progressToken"'
+_PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
+PLAIN_ID = re.compile(ID_KEY + _PLAIN)
+PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
+"""Members with a value that has one spelling only, in group 1."""
 
 
 class Kind(Enum):
@@ -106,6 +114,32 @@ def echoes(message: Message, request: Message) -> Echoes:
     Only a *response* has the caller's id: a server of the 2025 era that pushes a request inside
     the stream may give it the very id of the pending call.
     """
+    seen = _echoes_at_a_glance(message, request)
+    return _echoes_by_path(message, request) if seen is None else seen
+
+
+def _echoes_at_a_glance(message: Message, request: Message) -> Echoes | None:
+    """Return the echoes of a message whose keys can't be mistaken; None for any other."""
+    raw = message.raw
+    if message.kind is Kind.RESPONSE:
+        key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
+    else:
+        value, wanted = _scalar(message.params.get("progressToken")), request.progress_token
+        key, plain = TOKEN_KEY, PLAIN_TOKEN
+    # A key that stands there once, in its one spelling, is the one that the message has.
+    is_sure = raw.count(key) == (value is not None) and b"\\u" not in raw
+    if not is_sure or b"subscriptionId" in raw:
+        return None
+    if value is None or value != wanted:
+        return Echoes()
+    found = plain.search(raw)
+    if found is None:
+        return None
+    spans = (Span(*found.span(1)),)
+    return Echoes(spans) if message.kind is Kind.RESPONSE else Echoes((), spans)
+
+
+def _echoes_by_path(message: Message, request: Message) -> Echoes:
     wanted: dict[Path, str | None] = {}
     token_paths: tuple[Path, ...] = ()
     if message.kind is Kind.RESPONSE:
