@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.dialect import Answers, answers_in
@@ -157,7 +158,8 @@ class Call(NamedTuple):
             # Nobody answers a notification, even one that has a request's method.
             arguments = f"notification {arguments}"
         endpoint = f"{self.request.method} {self.request.target}"
-        return CallKey(endpoint, method, name, arguments)
+        # Nearly all calls share these with others.
+        return CallKey(intern(endpoint), intern(method), intern(name), arguments)
 
     @property
     def traits(self) -> Traits:

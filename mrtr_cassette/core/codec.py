@@ -105,6 +105,7 @@ class _List(NamedTuple):
 
     place: tuple[str, ...]
     first: bytes
+    end: bytes
     between: bytes
     last: bytes
 
@@ -112,11 +113,13 @@ class _List(NamedTuple):
 def _list_at(*place: str) -> _List:
     outer = b"\n" + b"  " * len(place)
     inner = outer + b"  "
+    end = inner + b"}"
     return _List(
         place,
         first=b'%b"%b": [%b{' % (outer, place[-1].encode(), inner),
-        between=b"%b},%b{" % (inner, inner),
-        last=b"%b}%b]" % (inner, outer),
+        end=end,
+        between=b"%b,%b{" % (end, inner),
+        last=b"%b%b]" % (end, outer),
     )
 
 
@@ -134,7 +137,7 @@ def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
         if not 0 <= first < last:
             break
         rest += (data[at:first], b'"%b":[]' % one.place[-1].encode())
-        cut[one] = first + len(one.first), last
+        cut[one] = first + len(one.first) - 1, last
         at = last + len(one.last)
     try:
         tree = orjson.loads(b"".join([*rest, data[at:]]))
@@ -142,7 +145,7 @@ def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
         cut.clear()
         tree = _json(data, path)
     interactions, exchanges = (
-        _one_by_one(data, one, *cut[one], path) if one in cut else _taken_out(tree, one)
+        _read_by_parts(data, one, *cut[one], path) if one in cut else _taken_out(tree, one)
         for one in (_INTERACTIONS, _EXCHANGES)
     )
     return tree, interactions, exchanges
@@ -160,20 +163,24 @@ def _taken_out(tree: Any, one: _List) -> list[Any]:
     return items
 
 
-def _one_by_one(data: bytes, one: _List, at: int, last: int, path: str) -> Iterator[Any]:
+_READ_AT_ONCE = 32 * 1024
+"""Bytes of items, or one item, that are read as JSON at once; many small texts take longer."""
+
+
+def _read_by_parts(data: bytes, one: _List, at: int, last: int, path: str) -> Iterator[Any]:
     count = 0
     while at <= last:
-        end = data.find(one.between, at, last)
+        end = data.find(one.between, at + _READ_AT_ONCE, last)
         end = last if end < 0 else end
         try:
-            tree = orjson.loads(b"{%b}" % data[at:end])
+            trees = orjson.loads(b"[%b]" % data[at : end + len(one.end)])
         except orjson.JSONDecodeError:
             # Read as a whole, the file tells where it is damaged.
             yield from _taken_out(_json(data, path), one)[count:]
             return
-        yield tree
-        count += 1
-        at = end + len(one.between)
+        yield from trees
+        count += len(trees)
+        at = end + len(one.between) - 1
 
 
 def _json(data: bytes, path: str) -> Any:

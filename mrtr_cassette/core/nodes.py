@@ -255,7 +255,7 @@ class _Reader:
         requests = [self._request(step) for step in steps]
         responses = list(map(self._response, steps, timings))
         calls = [read_call(self._matched_as(request)) for request in requests]
-        slots = [self._slot(call) for call in calls]
+        slots = [slot_of(call, self._ignored) for call in calls]
         all_traits = [call.traits for call in calls]
         callers = [call.caller for call in calls]
         rests = [None if call.message is None else rest_of(call.message) for call in calls]
@@ -304,10 +304,6 @@ class _Reader:
         headers = self._same.setdefault(headers, headers)
         end = End.COMPLETE if recorded.end is None else End(recorded.end)
         return Response(recorded.status, headers, tuple(pieces), end)
-
-    def _slot(self, call: Call) -> Slot:
-        (endpoint, method, name, arguments), state, answers = slot_of(call, self._ignored)
-        return CallKey(intern(endpoint), intern(method), intern(name), arguments), state, answers
 
 
 def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:

@@ -58,7 +58,7 @@ def cut_own(body: bytes) -> tuple[bytes, Own] | None:
     if found is None:
         return None
     start, end = found.span(1)
-    if TOKEN_KEY not in body:
+    if body.find(TOKEN_KEY) < 0:
         rest = b"%b\0%b" % (body[:start], body[end:])
         return blake2b(rest, digest_size=16).digest(), Own(found[1], None)
     token = PLAIN_TOKEN.search(body)
@@ -84,5 +84,5 @@ def is_cut_right(message: Message) -> bool:
         message.kind is Kind.REQUEST
         and raw.count(ID_KEY) == 1
         and raw.count(TOKEN_KEY) == (message.progress_token is not None)
-        and b"\\u" not in raw
+        and raw.find(b"\\u") < 0
     )

@@ -132,9 +132,8 @@ def _may_have_placeholders(request: Request) -> bool:
     # As they are, escaped in JSON, or percent-encoded.
     body = request.body
     return (
-        b"<" in body
-        or b"003" in body
-        or b"%3" in body
+        # Quicker than `in`, which takes a number too.
+        max(map(body.find, (b"<", b"003", b"%3"))) >= 0
         or "%3" in request.target
         or _has_angle(request.headers)
     )
