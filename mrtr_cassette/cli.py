@@ -463,11 +463,12 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
 
     from mrtr_cassette.core.player import Player
     from mrtr_cassette.core.report import inspection, inspection_text
-    from mrtr_cassette.shell.files import read_cassette
+    from mrtr_cassette.shell.files import read_cassette, without_collection
 
     _tell_of_journal(cassette, {"log_format": "text"})
-    recorded = read_cassette(cassette)
-    data = inspection(recorded, Player(recorded, str(cassette)))
+    with without_collection():
+        recorded = read_cassette(cassette)
+        data = inspection(recorded, Player(recorded, str(cassette)))
     if as_json:
         click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
     else:
