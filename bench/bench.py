@@ -621,6 +621,8 @@ def main() -> int:
         help="another program, with {port}, {cassette} and for a recorder {upstream}",
     )
     options = parser.parse_args()
+    # What is installed has its bytecode; without it each start would be that of the compiler.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     size = _narrowed(QUICK if options.quick else FULL, options.only)
     results = Results(_machine())
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-bench-") as folder:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.dialect import Answers, answers_in
@@ -87,8 +87,7 @@ class Traits(NamedTuple):
     accept: str
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One request, read.
 
     Attributes:
@@ -148,10 +147,10 @@ class Call:
 
     def key(self, ignored: Collection[Path] = ()) -> CallKey:
         """Return the call key, leaving the members at the `ignored` paths out of it."""
-        asked = self.asked
+        asked, method, name = self.asked, self.method, self.name
         if ignored:
             asked = without_paths(asked, ignored)
-            if isinstance(asked, dict) and self.name and asked.get("arguments") == {}:
+            if isinstance(asked, dict) and name and asked.get("arguments") == {}:
                 del asked["arguments"]
         is_json = not isinstance(asked, bytes)
         arguments = canonical(asked) if is_json else f"bytes {asked.decode('latin-1')}"
@@ -159,7 +158,8 @@ class Call:
             # Nobody answers a notification, even one that has a request's method.
             arguments = f"notification {arguments}"
         endpoint = f"{self.request.method} {self.request.target}"
-        return CallKey(endpoint, self.method, self.name, arguments)
+        # Nearly all calls share these with others.
+        return CallKey(intern(endpoint), intern(method), intern(name), arguments)
 
     @property
     def traits(self) -> Traits:
@@ -168,12 +168,12 @@ class Call:
         version = meta.get(_PROTOCOL_VERSION)
         session, header_version, mcp_headers, accept = traits_of_headers(self.request.headers)
         return Traits(
-            session=session,
-            has_progress_token=self.message is not None and self.message.progress_token is not None,
-            capabilities=canonical(meta.get(_CAPABILITIES)),
-            protocol_version=f"{canonical(version)} {header_version}",
-            mcp_headers=mcp_headers,
-            accept=accept,
+            session,
+            self.message is not None and self.message.progress_token is not None,
+            canonical(meta.get(_CAPABILITIES)),
+            f"{canonical(version)} {header_version}",
+            mcp_headers,
+            accept,
         )
 
     @property

@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from pydantic import ValidationError
@@ -23,6 +23,7 @@ from mrtr_cassette.core.cassette import (
     Branch,
     Cassette,
     Event,
+    ExchangeFacts,
     HeaderMap,
     Interaction,
     JournalLine,
@@ -52,64 +53,134 @@ def decode_cassette(data: bytes, path: str) -> Cassette:
     Raises:
         CassetteError: empty, no JSON, no cassette, of another version, or of a wrong type.
     """
-    head, interactions = decode_parts(data, path)
-    return head.model_copy(update={"interactions": list(interactions)})
+    head, interactions, exchanges = decode_parts(data, path)
+    facts = {"exchanges": list(exchanges)}
+    return head.model_copy(
+        update={
+            "interactions": list(interactions),
+            "recording": head.recording.model_copy(update=facts),
+        }
+    )
 
 
-def decode_parts(data: bytes, path: str) -> tuple[Cassette, Iterator[Interaction]]:
-    """Read a file whose interactions are wanted one after the other, as there may be many.
+class Parts(NamedTuple):
+    """A cassette whose two lists are read item by item, as there may be many.
 
-    Returns:
-        the cassette less its interactions, and these; an error in one of them is raised when its
-        turn comes.
+    An error in an item is raised when its turn comes.
+
+    Attributes:
+        head: the cassette less the items of the lists.
+        interactions: its interactions.
+        exchanges: the facts of its exchanges.
+    """
+
+    head: Cassette
+    interactions: Iterator[Interaction]
+    exchanges: Iterator[ExchangeFacts]
+
+
+def decode_parts(data: bytes, path: str) -> Parts:
+    """Read a file, its lists item by item.
 
     Raises:
         CassetteError: as `decode_cassette`.
     """
-    if not data.strip():
+    if not data or data.isspace():
         raise CassetteError(path, "the file is empty", hint="record it again")
-    tree, interactions = _parts(data, path)
+    tree, interactions, exchanges = _parts(data, path)
     _check_version(tree, path)
     try:
         head = Cassette.model_validate(tree)
     except ValidationError as error:
         raise _invalid(path, error) from None
-    return head, _read_interactions(interactions, path)
+    return Parts(
+        head,
+        _read_interactions(interactions, path),
+        _validated(exchanges, ExchangeFacts, path, "/recording/exchanges"),
+    )
 
 
-_FIRST = b'\n  "interactions": [\n    {'
-_NEXT = b"\n    },\n    {"
-_LAST = b"\n    }\n  ]"
-"""Where interactions begin and end as `encode_cassette` spells them; no string has a line's end."""
+class _List(NamedTuple):
+    """A list of objects in a file, as `encode_cassette` spells it; no string has a line's end."""
+
+    place: tuple[str, ...]
+    first: bytes
+    end: bytes
+    between: bytes
+    last: bytes
 
 
-def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any]]:
-    """Return what stands in a file less its interactions, and these."""
-    first, last = data.find(_FIRST), data.rfind(_LAST)
-    if 0 <= first < last:
-        with suppress(orjson.JSONDecodeError):
-            head = data[:first] + b'"interactions":[]' + data[last + len(_LAST) :]
-            return orjson.loads(head), _one_by_one(data, first + len(_FIRST), last, path)
-    tree = _json(data, path)
-    if not isinstance(tree, dict) or not isinstance(tree.get("interactions"), list):
-        return tree, ()
-    return {**tree, "interactions": []}, tree["interactions"]
+def _list_at(*place: str) -> _List:
+    outer = b"\n" + b"  " * len(place)
+    inner = outer + b"  "
+    end = inner + b"}"
+    return _List(
+        place,
+        first=b'%b"%b": [%b{' % (outer, place[-1].encode(), inner),
+        end=end,
+        between=b"%b,%b{" % (end, inner),
+        last=b"%b%b]" % (end, outer),
+    )
 
 
-def _one_by_one(data: bytes, at: int, last: int, path: str) -> Iterator[Any]:
+_INTERACTIONS = _list_at("interactions")
+_EXCHANGES = _list_at("recording", "exchanges")
+
+
+def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
+    """Return what stands in a file less the items of its lists, and these."""
+    cut: dict[_List, tuple[int, int]] = {}
+    rest: list[bytes] = []
+    at = 0
+    for one in (_INTERACTIONS, _EXCHANGES):
+        first, last = data.find(one.first, at), data.rfind(one.last, at)
+        if not 0 <= first < last:
+            break
+        rest += (data[at:first], b'"%b":[]' % one.place[-1].encode())
+        cut[one] = first + len(one.first) - 1, last
+        at = last + len(one.last)
+    try:
+        tree = orjson.loads(b"".join([*rest, data[at:]]))
+    except orjson.JSONDecodeError:
+        cut.clear()
+        tree = _json(data, path)
+    interactions, exchanges = (
+        _read_by_parts(data, one, *cut[one], path) if one in cut else _taken_out(tree, one)
+        for one in (_INTERACTIONS, _EXCHANGES)
+    )
+    return tree, interactions, exchanges
+
+
+def _taken_out(tree: Any, one: _List) -> list[Any]:
+    """Return the items of a list, which is empty from then on."""
+    *outer, name = one.place
+    for step in outer:
+        tree = tree.get(step) if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or not isinstance(tree.get(name), list):
+        return []
+    items: list[Any] = tree[name]
+    tree[name] = []
+    return items
+
+
+_READ_AT_ONCE = 32 * 1024
+"""Bytes of items, or one item, that are read as JSON at once; many small texts take longer."""
+
+
+def _read_by_parts(data: bytes, one: _List, at: int, last: int, path: str) -> Iterator[Any]:
     count = 0
     while at <= last:
-        end = data.find(_NEXT, at, last)
+        end = data.find(one.between, at + _READ_AT_ONCE, last)
         end = last if end < 0 else end
         try:
-            tree = orjson.loads(b"{%b}" % data[at:end])
+            trees = orjson.loads(b"[%b]" % data[at : end + len(one.end)])
         except orjson.JSONDecodeError:
             # Read as a whole, the file tells where it is damaged.
-            yield from _json(data, path)["interactions"][count:]
+            yield from _taken_out(_json(data, path), one)[count:]
             return
-        yield tree
-        count += 1
-        at = end + len(_NEXT)
+        yield from trees
+        count += len(trees)
+        at = end + len(one.between) - 1
 
 
 def _json(data: bytes, path: str) -> Any:
@@ -125,17 +196,34 @@ def _json(data: bytes, path: str) -> Any:
 
 def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[Interaction]:
     turns: list[int] = []
-    for index, tree in enumerate(trees):
-        try:
-            interaction = Interaction.model_validate(tree)
-        except ValidationError as error:
-            raise _invalid(path, error, f"/interactions/{index}") from None
+    for index, interaction in enumerate(_validated(trees, Interaction, path, "/interactions")):
         turns.append(len(interaction.elicitation_turns))
         if turns[-1]:
             _check_turns(interaction, path, f"/interactions/{index}")
         if interaction.branch is not None:
             _check_branch(interaction, turns, interaction.branch, path)
         yield interaction
+
+
+_Item = TypeVar("_Item", Interaction, ExchangeFacts)
+AT_ONCE = 32
+"""Items that are read together, step by step: a processor is quicker at more of the same."""
+
+
+def _validated(
+    trees: Iterable[Any], model: type[_Item], path: str, pointer: str
+) -> Iterator[_Item]:
+    """Yield what items of a list are; all that come before a wrong one are yielded."""
+    coming = enumerate(trees)
+    while batch := list(islice(coming, AT_ONCE)):
+        items: list[_Item] = []
+        for index, tree in batch:
+            try:
+                items.append(model.model_validate(tree))
+            except ValidationError as error:
+                yield from items
+                raise _invalid(path, error, f"{pointer}/{index}") from None
+        yield from items
 
 
 def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
@@ -323,6 +411,8 @@ def _decode_opaque(body: Body | Event, path: str, pointer: str) -> bytes:
 
 def headers_of(headers: HeaderMap) -> Headers:
     """Return the headers of a cassette as pairs."""
+    if list not in map(type, headers.values()):
+        return cast("Headers", tuple(headers.items()))
     return tuple(
         (name, value)
         for name, values in headers.items()

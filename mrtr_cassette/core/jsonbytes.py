@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
@@ -89,11 +88,15 @@ def parse(raw: bytes) -> Any:
     """
     if is_deep(raw):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
-    # Faster by far, and the same for all but some numbers. What it refuses may still be JSON.
-    with suppress(orjson.JSONDecodeError):
+    try:
+        # Faster by far, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
-        if not _has_unplain_number(tree):
-            return tree
+    except orjson.JSONDecodeError:
+        return _parse_slowly(raw)
+    return _parse_slowly(raw) if _has_unplain_number(tree) else tree
+
+
+def _parse_slowly(raw: bytes) -> Any:
     try:
         return _decoder.decode(raw.decode())
     except ValueError as error:

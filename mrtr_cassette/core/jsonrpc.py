@@ -8,10 +8,10 @@ Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrtr_cassette.core.jsonbytes import Number, Path, Span, canonical, find_spans, parse
 from mrtr_cassette.errors import NotJsonError
@@ -20,7 +20,13 @@ ID: Path = ("id",)
 PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
 REQUEST_STATE: Path = ("params", "requestState")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-_REQUEST_PATHS = (ID, PROGRESS_TOKEN, REQUEST_STATE)
+
+ID_KEY = b'"id"'
+TOKEN_KEY = b'"progressToken"'
+_PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
+PLAIN_ID = re.compile(ID_KEY + _PLAIN)
+PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
+"""Members with a value that has one spelling only, in group 1."""
 
 
 class Kind(Enum):
@@ -31,8 +37,7 @@ class Kind(Enum):
     RESPONSE = "response"
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One JSON-RPC message.
 
     Attributes:
@@ -41,6 +46,8 @@ class Message:
         tree: the whole message as `jsonbytes.parse` returns it.
         method: the method; empty for a response.
         id: canonical text of the id, which tells `1` from `"1"`; None where there is none.
+        params: the params; empty where they are absent or no object.
+        meta: the request's `_meta`; empty where it is absent or no object.
     """
 
     raw: bytes
@@ -48,32 +55,17 @@ class Message:
     tree: dict[str, Any]
     method: str
     id: str | None
-
-    @property
-    def params(self) -> dict[str, Any]:
-        """The params; empty where they are absent or no object."""
-        params = self.tree.get("params")
-        return params if isinstance(params, dict) else {}
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The request's `_meta`; empty where it is absent or no object."""
-        meta = self.params.get("_meta")
-        return meta if isinstance(meta, dict) else {}
+    params: dict[str, Any]
+    meta: dict[str, Any]
 
     @property
     def progress_token(self) -> str | None:
         """Canonical text of the progress token that the message carries, or None."""
         return _scalar(self.meta.get("progressToken"))
 
-    @cached_property
-    def spans(self) -> dict[Path, list[Span]]:
-        """Where a request's id, progress token and request state stand in `raw`."""
-        return find_spans(self.raw, _REQUEST_PATHS)
-
     def spelled(self, path: Path) -> bytes | None:
-        """Return the bytes of the last value at one of a request's paths, as they came."""
-        spans = self.spans.get(path)
+        """Return the bytes of the last value at a path, as they came."""
+        spans = find_spans(self.raw, [path]).get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
 
 
@@ -88,17 +80,24 @@ def classify(raw: bytes) -> Message | None:
     method = tree.get("method")
     identity = _scalar(tree.get("id"))
     if isinstance(method, str):
-        if "id" not in tree:
-            return Message(raw, Kind.NOTIFICATION, tree, method, None)
-        return Message(raw, Kind.REQUEST, tree, method, identity) if identity else None
-    if "result" in tree or "error" in tree:
-        return Message(raw, Kind.RESPONSE, tree, "", identity)
-    return None
+        kind = Kind.REQUEST if "id" in tree else Kind.NOTIFICATION
+        if kind is Kind.REQUEST and identity is None:
+            return None
+    elif "result" in tree or "error" in tree:
+        kind, method = Kind.RESPONSE, ""
+    else:
+        return None
+    params = tree.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    return Message(raw, kind, tree, method, identity, params, meta)
 
 
 def _scalar(value: Any) -> str | None:
-    is_scalar = isinstance(value, str | Number) or type(value) is int
-    return canonical(value) if is_scalar else None
+    if type(value) is int:
+        return str(value)
+    return canonical(value) if isinstance(value, str | Number) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,32 @@ def echoes(message: Message, request: Message) -> Echoes:
     Only a *response* has the caller's id: a server of the 2025 era that pushes a request inside
     the stream may give it the very id of the pending call.
     """
+    seen = _echoes_at_a_glance(message, request)
+    return _echoes_by_path(message, request) if seen is None else seen
+
+
+def _echoes_at_a_glance(message: Message, request: Message) -> Echoes | None:
+    """Return the echoes of a message whose keys can't be mistaken; None for any other."""
+    raw = message.raw
+    if message.kind is Kind.RESPONSE:
+        key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
+    else:
+        value, wanted = _scalar(message.params.get("progressToken")), request.progress_token
+        key, plain = TOKEN_KEY, PLAIN_TOKEN
+    # A key that stands there once, in its one spelling, is the one that the message has.
+    is_sure = raw.count(key) == (value is not None) and b"\\u" not in raw
+    if not is_sure or b"subscriptionId" in raw:
+        return None
+    if value is None or value != wanted:
+        return Echoes()
+    found = plain.search(raw)
+    if found is None:
+        return None
+    spans = (Span(*found.span(1)),)
+    return Echoes(spans) if message.kind is Kind.RESPONSE else Echoes((), spans)
+
+
+def _echoes_by_path(message: Message, request: Message) -> Echoes:
     wanted: dict[Path, str | None] = {}
     token_paths: tuple[Path, ...] = ()
     if message.kind is Kind.RESPONSE:

@@ -10,23 +10,27 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from itertools import islice
+from sys import intern
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.calls import Call, CallKey, Slot, Traits, is_reading, read_call, slot_of
 from mrtr_cassette.core.cassette import (
     Answering,
     Asking,
+    Branch,
     Cassette,
     ExchangeFacts,
+    Http,
     Interaction,
     Responding,
 )
-from mrtr_cassette.core.codec import decode_body, headers_of
+from mrtr_cassette.core.codec import AT_ONCE, decode_body, headers_of
 from mrtr_cassette.core.dialect import Ask, may_ask
 from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind, Message
 from mrtr_cassette.core.messages import ask_in, messages_in
-from mrtr_cassette.core.own import cut_own, is_cut_right
+from mrtr_cassette.core.own import rest_of
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
@@ -50,11 +54,11 @@ class Node:
         traits: what breaks ties with others of the same key.
         caller: who asked.
         response: the recorded response, or None where there was none.
-        parent: the exchange whose ask it answers; None for a first request and an orphan.
         number: the exchange's number in the recording, or None where that is not known.
         raw_echoed_sha256: hash of the raw state that the request carried while it was recorded.
         raw_issued_sha256: hash of the raw state that the ask issued while it was recorded.
         rest: what is left of the request's body without the caller's own values, or None.
+        parent: the exchange whose ask it answers; None for a first request and an orphan.
         gates: for each piece of the response, the exchanges whose requests it waits for.
         played: how often it has been played.
     """
@@ -67,11 +71,11 @@ class Node:
     traits: Traits
     caller: str
     response: Response | None
-    parent: Node | None
     number: int | None
     raw_echoed_sha256: str | None
     raw_issued_sha256: str | None
-    rest: bytes | None = None
+    rest: bytes | None
+    parent: Node | None = None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
     _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
@@ -128,24 +132,32 @@ class Node:
 
 
 class _Step(NamedTuple):
-    """One exchange as the file has it, and where."""
+    """One exchange as the file has it: which one it is, and where its parts stand."""
 
+    interaction: int
+    turn: int
+    branch: Branch | None
+    http: Http
     request: Asking | Answering
     request_at: str
     response: Responding | None
     response_at: str
 
 
-def _steps(interaction: Interaction, pointer: str) -> Iterator[_Step]:
+def _steps(number: int, interaction: Interaction) -> Iterator[_Step]:
+    pointer = f"/interactions/{number - 1}"
+    branch, http = interaction.branch, interaction.request.http
     request: Asking | Answering = interaction.request
     at = f"{pointer}/request"
-    for index, turn in enumerate(interaction.elicitation_turns):
-        turn_at = f"{pointer}/elicitation_turns/{index}"
-        yield _Step(request, at, turn.ask, f"{turn_at}/ask")
-        if turn.answer is None:
+    turn = 0
+    for turn, asked in enumerate(interaction.elicitation_turns, start=1):
+        turn_at = f"{pointer}/elicitation_turns/{turn - 1}"
+        yield _Step(number, turn - 1, branch, http, request, at, asked.ask, f"{turn_at}/ask")
+        if asked.answer is None:
             return
-        request, at = turn.answer, f"{turn_at}/answer"
-    yield _Step(request, at, interaction.response, f"{pointer}/response")
+        request, at = asked.answer, f"{turn_at}/answer"
+    response_at = f"{pointer}/response"
+    yield _Step(number, turn, branch, http, request, at, interaction.response, response_at)
 
 
 def read_nodes(
@@ -153,7 +165,9 @@ def read_nodes(
     path: str,
     ignored: Collection[Path] = (),
     matched_as: Callable[[Request], Request] = lambda request: request,
+    *,
     interactions: Iterable[Interaction] | None = None,
+    exchanges: Iterable[ExchangeFacts] | None = None,
 ) -> list[list[Node]]:
     """Return each interaction's own exchanges; those a branch shares are the other's.
 
@@ -163,87 +177,136 @@ def read_nodes(
         ignored: members of the params that don't count.
         matched_as: what a request is matched as, where that is not itself.
         interactions: those of the cassette, where it was read without them.
+        exchanges: the facts of its exchanges, where it was read without them.
 
     Raises:
         CassetteError: a body isn't what was recorded, or not what its place asks for.
     """
-    timings = {(facts.interaction, facts.turn): facts for facts in cassette.recording.exchanges}
-    # Of many exchanges most have the same headers, traits and callers: one of each is enough.
-    same: dict[Any, Any] = {}
-    whole: list[list[Node]] = []
-    own: list[list[Node]] = []
-    recorded = cassette.interactions if interactions is None else interactions
-    for index, interaction in enumerate(recorded):
-        branch = interaction.branch
-        shared = branch.turn if branch is not None else 0
-        chain = whole[branch.of - 1][:shared] if branch is not None else []
-        for turn, step in enumerate(_steps(interaction, f"/interactions/{index}")):
-            timing = timings.pop((index + 1, turn), None)
-            request = _request(interaction, step, path, same)
-            response = _response(step, timing, path, same)
-            if turn >= shared:
-                request = matched_as(request)
-                call = read_call(request)
-                traits, caller = call.traits, call.caller
-                key, state, answers = slot_of(call, ignored)
-                node = Node(
-                    interaction=index + 1,
-                    turn=turn,
-                    request=request,
-                    kind=None if call.message is None else call.message.kind,
-                    slot=(CallKey(*[same.setdefault(p, p) for p in key]), state, answers),
-                    traits=same.setdefault(traits, traits),
-                    caller=same.setdefault(caller, caller),
-                    response=response,
-                    parent=chain[-1] if chain else None,
-                    number=timing.number if timing is not None else None,
-                    raw_echoed_sha256=timing.echoed_state_sha256 if timing is not None else None,
-                    raw_issued_sha256=timing.request_state_sha256 if timing is not None else None,
-                )
-                if call.message is not None and is_cut_right(call.message):
-                    cut = cut_own(request.body)
-                    node.rest = cut[0] if cut is not None else None
-                chain = [*chain, node]
-        whole.append(chain)
-        own.append(chain[shared:] if shared else chain)
+    timings = _Timings(cassette.recording.exchanges if exchanges is None else exchanges)
+    reader = _Reader(path, ignored, matched_as, timings)
+    recorded = enumerate(cassette.interactions if interactions is None else interactions, start=1)
+    chains: list[list[Node]] = []
+    shared: list[int] = []
+    while batch := list(islice(recorded, AT_ONCE)):
+        steps = [step for number, interaction in batch for step in _steps(number, interaction)]
+        for step, node in zip(steps, reader.nodes(steps), strict=True):
+            if step.turn == 0:
+                branch = step.branch
+                shared.append(0 if branch is None else branch.turn)
+                chains.append([] if branch is None else chains[branch.of - 1][: branch.turn])
+            chain = chains[-1]
+            if step.turn >= shared[-1]:
+                node.parent = chain[-1] if chain else None
+                chain.append(node)
+    timings.read_rest()
+    own = [chain[turns:] if turns else chain for chain, turns in zip(chains, shared, strict=True)]
     _set_gates([node for nodes in own for node in nodes])
     return own
 
 
-def _request(interaction: Interaction, step: _Step, path: str, same: dict[Any, Any]) -> Request:
-    http = interaction.request.http
-    request = step.request
-    headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
-    body = b"".join(decode_body(request, path, step.request_at))
-    method, target = (
-        same.setdefault(http.method, http.method),
-        same.setdefault(http.path, http.path),
-    )
-    return Request(method, target, same.setdefault(headers, headers), body)
+class _Timings:
+    """The facts of exchanges, read no further than they are wanted: most stand in file order."""
 
+    def __init__(self, facts: Iterable[ExchangeFacts]) -> None:
+        self._coming = iter(facts)
+        self._read: dict[tuple[int, int], ExchangeFacts] = {}
 
-def _response(
-    step: _Step, timing: ExchangeFacts | None, path: str, same: dict[Any, Any]
-) -> Response | None:
-    recorded = step.response
-    if recorded is None:
+    def of(self, interaction: int, turn: int) -> ExchangeFacts | None:
+        """Return the facts of an exchange, which are wanted once."""
+        wanted = interaction, turn
+        if wanted in self._read:
+            return self._read.pop(wanted)
+        for facts in self._coming:
+            found = facts.interaction, facts.turn
+            if found == wanted:
+                return facts
+            self._read[found] = facts
         return None
-    raw = decode_body(recorded, path, step.response_at)
-    end = End.COMPLETE if recorded.end is None else End(recorded.end)
-    facts = timing.pieces if timing is not None else None
-    if facts and recorded.events is None:
-        raw = tuple(_cut(b"".join(raw), [piece.size or 0 for piece in facts]))
-    if facts is None or len(facts) != len(raw):
-        pieces = tuple(Piece(piece, 0, 0) for piece in raw)
-    else:
-        pieces = tuple(
-            Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
-        )
-    headers = headers_of(recorded.headers)
-    return Response(recorded.status, same.setdefault(headers, headers), pieces, end)
+
+    def read_rest(self) -> None:
+        """Read what nobody wanted, as it has to be right too."""
+        for _ in self._coming:
+            pass
 
 
-def _cut(raw: bytes, sizes: Iterable[int]) -> Iterable[bytes]:
+class _Reader:
+    """Turns steps into nodes that don't know their parents yet.
+
+    Of many exchanges most have the same headers, traits and callers: one of each is enough.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        ignored: Collection[Path],
+        matched_as: Callable[[Request], Request],
+        timings: _Timings,
+    ) -> None:
+        self._path = path
+        self._ignored = ignored
+        self._matched_as = matched_as
+        self._timings = timings
+        self._same: dict[Any, Any] = {}
+
+    def nodes(self, steps: Sequence[_Step]) -> list[Node]:
+        """Return the exchanges of some steps, each part of all before the next part."""
+        same = self._same
+        timings = [self._timings.of(step.interaction, step.turn) for step in steps]
+        requests = [self._request(step) for step in steps]
+        responses = list(map(self._response, steps, timings))
+        calls = [read_call(self._matched_as(request)) for request in requests]
+        slots = [slot_of(call, self._ignored) for call in calls]
+        all_traits = [call.traits for call in calls]
+        callers = [call.caller for call in calls]
+        rests = [None if call.message is None else rest_of(call.message) for call in calls]
+        return [
+            Node(
+                interaction=step.interaction,
+                turn=step.turn,
+                request=call.request,
+                kind=None if call.message is None else call.message.kind,
+                slot=slot,
+                traits=same.setdefault(traits, traits),
+                caller=same.setdefault(caller, caller),
+                response=response,
+                number=None if timing is None else timing.number,
+                raw_echoed_sha256=None if timing is None else timing.echoed_state_sha256,
+                raw_issued_sha256=None if timing is None else timing.request_state_sha256,
+                rest=rest,
+            )
+            for step, timing, call, slot, traits, caller, response, rest in zip(
+                steps, timings, calls, slots, all_traits, callers, responses, rests, strict=True
+            )
+        ]
+
+    def _request(self, step: _Step) -> Request:
+        request, http = step.request, step.http
+        headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
+        headers = self._same.setdefault(headers, headers)
+        body = b"".join(decode_body(request, self._path, step.request_at))
+        return Request(intern(http.method), intern(http.path), headers, body)
+
+    def _response(self, step: _Step, timing: ExchangeFacts | None) -> Response | None:
+        recorded = step.response
+        if recorded is None:
+            return None
+        raw: Sequence[bytes] = decode_body(recorded, self._path, step.response_at)
+        facts = timing.pieces if timing is not None else None
+        if facts and recorded.events is None:
+            raw = _cut(b"".join(raw), [piece.size or 0 for piece in facts])
+        if facts is None or len(facts) != len(raw):
+            pieces = [Piece(piece, 0, 0) for piece in raw]
+        else:
+            pieces = [
+                Piece(piece, fact.at_ms, fact.after) for piece, fact in zip(raw, facts, strict=True)
+            ]
+        headers = headers_of(recorded.headers)
+        headers = self._same.setdefault(headers, headers)
+        end = End.COMPLETE if recorded.end is None else End(recorded.end)
+        return Response(recorded.status, headers, tuple(pieces), end)
+
+
+def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:
     """Cut a body into pieces of these sizes; a rest, as after editing, goes to the last."""
     at = 0
     pieces = []
@@ -273,15 +336,15 @@ def _set_gates(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if node.response is None:
             continue
-        pieces = node.response.pieces
-        if node.number is None:
-            node.gates = _no_gates(len(pieces))
-        elif _listens(node):
+        number, pieces = node.number, node.response.pieces
+        if number is not None and _listens(node):
             node.gates = tuple(
-                frozenset(n for n in causing if node.number < n <= piece.after) for piece in pieces
+                frozenset(n for n in causing if number < n <= piece.after) for piece in pieces
             )
+        elif number is not None and answering and node.response.is_event_stream:
+            node.gates = _gates_of_pushed(number, node.response, answering)
         else:
-            node.gates = _gates_of_pushed(node.number, node.response, answering)
+            node.gates = _no_gates(len(pieces))
 
 
 @lru_cache(maxsize=64)
@@ -303,8 +366,6 @@ def _gates_of_pushed(
     number: int, response: Response, answering: dict[str | None, list[int]]
 ) -> tuple[frozenset[int], ...]:
     """Return the gates of a response in whose stream the server may have pushed requests."""
-    if not response.is_event_stream or not answering:
-        return _no_gates(len(response.pieces))
     answers_to = {
         located.piece: min(
             (n for n in answering.get(located.message.id, ()) if n > number), default=0

@@ -8,17 +8,20 @@ values that were cut out.
 
 from __future__ import annotations
 
-import re
 from hashlib import blake2b
 from typing import NamedTuple
 
-from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, Kind, Message
-
-_ID_KEY = b'"id"'
-_TOKEN_KEY = b'"progressToken"'
-_VALUE = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
-_ID = re.compile(_ID_KEY + _VALUE)
-_TOKEN = re.compile(_TOKEN_KEY + _VALUE)
+from mrtr_cassette.core.jsonbytes import find_spans
+from mrtr_cassette.core.jsonrpc import (
+    ID,
+    ID_KEY,
+    PLAIN_ID,
+    PLAIN_TOKEN,
+    PROGRESS_TOKEN,
+    TOKEN_KEY,
+    Kind,
+    Message,
+)
 
 
 class Own(NamedTuple):
@@ -35,7 +38,13 @@ def own_of(message: Message | None) -> Own:
     cut = cut_own(message.raw) if is_cut_right(message) else None
     if cut is not None:
         return cut[1]
-    return Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+    raw, found = message.raw, find_spans(message.raw, (ID, PROGRESS_TOKEN))
+    # The last of a duplicate key counts.
+    identity, token = (found.get(path, (None,))[-1] for path in (ID, PROGRESS_TOKEN))
+    return Own(
+        None if identity is None else raw[identity.start : identity.end],
+        None if token is None else raw[token.start : token.end],
+    )
 
 
 def cut_own(body: bytes) -> tuple[bytes, Own] | None:
@@ -45,19 +54,25 @@ def cut_own(body: bytes) -> tuple[bytes, Own] | None:
         a digest of the rest, with a byte that no JSON has in the place of each value, and the
         values; None where there are none that can be cut out at a glance.
     """
-    found = _ID.search(body)
+    found = PLAIN_ID.search(body)
     if found is None:
         return None
     start, end = found.span(1)
-    if _TOKEN_KEY not in body:
+    if body.find(TOKEN_KEY) < 0:
         rest = b"%b\0%b" % (body[:start], body[end:])
         return blake2b(rest, digest_size=16).digest(), Own(found[1], None)
-    token = _TOKEN.search(body)
+    token = PLAIN_TOKEN.search(body)
     if token is None:
         return None
     (start, end), (later, last) = sorted((found.span(1), token.span(1)))
     rest = b"%b\0%b\0%b" % (body[:start], body[end:later], body[last:])
     return blake2b(rest, digest_size=16).digest(), Own(found[1], token[1])
+
+
+def rest_of(message: Message) -> bytes | None:
+    """Return the digest of what `cut_own` leaves of a message; None where it can't be cut."""
+    cut = cut_own(message.raw) if is_cut_right(message) else None
+    return None if cut is None else cut[0]
 
 
 def is_cut_right(message: Message) -> bool:
@@ -67,7 +82,7 @@ def is_cut_right(message: Message) -> bool:
     return (
         # The id of anything else is not the caller's.
         message.kind is Kind.REQUEST
-        and raw.count(_ID_KEY) == 1
-        and raw.count(_TOKEN_KEY) == (message.progress_token is not None)
-        and b"\\u" not in raw
+        and raw.count(ID_KEY) == 1
+        and raw.count(TOKEN_KEY) == (message.progress_token is not None)
+        and raw.find(b"\\u") < 0
     )

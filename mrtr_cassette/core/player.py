@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 from mrtr_cassette.core.calls import (
@@ -25,7 +26,7 @@ from mrtr_cassette.core.calls import (
     slot_of,
     traits_of_headers,
 )
-from mrtr_cassette.core.cassette import Cassette, Interaction
+from mrtr_cassette.core.cassette import Cassette, ExchangeFacts, Interaction
 from mrtr_cassette.core.diagnosis import Miss, no_match, no_more
 from mrtr_cassette.core.jsonbytes import Path
 from mrtr_cassette.core.jsonrpc import Kind
@@ -35,8 +36,8 @@ from mrtr_cassette.core.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
-from mrtr_cassette.core.seal import as_recorded, seal_states
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.seal import as_recorded, may_have_states, seal_states
+from mrtr_cassette.core.wire import Headers, Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 
@@ -129,11 +130,18 @@ def _without_numbers(request: Request) -> Request:
 
 def _may_have_placeholders(request: Request) -> bool:
     # As they are, escaped in JSON, or percent-encoded.
+    body = request.body
     return (
-        any(sign in request.body for sign in (b"<", b"003", b"%3"))
+        # Quicker than `in`, which takes a number too.
+        max(map(body.find, (b"<", b"003", b"%3"))) >= 0
         or "%3" in request.target
-        or any("<" in value for _, value in request.headers)
+        or _has_angle(request.headers)
     )
+
+
+@lru_cache(maxsize=1024)
+def _has_angle(headers: Headers) -> bool:
+    return any("<" in value for _, value in headers)
 
 
 def _by_any_rule(slot: Slot) -> Slot:
@@ -152,8 +160,9 @@ class Player:
         self,
         cassette: Cassette,
         path: str,
-        interactions: Iterable[Interaction] | None = None,
         *,
+        interactions: Iterable[Interaction] | None = None,
+        exchanges: Iterable[ExchangeFacts] | None = None,
         ignored: Collection[Path] = (),
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,
@@ -164,6 +173,7 @@ class Player:
             cassette: what was recorded.
             path: how messages name its file.
             interactions: those of the cassette, where it was read without them.
+            exchanges: the facts of its exchanges, where it was read without them.
             ignored: members of the params that don't count, as keys from the outermost inwards.
             repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
@@ -183,7 +193,12 @@ class Player:
         self._redactor = redactor_of(cassette)
         self._has_placeholders = False
         self.interactions = read_nodes(
-            cassette, path, self._ignored, self._recorded_as, interactions
+            cassette,
+            path,
+            self._ignored,
+            self._recorded_as,
+            interactions=interactions,
+            exchanges=exchanges,
         )
         self._nodes = [node for nodes in self.interactions for node in nodes]
         if self._has_placeholders:
@@ -294,7 +309,7 @@ class Player:
 
     def _sealed(self, request: Request) -> Request:
         body = request.body
-        if self._states_are_sealed:
+        if self._states_are_sealed and may_have_states(body):
             body = seal_states(body, as_recorded)
         if self._answers_are_sealed:
             body = seal_answers(body)

@@ -8,12 +8,9 @@ Source: docs/matching.md, "What comes back".
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from itertools import groupby
-from typing import cast
 
 from mrtr_cassette.core.jsonbytes import Span
 from mrtr_cassette.core.jsonrpc import Kind, Message, echoes
@@ -82,27 +79,29 @@ def build_reply(
         gates: for each piece, the exchanges that it waits for.
         paced: keep pieces apart that nothing but the rhythm separates.
     """
-    slots = deque(sorted(_slots(request, response), key=_begin) if request is not None else ())
-    parts: list[tuple[list[Segment], float, frozenset[int]]] = []
-    body = response.body
-    start = sent = 0
+    begun: list[tuple[int, float, frozenset[int]]] = []
+    start = 0
     for piece, gate in zip(response.pieces, gates, strict=True):
-        # A slot goes whole with the piece in which it begins.
-        end = start + len(piece.raw)
-        inside = []
-        while slots and slots[0][0].start < end:
-            inside.append(slots.popleft())
-        if not parts or paced or not gate <= parts[-1][2]:
-            parts.append(([], piece.at_ms, gate))
-        parts[-1][0].extend(_segments(body, max(start, sent), end, inside))
-        sent = inside[-1][0].end if inside else sent
-        start = end
+        if not begun or paced or not gate <= begun[-1][2]:
+            begun.append((start, piece.at_ms, gate))
+        start += len(piece.raw)
+    slots = [] if request is None else sorted(_slots(request, response), key=_begin, reverse=True)
+    ends = [*(begin for begin, _, _ in begun[1:]), start]
+    body = response.body
+    parts = []
+    sent = 0
+    for (_, at_ms, gate), end in zip(begun, ends, strict=False):
+        # A slot goes whole with the part in which it begins.
+        segments: list[Segment] = []
+        while slots and slots[-1][0].start < end:
+            span, slot = slots.pop()
+            segments += (body[sent : span.start], (slot, body[span.start : span.end]))
+            sent = span.end
+        segments.append(body[sent:end])
+        sent = max(sent, end)
+        parts.append(Part(tuple(segments), at_ms, gate))
     return Reply(
-        response.status,
-        response.headers,
-        tuple(Part(_merged(segments), at_ms, gate) for segments, at_ms, gate in parts),
-        response.end,
-        response.is_event_stream,
+        response.status, response.headers, tuple(parts), response.end, response.is_event_stream
     )
 
 
@@ -121,23 +120,3 @@ def _slots(request: Message, response: Response) -> Iterator[tuple[Span, Slot]]:
 
 def _begin(placed: tuple[Span, Slot]) -> Span:
     return placed[0]
-
-
-def _segments(
-    body: bytes, at: int, end: int, slots: Iterable[tuple[Span, Slot]]
-) -> Iterator[Segment]:
-    for span, slot in slots:
-        yield body[at : span.start]
-        yield slot, body[span.start : span.end]
-        at = span.end
-    yield body[at:end]
-
-
-def _merged(segments: Iterable[Segment]) -> tuple[Segment, ...]:
-    merged: list[Segment] = []
-    for is_bytes, run in groupby(segments, key=lambda segment: isinstance(segment, bytes)):
-        if is_bytes:
-            merged.append(b"".join(cast("Iterable[bytes]", run)))
-        else:
-            merged.extend(run)
-    return tuple(merged)

@@ -22,8 +22,9 @@ from typing import Literal
 import orjson
 
 from mrtr_cassette.core.assembly import RequestState
-from mrtr_cassette.core.cassette import Cassette, Interaction
+from mrtr_cassette.core.cassette import Cassette
 from mrtr_cassette.core.codec import (
+    Parts,
     decode_cassette,
     decode_journal_line,
     decode_parts,
@@ -196,6 +197,20 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def spared_by_collection() -> Iterator[None]:
+    """Let nothing look for garbage among what exists, very much of which stays until the end."""
+    if gc.get_freeze_count():
+        # The program does so by itself.
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette.
 
@@ -206,11 +221,8 @@ def read_cassette(path: Path) -> Cassette:
         return decode_cassette(_read(path), str(path))
 
 
-def read_parts(path: Path) -> tuple[Cassette, Iterator[Interaction]]:
-    """Read a cassette whose interactions are wanted one after the other.
-
-    Returns:
-        as `codec.decode_parts`.
+def read_parts(path: Path) -> Parts:
+    """Read a cassette whose lists are read item by item.
 
     Raises:
         CassetteError: as `read_cassette`.

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -23,9 +24,11 @@ from builders import (
 
 from mrtr_cassette.core.cassette import Body
 from mrtr_cassette.core.codec import (
+    AT_ONCE,
     decode_body,
     decode_cassette,
     decode_journal_line,
+    decode_parts,
     encode_body,
     encode_cassette,
     encode_journal_line,
@@ -284,6 +287,68 @@ def test_file_that_is_no_whole_cassette_is_refused(data: bytes, message: str) ->
     """An error names file, place and reason, and what can be done."""
     with pytest.raises(CassetteError, match=message):
         decode_cassette(data, "f")
+
+
+INDENTED = orjson.OPT_INDENT_2
+
+
+@pytest.mark.parametrize("option", [None, INDENTED, INDENTED | orjson.OPT_SORT_KEYS])
+@pytest.mark.parametrize("script", [(), TALK])
+def test_file_is_the_same_however_it_is_spelled(script: Sequence[Any], option: int | None) -> None:
+    """Spaces and the order of members don't count; the lists may be read item by item or not."""
+    cassette = cassette_of(*script)
+    tree = orjson.loads(encode_cassette(cassette))
+
+    assert decode_cassette(orjson.dumps(tree, option=option), "f") == cassette
+
+
+@pytest.mark.parametrize("option", [None, INDENTED, INDENTED | orjson.OPT_SORT_KEYS])
+@pytest.mark.parametrize(
+    ("place", "pointer"),
+    [
+        (("interactions", 1, "response", "status"), "/interactions/1/response/status"),
+        (("recording", "exchanges", 2, "number"), "/recording/exchanges/2/number"),
+        (("recording", "tool"), "/recording/tool"),
+    ],
+)
+def test_wrong_value_is_named_by_its_place(
+    place: Sequence[str | int], pointer: str, option: int | None
+) -> None:
+    """Whether a list is read item by item or not, the error says where in the file it is."""
+    tree = orjson.loads(encode_cassette(cassette_of(*TALK)))
+    inner = tree
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = []
+
+    with pytest.raises(CassetteError, match=rf"^f: at {pointer}: .*, found an array"):
+        decode_cassette(orjson.dumps(tree, option=option), "f")
+
+
+@pytest.mark.parametrize("number", [0, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE])
+def test_items_before_a_wrong_one_are_read(number: int) -> None:
+    """Of a list, an item is right or wrong by itself, though several are read together."""
+    tree = orjson.loads(encode_cassette(cassette_of(*[(CALL, text("done"))] * (2 * AT_ONCE + 1))))
+    tree["interactions"][number]["response"]["status"] = 1
+    interactions = decode_parts(orjson.dumps(tree, option=INDENTED), "f").interactions
+
+    assert len(list(islice(interactions, number))) == number
+    with pytest.raises(CassetteError, match=rf"^f: at /interactions/{number}/response/status: "):
+        next(interactions)
+
+
+@pytest.mark.parametrize("broken", [b'"number": 2', b'"status": 200'])
+@pytest.mark.parametrize("calls", [2, 100])
+def test_damage_within_a_list_is_told_as_that_of_the_file(broken: bytes, calls: int) -> None:
+    """What is no JSON in one item makes the file no JSON, at its place in the file."""
+    whole = encode_cassette(cassette_of(*[(CALL, text("done"))] * calls))
+    before, _, after = whole.rpartition(broken)
+    data = before + broken.replace(b":", b"") + after
+
+    with pytest.raises(CassetteError, match=r"^f: not JSON: .*line \d+") as raised:
+        decode_cassette(data, "f")
+    line = before.count(b"\n") + 1
+    assert f"line {line} " in str(raised.value)
 
 
 @pytest.mark.parametrize("depth", [250, 500, 990, 1_010])

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, with_token
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from mrtr_cassette.core.jsonbytes import Path, find_spans
+from mrtr_cassette.core.jsonbytes import Path, canonical, find_spans, parse
 from mrtr_cassette.core.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
@@ -135,6 +137,62 @@ ASKED = with_token(rpc("tools/call", {"name": "a"}, number=5), "t")
 def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[bytes]) -> None:
     """Ids of responses, tokens and subscription ids echo the request's; ids of requests don't."""
     assert echoed(sent, ASKED) == [ids, tokens]
+
+
+SUBSCRIBED = SUBSCRIPTION_KEY.encode()
+keys = st.sampled_from(
+    [
+        *(b"id", b"\\u0069d", b"progressToken", b"a", b"params", b"result", b"_meta", b"method"),
+        *(SUBSCRIBED, SUBSCRIBED.replace(b"/", b"\\/")),
+    ]
+)
+scalars = st.sampled_from(
+    [b"5", b"5.0", b"-0", b"0", b"null", b'"t"', b'"5"', b'"\\u0074"', b'"id"', b'"\\"id\\":5"']
+)
+
+
+def spelled_object(members: list[tuple[bytes, bytes]]) -> bytes:
+    """Return an object with these members, also where a key comes twice."""
+    return b"{%b}" % b", ".join(b'"%b" :%b' % member for member in members)
+
+
+objects = st.recursive(
+    scalars,
+    lambda inner: st.lists(st.tuples(keys, inner), max_size=3).map(spelled_object),
+    max_leaves=6,
+)
+heads = st.sampled_from(
+    [[(b"id", b"5")], [(b"method", b'"n"')], [(b"params", b'{"progressToken":"t"}')], []]
+)
+
+
+@given(heads, st.lists(st.tuples(keys, objects), max_size=4), scalars, scalars)
+def test_echoes_are_those_that_stand_at_their_paths(
+    head: list[tuple[bytes, bytes]],
+    members: list[tuple[bytes, bytes]],
+    identity: bytes,
+    token: bytes,
+) -> None:
+    """Whatever keys come twice or in another spelling, an echo is what stands at its path."""
+    asking = b'{"jsonrpc":"2.0","id":%b,"method":"m","params":{"_meta":{"progressToken":%b}}}'
+    asked = classify(asking % (identity, token))
+    assume(asked is not None)
+    sent = spelled_object([(b"jsonrpc", b'"2.0"'), *head, *members])
+    answer = classify(sent)
+    assume(answer is not None)
+
+    is_response = answer.kind is Kind.RESPONSE
+    subscription = ("result" if is_response else "params", "_meta", SUBSCRIPTION_KEY)
+    wanted = {subscription: asked.id}
+    wanted |= {ID: asked.id} if is_response else {("params", "progressToken"): asked.progress_token}
+    expected = {
+        span
+        for path, spans in find_spans(sent, wanted.keys()).items()
+        for span in spans
+        if canonical(parse(sent[span.start : span.end])) == wanted[path]
+    }
+    found = echoes(answer, asked)
+    assert {*found.id, *found.progress_token} == expected
 
 
 def test_token_is_no_echo_where_the_request_has_none() -> None:

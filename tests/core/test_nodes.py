@@ -25,9 +25,12 @@ from builders import (
     text,
     tool,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mrtr_cassette.core import nodes as nodes_module
 from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.codec import decode_cassette, decode_parts, encode_cassette
 from mrtr_cassette.core.nodes import Node, read_nodes
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End
@@ -59,6 +62,63 @@ def edited(cassette: Cassette, *path: str | int, to: Any) -> Cassette:
     else:
         inner[path[-1]] = to
     return decode_cassette(json.dumps(tree).encode(), "talk.json")
+
+
+@given(st.lists(st.sampled_from(["call", "turns", "branch"]), max_size=12), st.integers(1, 5))
+def test_exchanges_are_the_same_however_many_are_read_together(
+    shapes: list[str], at_once: int
+) -> None:
+    """A branch finds the interaction that it parts from, whenever that was read."""
+    script: list[Any] = [(CALL, asks("a", state=STATE))]
+    for number, shape in enumerate(shapes):
+        if shape == "call":
+            script.append((tool("other", n=number), text("done")))
+        elif shape == "turns":
+            asking = tool("other", n=number)
+            script += [(asking, asks("b")), (retry(asking, {"b": number}), text("done"))]
+        else:
+            script.append((retry(CALL, {"a": number}, state=STATE), text("left")))
+    cassette = cassette_of(*script)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes_module, "AT_ONCE", at_once)
+        found = nodes_of(cassette)
+    assert shown(found) == shown(nodes_of(cassette))
+    numbers = [node.number for own in found for node in own]
+    assert sorted(filter(None, numbers)) == list(range(1, len(script) + 1))
+    retries = [node for own in found for node in own if node.turn and "b" not in str(node.slot[2])]
+    assert {node.parent for node in retries} <= {found[0][0]}
+
+
+def shown(nodes: list[list[Node]]) -> list[list[tuple[Any, ...]]]:
+    """Return what of nodes can be compared."""
+    return [
+        [
+            (node.interaction, node.turn, node.request, node.slot, node.response, node.number)
+            for node in own
+        ]
+        for own in nodes
+    ]
+
+
+def test_facts_are_found_in_whatever_order_they_stand() -> None:
+    """The facts of an exchange may stand anywhere in the list; some may be missing."""
+    cassette = cassette_of(*BRANCHED)
+    first, *others = [facts.model_dump() for facts in cassette.recording.exchanges]
+    given = [*reversed(others), {**first, "interaction": 99}]
+    nodes = nodes_of(edited(cassette, "recording", "exchanges", to=given))
+
+    assert [node.number for own in nodes for node in own] == [None, 2, 3, 4]
+
+
+def test_facts_that_belong_to_nothing_have_to_be_right_too() -> None:
+    """A cassette is checked whole, also where replay doesn't need it."""
+    tree = json.loads(encode_cassette(cassette_of(*BRANCHED)))
+    tree["recording"]["exchanges"].append({"number": "five"})
+    head, interactions, exchanges = decode_parts(json.dumps(tree).encode(), "talk.json")
+
+    with pytest.raises(CassetteError, match=r"^talk\.json: at /recording/exchanges/4/number: "):
+        read_nodes(head, "talk.json", interactions=interactions, exchanges=exchanges)
 
 
 def test_exchanges_form_a_tree() -> None:
