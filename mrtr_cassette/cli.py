@@ -360,6 +360,8 @@ async def _replay(**options: Any) -> int:
     if report is not None:
         check_writable(report)
     _tell_of_journal(options["cassette"], options)
+    # What is loaded stays, so looking for garbage in it would be in vain, even once.
+    gc.disable()
     async with stop_signals() as signals:
         async with replaying(
             options["cassette"],
@@ -369,8 +371,8 @@ async def _replay(**options: Any) -> int:
             paced=options["pace"] == "recorded",
             **_logs(options),
         ) as session:
-            # What was loaded stays, so looking for garbage in it would be in vain.
             gc.freeze()
+            gc.enable()
             code = await _until_stopped(session.url, options[_COMMAND], signals)
         player = session.player
         _conclude(

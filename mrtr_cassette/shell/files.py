@@ -197,20 +197,6 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def spared_by_collection() -> Iterator[None]:
-    """Let nothing look for garbage among what exists, very much of which stays until the end."""
-    if gc.get_freeze_count():
-        # The program does so by itself.
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def read_cassette(path: Path) -> Cassette:
     """Read a cassette.
 

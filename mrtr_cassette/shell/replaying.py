@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,25 +75,23 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    with ExitStack() as stack:
-        with files.without_collection():
-            recorded, interactions, exchanges = files.read_parts(cassette)
-            upstream = urlsplit(recorded.upstream)
-            player = Player(
-                recorded,
-                str(cassette),
-                interactions=_telling(interactions, cassette, log, on_event),
-                exchanges=exchanges,
-                ignored=ignored,
-                repeat=repeat,
-                paced=paced,
-            )
-            del recorded, interactions, exchanges
-            stack.enter_context(files.spared_by_collection())
-        server = ReplayServer(player, paced, log, on_event)
-        async with serving(server.handle, access, log) as address:
-            query = f"?{upstream.query}" if upstream.query else ""
-            yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
+    with files.without_collection():
+        recorded, interactions, exchanges = files.read_parts(cassette)
+        upstream = urlsplit(recorded.upstream)
+        player = Player(
+            recorded,
+            str(cassette),
+            interactions=_telling(interactions, cassette, log, on_event),
+            exchanges=exchanges,
+            ignored=ignored,
+            repeat=repeat,
+            paced=paced,
+        )
+        del recorded, interactions, exchanges
+    server = ReplayServer(player, paced, log, on_event)
+    async with serving(server.handle, access, log) as address:
+        query = f"?{upstream.query}" if upstream.query else ""
+        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
 
 
 def _telling(

@@ -1,7 +1,6 @@
 """Facts about the replay proxy: the recording is the server, and each trap of the wire plays."""
 
 import asyncio
-import gc
 import itertools
 import json
 import random
@@ -79,23 +78,6 @@ async def test_a_long_load_tells_how_far_it_is(
         monkeypatch.undo()
     assert lines == [f"reading {path}: 2 interactions so far"]
     assert events == [{"event": "reading", "interactions": 2}]
-
-
-@looped
-async def test_what_was_loaded_is_no_work_for_the_collector(tmp_path: Path) -> None:
-    """While a cassette is served, garbage is looked for among what came later only."""
-    path = tmp_path / "c.json"
-    async with taping(path, answering(json_response(result({})))) as tape:
-        await post(tape.url, message("ping"))
-    assert gc.get_freeze_count() == 0
-    async with replaying(path) as session:
-        assert gc.isenabled()
-        assert gc.get_freeze_count() > 0
-        assert not any(one is session.player.interactions for one in gc.get_objects())
-        async with replaying(path):
-            pass
-        assert gc.get_freeze_count() > 0
-    assert gc.get_freeze_count() == 0
 
 
 # --- What is the caller's own ---
