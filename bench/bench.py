@@ -538,6 +538,8 @@ def _write_journal(cassette: Path, count: int) -> None:
     asking = (
         ("accept", "application/json, text/event-stream"),
         ("content-type", "application/json"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", BARE.name),
         ("mcp-protocol-version", "2026-07-28"),
     )
     journal = Journal(journal_path(cassette), header)
