@@ -31,6 +31,7 @@ from mrtr_cassette.core.jsonbytes import Path, canonical
 from mrtr_cassette.core.jsonrpc import Kind, Message
 from mrtr_cassette.core.messages import ask_in, messages_in
 from mrtr_cassette.core.own import rest_of
+from mrtr_cassette.core.reply import Echoed, echoed_in
 from mrtr_cassette.core.seal import sha256_of
 from mrtr_cassette.core.wire import End, Piece, Request, Response
 
@@ -39,6 +40,7 @@ class _Unread(Enum):
     """Stands for what has not been looked for yet."""
 
     ASK = 1
+    ECHOED = 2
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +81,7 @@ class Node:
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
     _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
+    _echoed: Echoed | _Unread = _Unread.ECHOED
 
     @property
     def call(self) -> Call:
@@ -111,6 +114,15 @@ class Node:
                 found = ask_in(self.call.message, self.response)
             self._asked = None if found is None else (found[1], found[0].message)
         return self._asked
+
+    @property
+    def echoed(self) -> Echoed:
+        """Where its response repeats what is the caller's own."""
+        if isinstance(self._echoed, _Unread):
+            self._echoed = ()
+            if self.response is not None:
+                self._echoed = echoed_in(self.call.message, self.response)
+        return self._echoed
 
     @property
     def issued_sha256(self) -> str | None:
@@ -259,6 +271,7 @@ class _Reader:
         all_traits = [call.traits for call in calls]
         callers = [call.caller for call in calls]
         rests = [None if call.message is None else rest_of(call.message) for call in calls]
+        all_echoed = list(map(_echoed, calls, responses))
         return [
             Node(
                 interaction=step.interaction,
@@ -273,9 +286,19 @@ class _Reader:
                 raw_echoed_sha256=None if timing is None else timing.echoed_state_sha256,
                 raw_issued_sha256=None if timing is None else timing.request_state_sha256,
                 rest=rest,
+                _echoed=echoed,
             )
-            for step, timing, call, slot, traits, caller, response, rest in zip(
-                steps, timings, calls, slots, all_traits, callers, responses, rests, strict=True
+            for step, timing, call, slot, traits, caller, response, rest, echoed in zip(
+                steps,
+                timings,
+                calls,
+                slots,
+                all_traits,
+                callers,
+                responses,
+                rests,
+                all_echoed,
+                strict=True,
             )
         ]
 
@@ -304,6 +327,13 @@ class _Reader:
         headers = self._same.setdefault(headers, headers)
         end = End.COMPLETE if recorded.end is None else End(recorded.end)
         return Response(recorded.status, headers, tuple(pieces), end)
+
+
+def _echoed(call: Call, response: Response | None) -> Echoed | _Unread:
+    """Find what a body of one message repeats; of a stream, which has many, when it is played."""
+    if response is None or response.is_event_stream:
+        return _Unread.ECHOED
+    return echoed_in(call.message, response)
 
 
 def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:

@@ -333,7 +333,7 @@ class Player:
             return None
         reply = self._replies.get(node)
         if reply is None:
-            reply = build_reply(node.call.message, node.response, node.gates, paced=self._paced)
+            reply = build_reply(node.echoed, node.response, node.gates, paced=self._paced)
             self._replies[node] = reply
         return reply
 

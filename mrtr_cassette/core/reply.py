@@ -8,9 +8,9 @@ Source: docs/matching.md, "What comes back".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from operator import itemgetter
 
 from mrtr_cassette.core.jsonbytes import Span
 from mrtr_cassette.core.jsonrpc import Kind, Message, echoes
@@ -26,6 +26,8 @@ class Slot(Enum):
     PROGRESS_TOKEN = 1
 
 
+Echoed = tuple[tuple[Span, Slot], ...]
+"""Where a body repeats what is the caller's own, in order."""
 Segment = bytes | tuple[Slot, bytes]
 
 
@@ -65,7 +67,7 @@ class Reply:
 
 
 def build_reply(
-    request: Message | None,
+    echoed: Echoed,
     response: Response,
     gates: tuple[frozenset[int], ...],
     *,
@@ -74,7 +76,7 @@ def build_reply(
     """Return what to send for a recorded response.
 
     Args:
-        request: the recorded request's message.
+        echoed: where its body repeats what is the caller's own.
         response: the recorded response; its pieces' times count from the request.
         gates: for each piece, the exchanges that it waits for.
         paced: keep pieces apart that nothing but the rhythm separates.
@@ -85,7 +87,7 @@ def build_reply(
         if not begun or paced or not gate <= begun[-1][2]:
             begun.append((start, piece.at_ms, gate))
         start += len(piece.raw)
-    slots = [] if request is None else sorted(_slots(request, response), key=_begin, reverse=True)
+    slots = list(reversed(echoed))
     ends = [*(begin for begin, _, _ in begun[1:]), start]
     body = response.body
     parts = []
@@ -105,18 +107,16 @@ def build_reply(
     )
 
 
-def _slots(request: Message, response: Response) -> Iterator[tuple[Span, Slot]]:
-    """Yield the spans in the body that are the caller's own."""
-    if request.kind is not Kind.REQUEST:
-        return
+def echoed_in(request: Message | None, response: Response) -> Echoed:
+    """Return where a response's body repeats what is its caller's own."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return ()
+    placed = []
     for located in messages_in(response):
         found = echoes(located.message, request)
         for spans, slot in ((found.id, Slot.ID), (found.progress_token, Slot.PROGRESS_TOKEN)):
             for span in spans:
-                placed = located.in_body(span)
-                if placed is not None:
-                    yield placed, slot
-
-
-def _begin(placed: tuple[Span, Slot]) -> Span:
-    return placed[0]
+                in_body = located.in_body(span)
+                if in_body is not None:
+                    placed.append((in_body, slot))
+    return tuple(sorted(placed, key=itemgetter(0)))

@@ -21,7 +21,7 @@ from builders import (
 
 from mrtr_cassette.core.jsonrpc import Message, classify
 from mrtr_cassette.core.own import own_of
-from mrtr_cassette.core.reply import Part, Slot, build_reply
+from mrtr_cassette.core.reply import Part, Slot, build_reply, echoed_in
 from mrtr_cassette.core.wire import End
 
 CALL = with_token(tool("deploy"), 1)
@@ -47,7 +47,7 @@ def parts_of(
     recorded = response_of(response)
     waits = gates or (NOTHING,) * len(recorded.pieces)
     asked = None if request is None else message(request)
-    return build_reply(asked, recorded, waits, paced=paced).parts
+    return build_reply(echoed_in(asked, recorded), recorded, waits, paced=paced).parts
 
 
 def served(
@@ -228,8 +228,9 @@ def test_part_ends_where_a_piece_has_to_wait() -> None:
 def test_head_and_end_are_the_recorded_ones() -> None:
     """Status, headers, framing and end come back; an empty body has no parts."""
     recorded = response_of(stream(DONE, end=End.OPEN))
-    reply = build_reply(message(CALL), recorded, (NOTHING,), paced=False)
-    empty = build_reply(None, response_of(Answer((), (("Allow", "GET"),), 405)), (), paced=False)
+    echoed = echoed_in(message(CALL), recorded)
+    reply = build_reply(echoed, recorded, (NOTHING,), paced=False)
+    empty = build_reply((), response_of(Answer((), (("Allow", "GET"),), 405)), (), paced=False)
 
     assert (reply.status, reply.headers, reply.end) == (200, STREAM_HEADERS, End.OPEN)
     assert reply.is_event_stream
