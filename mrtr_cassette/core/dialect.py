@@ -120,9 +120,12 @@ DIALECTS = (
 )
 
 
+_OF_ASKS = (b"inputRequests", b"requestState", b"\\u")
+
+
 def may_ask(raw: bytes) -> bool:
     """Tell, quickly, whether a body may have a result that `recognise` recognises."""
-    return b"inputRequests" in raw or b"requestState" in raw or b"\\u" in raw
+    return max(map(raw.find, _OF_ASKS)) >= 0
 
 
 def recognise(result: Any) -> Ask | None:

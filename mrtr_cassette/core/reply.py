@@ -8,9 +8,9 @@ Source: docs/matching.md, "What comes back".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from operator import itemgetter
+from typing import NamedTuple
 
 from mrtr_cassette.core.jsonbytes import Span
 from mrtr_cassette.core.jsonrpc import Kind, Message, echoes
@@ -31,8 +31,7 @@ Echoed = tuple[tuple[Span, Slot], ...]
 Segment = bytes | tuple[Slot, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Bytes that are sent together.
 
     Attributes:
@@ -55,8 +54,7 @@ class Part:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """One recorded response, ready to be served."""
 
     status: int
@@ -81,24 +79,24 @@ def build_reply(
         gates: for each piece, the exchanges that it waits for.
         paced: keep pieces apart that nothing but the rhythm separates.
     """
+    body = response.body
     begun: list[tuple[int, float, frozenset[int]]] = []
     start = 0
     for piece, gate in zip(response.pieces, gates, strict=True):
         if not begun or paced or not gate <= begun[-1][2]:
             begun.append((start, piece.at_ms, gate))
         start += len(piece.raw)
-    slots = list(reversed(echoed))
-    ends = [*(begin for begin, _, _ in begun[1:]), start]
-    body = response.body
     parts = []
-    sent = 0
-    for (_, at_ms, gate), end in zip(begun, ends, strict=False):
+    sent = place = 0
+    for number, (_, at_ms, gate) in enumerate(begun, start=1):
+        end = begun[number][0] if number < len(begun) else start
         # A slot goes whole with the part in which it begins.
         segments: list[Segment] = []
-        while slots and slots[-1][0].start < end:
-            span, slot = slots.pop()
+        while place < len(echoed) and echoed[place][0].start < end:
+            span, slot = echoed[place]
             segments += (body[sent : span.start], (slot, body[span.start : span.end]))
             sent = span.end
+            place += 1
         segments.append(body[sent:end])
         sent = max(sent, end)
         parts.append(Part(tuple(segments), at_ms, gate))

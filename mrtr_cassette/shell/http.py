@@ -433,10 +433,8 @@ async def serving(
         return access.refusal(headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        # `request.task` is the whole connection's.
-        task = asyncio.current_task()
-        if task is None:
-            raise AssertionError("unreachable because aiohttp runs handlers in tasks")
+        # The connection's, which waits for the handler's.
+        task = request.task
         running.add(task)
         try:
             if is_ending:
@@ -452,6 +450,9 @@ async def serving(
         except web.HTTPRequestEntityTooLarge:
             text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
             return web.Response(status=413, text=text)
+        except ConnectionResetError:
+            # Nobody is there any more for whom there could be a response.
+            raise asyncio.CancelledError from None
         finally:
             running.discard(task)
 
