@@ -205,6 +205,7 @@ class Player:
             # What has none may still have secrets: not everything need be recorded by these rules.
             for node in self._nodes:
                 node.match_as(self._redacted(node.request), self._ignored)
+        self._streams: dict[Node, Reply] = {}
         self._asked: set[tuple[CallKey, str]] = set()
         self._index: dict[Slot, _Shelf] = {}
         self._index_by_any_rule: dict[Slot, _Shelf] = {}
@@ -330,7 +331,13 @@ class Player:
     def _reply(self, node: Node) -> Reply | None:
         if node.response is None:
             return None
-        return build_reply(node.echoed, node.response, node.gates, paced=self._paced)
+        reply = self._streams.get(node)
+        if reply is None:
+            reply = build_reply(node.echoed, node.response, node.gates, paced=self._paced)
+            # Of all replies only a stream costs more to put together than to keep.
+            if reply.is_event_stream:
+                self._streams[node] = reply
+        return reply
 
     def _choose(self, candidates: Sequence[Node], caller: str) -> Node | None:
         reachable = [node for node in candidates if self._was_asked(node)]
