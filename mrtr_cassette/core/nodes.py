@@ -110,7 +110,7 @@ class Node:
     def _found(self) -> tuple[Ask, Message] | None:
         if isinstance(self._asked, _Unread):
             found = None
-            if self.response is not None and may_ask(self.response.body):
+            if self.response is not None:
                 found = ask_in(self.call.message, self.response)
             self._asked = None if found is None else (found[1], found[0].message)
         return self._asked
@@ -286,6 +286,7 @@ class _Reader:
                 raw_echoed_sha256=None if timing is None else timing.echoed_state_sha256,
                 raw_issued_sha256=None if timing is None else timing.request_state_sha256,
                 rest=rest,
+                _asked=None if response is None or not may_ask(response.body) else _Unread.ASK,
                 _echoed=echoed,
             )
             for step, timing, call, slot, traits, caller, response, rest, echoed in zip(
