@@ -205,7 +205,9 @@ class _Connection(asyncio.Protocol):
             response.end()
         else:
             self._fail(str(exc or "the connection was closed"))
-        self.gone.set_result(None)
+        # It is cancelled with a close that nobody waits for any more.
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     # What the parser calls
 
