@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from yarl import URL
 
 from mrtr_cassette.core.wire import Headers, Request
-from mrtr_cassette.shell.http import MOST_HEADERS
+from mrtr_cassette.shell.http import MOST_HEADERS, write_together
 
 IDLE_S: Final = 3.0
 """Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
@@ -31,8 +31,6 @@ _LARGEST_HEAD = 1024 * 1024
 """Bytes of a response's head; more is no head."""
 _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
-_WORTH_A_COPY = 64 * 1024
-"""Bytes up to which one write of two parts costs less than two writes."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -149,11 +147,7 @@ class _Connection(asyncio.Protocol):
         self._has_no_body = is_head
         self._head_size = 0
         self._coming = asyncio.get_running_loop().create_future()
-        if len(body) < _WORTH_A_COPY:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(body)
+        write_together(self._transport, head, body)
         try:
             return await self._coming
         except BaseException:

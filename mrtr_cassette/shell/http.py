@@ -192,6 +192,15 @@ def header_text(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
+def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:
+    """Send two parts, in one write where that costs less."""
+    if len(rest) < _WORTH_A_COPY:
+        transport.write(first + rest)
+    else:
+        transport.write(first)
+        transport.write(rest)
+
+
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return headers less those of one connection."""
     listed = tuple(headers)
@@ -324,11 +333,7 @@ class Response(web.StreamResponse):
         transport = self._request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client is gone")
-        if len(rest) < _WORTH_A_COPY:
-            transport.write(first + rest)
-        else:
-            transport.write(first)
-            transport.write(rest)
+        write_together(transport, first, rest)
         await self._request.writer.drain()
 
 
