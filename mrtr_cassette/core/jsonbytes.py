@@ -266,6 +266,8 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
         raw: any bytes.
         replacements: spans that don't overlap, in any order, and what to put there.
     """
+    if not replacements:
+        return raw
     parts: list[bytes] = []
     at = 0
     for span, new in sorted(replacements):

@@ -77,11 +77,11 @@ class Node:
     raw_echoed_sha256: str | None
     raw_issued_sha256: str | None
     rest: bytes | None
+    _asked: tuple[Ask, Message] | _Unread | None
+    _echoed: Echoed | _Unread
     parent: Node | None = None
     gates: tuple[frozenset[int], ...] = ()
     played: int = 0
-    _asked: tuple[Ask, Message] | _Unread | None = _Unread.ASK
-    _echoed: Echoed | _Unread = _Unread.ECHOED
 
     @property
     def call(self) -> Call:

@@ -36,7 +36,7 @@ from mrtr_cassette.core.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.recorder import redacted_request
 from mrtr_cassette.core.redact import Redactor
 from mrtr_cassette.core.reply import Reply, build_reply
-from mrtr_cassette.core.seal import as_recorded, may_have_states, seal_states
+from mrtr_cassette.core.seal import as_recorded, seal_states
 from mrtr_cassette.core.wire import Headers, Request
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -309,7 +309,7 @@ class Player:
 
     def _sealed(self, request: Request) -> Request:
         body = request.body
-        if self._states_are_sealed and may_have_states(body):
+        if self._states_are_sealed:
             body = seal_states(body, as_recorded)
         if self._answers_are_sealed:
             body = seal_answers(body)

@@ -249,13 +249,13 @@ class Observation:
             return placeholder(state) if partly == state else partly
 
         echoed = find_states(request.body)
-        issued = _states_in(response) if may_have_states(response.body) else []
+        issued = _states_in(response)
+        if not (echoed or issued or len(known)):
+            return request, response, []
         body = splice(request.body, seal_found(echoed, sealed))
         pieces = splice_pieces(response.pieces, seal_found(issued, placeholder))
         for _, found in (*echoed, *issued):
             known.remember(found.secret)
-        if not len(known):
-            return request, response, []
         request = Request(
             request.method,
             known.seal_text(request.target),
@@ -315,7 +315,9 @@ def _states_in(response: Response) -> list[tuple[Span, Found]]:
     """Return the states of a response, and where in its body they stand."""
     if not response.is_event_stream:
         return find_states(response.body)
-    states = []
+    states: list[tuple[Span, Found]] = []
+    if not may_have_states(response.body):
+        return states
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_states(piece.raw):
