@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -352,7 +353,7 @@ def replay(**options: Any) -> None:
 async def _replay(**options: Any) -> int:
     from mrtr_cassette.core.player import Repeat
     from mrtr_cassette.core.report import replay_report, summary
-    from mrtr_cassette.shell.files import check_writable
+    from mrtr_cassette.shell.files import check_writable, without_collection
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
@@ -360,19 +361,20 @@ async def _replay(**options: Any) -> int:
     if report is not None:
         check_writable(report)
     _tell_of_journal(options["cassette"], options)
-    # What is loaded stays, so looking for garbage in it would be in vain, even once.
-    gc.disable()
     async with stop_signals() as signals:
-        async with replaying(
-            options["cassette"],
-            access=_access(options),
-            ignored=[_pointer(text) for text in options["ignored"]],
-            repeat=Repeat(options["repeat"]),
-            paced=options["pace"] == "recorded",
-            **_logs(options),
-        ) as session:
-            gc.freeze()
-            gc.enable()
+        async with AsyncExitStack() as stack:
+            with without_collection():
+                served = replaying(
+                    options["cassette"],
+                    access=_access(options),
+                    ignored=[_pointer(text) for text in options["ignored"]],
+                    repeat=Repeat(options["repeat"]),
+                    paced=options["pace"] == "recorded",
+                    **_logs(options),
+                )
+                session = await stack.enter_async_context(served)
+                # What was loaded stays, so looking for garbage in it would be in vain.
+                gc.freeze()
             code = await _until_stopped(session.url, options[_COMMAND], signals)
         player = session.player
         _conclude(
