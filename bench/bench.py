@@ -59,8 +59,8 @@ from load import Plan, Stint, Subject, measure
 from results import Rates, Results, ratio_of
 from traffic import BARE, LARGE, PATH, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
-from mrtr_cassette.core.codec import encode_journal_line
-from mrtr_cassette.core.wire import End, Exchange, Piece, Request, Response
+from mrtr_cassette.core.format.codec import encode_journal_line
+from mrtr_cassette.core.wire.http import End, Exchange, Piece, Request, Response
 from mrtr_cassette.shell.files import Journal, JournalHeader, journal_path
 from mrtr_cassette.shell.running import run
 

@@ -17,16 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.player import Player, Repeat
-from mrtr_cassette.core.report import inspection, miss_data, miss_text, not_led_text
-from mrtr_cassette.core.wire import LARGEST_BODY
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.report.report import inspection, miss_data, miss_text, not_led_text
+from mrtr_cassette.core.wire.http import LARGEST_BODY
+from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ignored_member, redaction_rules, upstream_header
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import Proxy
-from mrtr_cassette.shell.http import Access
+from mrtr_cassette.shell.http_server import Access
 from mrtr_cassette.shell.recording import RecordSession, recorded_so_far, recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
 

@@ -19,9 +19,9 @@ from mrtr_cassette import __version__
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.jsonbytes import Path as MemberPath
-    from mrtr_cassette.core.rules import RedactionRules
-    from mrtr_cassette.shell.http import Access
+    from mrtr_cassette.core.secrets.rules import RedactionRules
+    from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+    from mrtr_cassette.shell.http_server import Access
     from mrtr_cassette.shell.recording import RecordSession
 
 DEFAULT_PORT = 8722
@@ -109,7 +109,7 @@ def _matching_options(command: Any) -> Any:
 
 
 def _access(options: dict[str, Any]) -> Access:
-    from mrtr_cassette.shell.http import Access
+    from mrtr_cassette.shell.http_server import Access
 
     access = Access(
         host=options["host"],
@@ -261,7 +261,7 @@ def record(**options: Any) -> None:
 
 
 async def _record(**options: Any) -> int:
-    from mrtr_cassette.core.player import Repeat
+    from mrtr_cassette.core.replay.player import Repeat
     from mrtr_cassette.shell.recording import recording
     from mrtr_cassette.shell.running import stop_signals
 
@@ -351,8 +351,8 @@ def replay(**options: Any) -> None:
 
 
 async def _replay(**options: Any) -> int:
-    from mrtr_cassette.core.player import Repeat
-    from mrtr_cassette.core.report import replay_report, summary
+    from mrtr_cassette.core.replay.player import Repeat
+    from mrtr_cassette.core.report.report import replay_report, summary
     from mrtr_cassette.shell.files import check_writable, without_collection
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
@@ -394,8 +394,8 @@ def _report(data: dict[str, Any], path: Path | None) -> None:
     """Write the report that was asked for, and say misses where GitHub shows them."""
     import orjson
 
-    from mrtr_cassette.core.junit import junit
-    from mrtr_cassette.core.report import annotation
+    from mrtr_cassette.core.report.junit import junit
+    from mrtr_cassette.core.report.report import annotation
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -465,8 +465,8 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     """
     import orjson
 
-    from mrtr_cassette.core.player import Player
-    from mrtr_cassette.core.report import inspection, inspection_text
+    from mrtr_cassette.core.replay.player import Player
+    from mrtr_cassette.core.report.report import inspection, inspection_text
     from mrtr_cassette.shell.files import read_cassette, without_collection
 
     _tell_of_journal(cassette, {"log_format": "text"})
@@ -508,7 +508,7 @@ def recover(cassette: Path) -> None:
 @main.command()
 def schema() -> None:
     """Print the JSON Schema of the cassette format."""
-    from mrtr_cassette.core.codec import schema as generated
+    from mrtr_cassette.core.format.codec import schema as generated
 
     click.echo(generated(), nl=False)
 
@@ -519,7 +519,7 @@ def demo() -> None:
 
     Record it, stop it, replay it, and compare every byte.
     """
-    from mrtr_cassette.demo import run_demo
+    from mrtr_cassette.demo.run import run_demo
     from mrtr_cassette.shell.running import run
 
     sys.exit(run(run_demo(click.echo)))

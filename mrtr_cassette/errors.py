@@ -10,7 +10,7 @@ MrtrCassetteError
 ```
 
 A subclass exists only where a caller acts differently.
-A miss is no error but a value: see `mrtr_cassette.core.player`.
+A miss is no error but a value: see `mrtr_cassette.core.replay.player`.
 """
 
 from __future__ import annotations

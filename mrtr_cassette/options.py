@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mrtr_cassette.core.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.jsonbytes import pointer_path
-from mrtr_cassette.core.rules import RedactionRules
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+from mrtr_cassette.core.wire.jsonbytes import pointer_path
 from mrtr_cassette.errors import UsageError
 
 

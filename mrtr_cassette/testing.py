@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mrtr_cassette.api import Interaction, Miss, Recording, Replay, replay
-from mrtr_cassette.core.player import Repeat
+from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import ignored_member
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.recording import RecordSession, publish_journal, recording
-from mrtr_cassette.shell.upstreams import (
+from mrtr_cassette.shell.upstream_servers import (
     ENDPOINT,
     RunningCommand,
     running_command,

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.assembly import RequestState, assemble
-from mrtr_cassette.core.cassette import Cassette, Redaction
-from mrtr_cassette.core.diagnosis import Miss
-from mrtr_cassette.core.player import Play, Player
-from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.redact import Redactor
-from mrtr_cassette.core.rules import RedactionRules
-from mrtr_cassette.core.seal import sha256_of
-from mrtr_cassette.core.wire import End, Exchange, Headers, Piece, Request, Response
+from mrtr_cassette.core.format.cassette import Cassette, Redaction
+from mrtr_cassette.core.record.assembly import RequestState, assemble
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End, Exchange, Headers, Piece, Request, Response
 
 Json = Any
 

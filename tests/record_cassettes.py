@@ -52,7 +52,7 @@ class Source:
 SOURCES = {
     "python-sdk": Source(peer("server", "python"), 8700, "python"),
     "typescript-sdk": Source(peer("server", "typescript"), 8701, "typescript"),
-    "demo-server": Source((sys.executable, "-m", "mrtr_cassette.demo_server"), 8702, "python"),
+    "demo-server": Source((sys.executable, "-m", "mrtr_cassette.demo.server"), 8702, "python"),
 } | {
     name: Source((sys.executable, str(TESTS / "traps.py"), name), 8710 + number)
     for number, name in enumerate(TRAPS)

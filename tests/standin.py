@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from mrtr_cassette.core.player import Repeat
-from mrtr_cassette.demo_server import create_app
+from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.shell.recording import RecordSession, recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from mrtr_cassette import demo
-from mrtr_cassette.core.player import Player
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.demo import run as demo
 
 
 def _run() -> list[str]:

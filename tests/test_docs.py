@@ -8,9 +8,9 @@ import re
 import pytest
 from shown import ROOT, Session
 
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import schema
-from mrtr_cassette.core.diagnosis import Reason
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.codec import schema
+from mrtr_cassette.core.replay.diagnosis import Reason
 
 README = (ROOT / "README.md").read_text()
 DOCS = {path.name: path.read_text() for path in (ROOT / "docs").glob("*.md")}

@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
-CORE = sorted((PACKAGE / "core").glob("*.py"))
+CORE = sorted((PACKAGE / "core").rglob("*.py"))
+
+FOLDERS = (
+    "wire",
+    "protocol",
+    "secrets",
+    "exchange",
+    "format",
+    "record",
+    "replay",
+    "drive",
+    "report",
+)
+"""The folders of the core; a module imports from its own folder and from those before it."""
 
 WAITS_OR_VARIES = frozenset(
     {
@@ -39,7 +52,7 @@ WAITS_OR_VARIES = frozenset(
 )
 """Modules of the standard library that do I/O, tell time, make chance or wait."""
 
-THIRD_PARTY = {"orjson": None, "pydantic": frozenset({"cassette", "codec"})}
+THIRD_PARTY = {"orjson": None, "pydantic": frozenset({"cassette", "codec", "journal"})}
 """Third-party packages that the core may use, and by which modules; None stands for all."""
 
 OWN = ("mrtr_cassette.errors", "mrtr_cassette.core")
@@ -58,7 +71,7 @@ OFFLINE = {
         "http.client",
         "httptools",
         "httpx",
-        "mrtr_cassette.shell.client",
+        "mrtr_cassette.shell.http_client",
         "mrtr_cassette.shell.recording",
         "socket",
         "urllib.request",
@@ -99,7 +112,7 @@ def test_there_is_a_core() -> None:
     assert len(CORE) > 15
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_core_imports_nothing_that_waits(path: Path) -> None:
     """The core imports its own modules, its two libraries, and of Python what can't do I/O."""
     for name in imports_of(tree_of(path)):
@@ -114,7 +127,7 @@ def test_core_imports_nothing_that_waits(path: Path) -> None:
             assert package not in WAITS_OR_VARIES, f"{name} in {path.stem}"
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}")
 def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
     """The core calls no built-in function that does I/O, and has no coroutine."""
     for node in ast.walk(tree_of(path)):
@@ -125,20 +138,58 @@ def test_core_reads_writes_and_awaits_nothing(path: Path) -> None:
             assert node.id not in CALLS, f"{node.id} in line {node.lineno} of {path.stem}"
 
 
-def test_core_modules_form_no_circle() -> None:
-    """Each module of the core can be imported before those that use it."""
+def dotted(path: Path) -> str:
+    """Return the name of a module of the package."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_of(names: Iterator[str]) -> Iterator[str]:
+    """Yield the modules of this package that imports name."""
+    modules = {dotted(path) for path in PACKAGE.rglob("*.py")}
+    for name in names:
+        if name in modules:
+            yield name
+        elif name.rpartition(".")[0] in modules:
+            yield name.rpartition(".")[0]
+
+
+def test_every_folder_of_the_core_has_its_place() -> None:
+    """The order of folders is complete."""
+    assert {path.parent.name for path in CORE} - {"core"} == set(FOLDERS)
+
+
+@pytest.mark.parametrize("path", CORE, ids=lambda path: f"{path.parent.name}.{path.stem}")
+def test_core_imports_point_one_way(path: Path) -> None:
+    """A module of the core imports nothing from a folder that comes after its own."""
+    if path.parent.name == "core":
+        return
+    allowed = FOLDERS[: FOLDERS.index(path.parent.name) + 1]
+    for name in modules_of(imports_of(tree_of(path))):
+        if name.startswith("mrtr_cassette.core."):
+            assert name.split(".")[2] in allowed, f"{name} in {dotted(path)}"
+
+
+def test_modules_form_no_circle() -> None:
+    """Each module of the package can be imported before those that use it."""
     uses = {
-        path.stem: {
-            name.split(".")[2]
-            for name in imports_of(tree_of(path))
-            if name.startswith("mrtr_cassette.core.")
-        }
-        for path in CORE
+        dotted(path): set(modules_of(imports_of(tree_of(path)))) - {dotted(path)}
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "__init__.py"
     }
     while uses:
         free = {module for module, used in uses.items() if not used & uses.keys()}
         assert free, f"a circle in {sorted(uses)}"
         uses = {module: used for module, used in uses.items() if module not in free}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=dotted)
+def test_modules_use_no_private_name_of_another(path: Path) -> None:
+    """What begins with an underscore is its own module's."""
+    for name in imports_of(tree_of(path)):
+        if is_within(name, "mrtr_cassette"):
+            last = name.rpartition(".")[2]
+            assert not last.startswith("_") or last.startswith("__"), f"{name} in {dotted(path)}"
 
 
 @pytest.mark.parametrize("module", OFFLINE)

@@ -15,12 +15,12 @@ from typing import Protocol
 
 from aiohttp import web
 
-from mrtr_cassette.core.calls import Call, read_call
-from mrtr_cassette.core.leading import Lead, Leads, LiveAsks, NotLed, Opening, Sessions
-from mrtr_cassette.core.player import Play
-from mrtr_cassette.core.recorder import Observation
-from mrtr_cassette.core.report import not_led_body
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed, Opening, Sessions
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.report.report import not_led_body
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.shell.replaying import ReplayServer
 

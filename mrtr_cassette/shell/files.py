@@ -21,16 +21,16 @@ from typing import Literal
 
 import orjson
 
-from mrtr_cassette.core.assembly import RequestState
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import (
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.codec import (
     Parts,
     decode_cassette,
     decode_journal_line,
     decode_parts,
     encode_cassette,
 )
-from mrtr_cassette.core.wire import Exchange
+from mrtr_cassette.core.record.assembly import RequestState
+from mrtr_cassette.core.wire.http import Exchange
 from mrtr_cassette.errors import CassetteError
 
 _JOURNAL_SUFFIX = ".journal"

@@ -29,18 +29,16 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.assembly import RequestState, assemble
-from mrtr_cassette.core.calls import Call
-from mrtr_cassette.core.cassette import Cassette, Redaction
-from mrtr_cassette.core.codec import encode_journal_line
-from mrtr_cassette.core.dialect import Ask
-from mrtr_cassette.core.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.leading import Lead, Leads, NotLed
-from mrtr_cassette.core.nodes import read_nodes
-from mrtr_cassette.core.player import Player, Repeat
-from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.redact import Redactor
-from mrtr_cassette.core.report import (
+from mrtr_cassette.core.drive.leading import Lead, Leads, NotLed
+from mrtr_cassette.core.exchange.nodes import read_nodes
+from mrtr_cassette.core.format.cassette import Cassette, Redaction
+from mrtr_cassette.core.format.codec import encode_journal_line
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.record.assembly import RequestState, assemble
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.report.report import (
     lead_event,
     lead_line,
     not_led_event,
@@ -51,8 +49,10 @@ from mrtr_cassette.core.report import (
     unread_coding_line,
     upstream_error_body,
 )
-from mrtr_cassette.core.rules import RedactionRules
-from mrtr_cassette.core.wire import End, Exchange, Headers, Request
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End, Exchange, Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
 from mrtr_cassette.errors import (
     BodyTooLargeError,
     CassetteError,
@@ -61,8 +61,8 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.appending import Appender
-from mrtr_cassette.shell.client import Client, RawHeaders, UpstreamResponse, connecting
-from mrtr_cassette.shell.http import (
+from mrtr_cassette.shell.http_client import Client, RawHeaders, UpstreamResponse, connecting
+from mrtr_cassette.shell.http_server import (
     LOOPBACK,
     Access,
     Handler,
@@ -399,7 +399,7 @@ class _Relay:
     started: float = field(default_factory=time.monotonic)
     warned_of: set[str] = field(default_factory=set)
     journal: files.Journal | None = None
-    on_ask: Callable[[Call, Ask], None] = lambda _call, _ask: None
+    on_ask: Callable[[Call, InputRequired], None] = lambda _call, _ask: None
     client: Client = field(init=False)
 
     def now_ms(self) -> float:

@@ -18,16 +18,23 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from mrtr_cassette.core.cassette import Interaction
-from mrtr_cassette.core.diagnosis import Miss
-from mrtr_cassette.core.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.own import Own
-from mrtr_cassette.core.player import Play, Player, Repeat
-from mrtr_cassette.core.reply import Part, Reply
-from mrtr_cassette.core.report import miss_body, miss_text, missed_event, played_event
-from mrtr_cassette.core.wire import End, Request
+from mrtr_cassette.core.exchange.caller_values import Own
+from mrtr_cassette.core.format.cassette import Interaction
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.reply import Part, Reply
+from mrtr_cassette.core.report.report import miss_body, miss_text, missed_event, played_event
+from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import LOOPBACK, Access, Response, break_off, render_head, serving
+from mrtr_cassette.shell.http_server import (
+    LOOPBACK,
+    Access,
+    Response,
+    break_off,
+    render_head,
+    serving,
+)
 
 Log = Callable[[str], None]
 _TOLD_AFTER = 500

@@ -30,11 +30,11 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.cassette import Branch, Cassette, Interaction
-from mrtr_cassette.core.codec import decode_cassette, encode_cassette
-from mrtr_cassette.core.player import Player
-from mrtr_cassette.core.seal import sha256_of
-from mrtr_cassette.core.wire import End, Request
+from mrtr_cassette.core.format.cassette import Branch, Cassette, Interaction
+from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"

@@ -25,10 +25,12 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.calls import CallKey, is_reading, read_call, seal_answers, slot_of
-from mrtr_cassette.core.jsonbytes import Path
-from mrtr_cassette.core.seal import sha256_of
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.protocol.calls import CallKey, is_reading, read_call
+from mrtr_cassette.core.secrets.answers import seal_answers
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import Path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 
@@ -187,17 +189,17 @@ def test_body_of_a_get_is_no_message() -> None:
 
 def test_slot_holds_state_by_hash_and_answers_by_value() -> None:
     """A retry is found by its call, the hash of its state and its canonical answers."""
-    found = slot_of(read_call(post(retry(DEPLOY, {"b": 1.0, "a": None}, state="S"))))
+    found = lookup_key(read_call(post(retry(DEPLOY, {"b": 1.0, "a": None}, state="S"))))
 
     assert found == (key(DEPLOY), sha256_of("S"), '{"inputResponses":{"b":1}}')
-    assert slot_of(read_call(post(DEPLOY))) == (key(DEPLOY), None, None)
+    assert lookup_key(read_call(post(DEPLOY))) == (key(DEPLOY), None, None)
 
 
 def test_empty_answers_equal_none_beside_a_state() -> None:
     """With a state an empty map of answers equals none; alone it makes the retry."""
 
     def slot(request: bytes) -> object:
-        return slot_of(read_call(post(request)))
+        return lookup_key(read_call(post(request)))
 
     assert slot(retry(DEPLOY, {}, state="S")) == slot(retry(DEPLOY, state="S"))
     assert slot(retry(DEPLOY, {"a": None}, state="S")) == slot(retry(DEPLOY, state="S"))
@@ -209,7 +211,7 @@ def test_ignored_answers_are_no_part_of_the_slot() -> None:
     ignored: list[Path] = [("inputResponses", "summary")]
 
     def slot(answers: object) -> object:
-        return slot_of(read_call(post(retry(DEPLOY, answers, state="S"))), ignored)
+        return lookup_key(read_call(post(retry(DEPLOY, answers, state="S"))), ignored)
 
     assert slot({"summary": 1, "ok": YES}) == slot({"summary": 2, "ok": YES})
     assert slot({"summary": 1, "ok": YES}) != slot({"summary": 1, "ok": NO})
@@ -220,7 +222,7 @@ def test_null_answer_equals_an_absent_one() -> None:
     """A member of the answers that is null equals an absent one, at any depth, in both spellings."""
 
     def slot(answers: object) -> object:
-        return slot_of(read_call(post(retry(DEPLOY, answers))))
+        return lookup_key(read_call(post(retry(DEPLOY, answers))))
 
     assert slot({"a": {"content": None, "action": "x"}}) == slot({"a": {"action": "x"}, "b": None})
     assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])
@@ -360,7 +362,7 @@ def test_answers_of_no_shape_are_sealed(answers: object) -> None:
     assert b"1234" not in sealed
     assert sealed.count(b"mrtr-answer:") == 1
     assert seal_answers(sealed) == sealed
-    assert slot_of(read_call(post(sealed))) != slot_of(
+    assert lookup_key(read_call(post(sealed))) != lookup_key(
         read_call(post(seal_answers(retry(DEPLOY, "else", state="S"))))
     )
 
@@ -432,7 +434,7 @@ def test_sealed_answers_are_equal_if_the_answers_are() -> None:
     """Spelling and null members don't show in a hash, and every value does."""
 
     def slot(answers: object) -> object:
-        return slot_of(read_call(post(seal_answers(retry(DEPLOY, answers)))))
+        return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers)))))
 
     one: dict[str, object] = {"action": "accept", "content": {"x": 1, "y": None}}
     same: dict[str, object] = {"content": {"x": 1.0}, "action": "accept", "_meta": None}
@@ -447,7 +449,7 @@ def test_null_answer_equals_an_absent_one_when_sealed_too() -> None:
     """A null answer is no answer, whether or not answers are sealed."""
 
     def slot(answers: object) -> object:
-        return slot_of(read_call(post(seal_answers(retry(DEPLOY, answers, state="S")))))
+        return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers, state="S")))))
 
     assert slot({"a": 1, "b": None}) == slot({"a": 1})
     assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])

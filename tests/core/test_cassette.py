@@ -8,8 +8,8 @@ import pytest
 from builders import NO, YES, Conversation, asks, cassette_of, conversation, get, retry, text, tool
 from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette import SCHEMA_ID, VERSION, Cassette, Interaction
-from mrtr_cassette.core.codec import encode_cassette, schema
+from mrtr_cassette.core.format.cassette import SCHEMA_ID, VERSION, Cassette, Interaction
+from mrtr_cassette.core.format.codec import encode_cassette, schema
 
 CALL = tool("deploy", env="prod")
 TALK = (

@@ -22,8 +22,9 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.cassette import Body
-from mrtr_cassette.core.codec import (
+from mrtr_cassette.core.exchange.nodes import read_nodes
+from mrtr_cassette.core.format.cassette import Body
+from mrtr_cassette.core.format.codec import (
     AT_ONCE,
     decode_body,
     decode_cassette,
@@ -35,8 +36,7 @@ from mrtr_cassette.core.codec import (
     header_map,
     headers_of,
 )
-from mrtr_cassette.core.nodes import read_nodes
-from mrtr_cassette.core.wire import End, Headers
+from mrtr_cassette.core.wire.http import End, Headers
 from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")

@@ -20,8 +20,8 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.diagnosis import Miss, Reason
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod", replicas=3)
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from builders import array_asks, asks, form, text
 
-from mrtr_cassette.core.dialect import Answers, Ask, InputRequest, answers_in, recognise
-from mrtr_cassette.core.jsonbytes import Number
+from mrtr_cassette.core.protocol.dialect import Answers, Ask, InputRequest, answers_in, recognise
+from mrtr_cassette.core.wire.jsonbytes import Number
 
 
 def kinds(ask: Ask | None) -> dict[str, tuple[str, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.jsonbytes import (
+from mrtr_cassette.core.wire.jsonbytes import (
     DEEPEST,
     Difference,
     Number,

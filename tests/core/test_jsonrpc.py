@@ -5,8 +5,7 @@ from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.jsonbytes import Path, canonical, find_spans, parse
-from mrtr_cassette.core.jsonrpc import (
+from mrtr_cassette.core.protocol.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
     REQUEST_STATE,
@@ -15,6 +14,7 @@ from mrtr_cassette.core.jsonrpc import (
     classify,
     echoes,
 )
+from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, parse
 
 
 def message(raw: bytes) -> Message:

@@ -10,9 +10,9 @@ from builders import NO, YES, asks, play, player_of, post, retry, state_in, text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.junit import junit
-from mrtr_cassette.core.player import Player
-from mrtr_cassette.core.report import annotation, replay_report
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.junit import junit
+from mrtr_cassette.core.report.report import annotation, replay_report
 
 STATE = "state-of-the-server-0123456789"
 CALL = tool("deploy", env="prod")

@@ -44,18 +44,32 @@ from builders import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core import jsonbytes
-from mrtr_cassette.core.calls import read_call, slot_of
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import (
+from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.exchange.nodes import read_nodes
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.codec import (
     decode_cassette,
     decode_journal_line,
     encode_cassette,
     encode_journal_line,
 )
-from mrtr_cassette.core.diagnosis import Miss
-from mrtr_cassette.core.dialect import answers_in, recognise
-from mrtr_cassette.core.jsonbytes import (
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import answers_in, recognise
+from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.report.report import (
+    inspection,
+    inspection_text,
+    miss_body,
+    miss_text,
+    observation_line,
+    summary,
+)
+from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
+from mrtr_cassette.core.wire import jsonbytes
+from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.jsonbytes import (
     Number,
     Path,
     canonical,
@@ -64,20 +78,7 @@ from mrtr_cassette.core.jsonbytes import (
     replace_members,
     splice,
 )
-from mrtr_cassette.core.jsonrpc import classify
-from mrtr_cassette.core.nodes import read_nodes
-from mrtr_cassette.core.player import Play, Player, Repeat
-from mrtr_cassette.core.report import (
-    inspection,
-    inspection_text,
-    miss_body,
-    miss_text,
-    observation_line,
-    summary,
-)
-from mrtr_cassette.core.seal import SHORTEST_SEARCHED
-from mrtr_cassette.core.sse import SseFramer, read_event
-from mrtr_cassette.core.wire import End, Request
+from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
 # Made-up JSON, and made-up spellings of it
@@ -426,7 +427,7 @@ def test_key_does_not_depend_on_spelling_id_or_meta(data: st.DataObject) -> None
     one, other = (read_call(post(spelled_call(data.draw, arguments))) for _ in range(2))
 
     assert one.key() == other.key()
-    assert slot_of(one) == slot_of(other)
+    assert lookup_key(one) == lookup_key(other)
 
 
 LOOK_ALIKES: list[Json] = [
@@ -478,7 +479,7 @@ def test_key_depends_on_every_scalar(data: st.DataObject) -> None:
         for value in (arguments, changed_arguments)
     ]
     answers_differ = meaning(stripped(arguments)) != meaning(stripped(changed_arguments))
-    assert (slot_of(retries[0]) != slot_of(retries[1])) is answers_differ
+    assert (lookup_key(retries[0]) != lookup_key(retries[1])) is answers_differ
 
 
 # Hostile bytes
@@ -1048,7 +1049,7 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
             before[one].add(arrived[(node.parent.number or 0) - 1])
         if (echoes := plan.turns[one].echoes) is not None:
             before[one].add(echoes)
-        same = (*slot_of(node.call)[::2], plan.turns[one].echoes, node.call.traits)
+        same = (*lookup_key(node.call)[::2], plan.turns[one].echoes, node.call.traits)
         if same in alike:
             before[one].add(alike[same])
         alike[same] = one

@@ -25,12 +25,12 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.calls import Call, read_call
-from mrtr_cassette.core.dialect import Ask, InputRequest
-from mrtr_cassette.core.leading import Lead, Leads, LiveAsks, NotLed
-from mrtr_cassette.core.player import Player
-from mrtr_cassette.core.recorder import Observation
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import Ask, InputRequest
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.calls import CallKey
-from mrtr_cassette.core.linking import Asked, Chain, Facts, Retried, link
+from mrtr_cassette.core.protocol.calls import CallKey
+from mrtr_cassette.core.record.linking import Asked, Chain, Facts, Retried, link
 
 DEPLOY = CallKey("POST /mcp", "tools/call", "deploy", "{}")
 SELL = CallKey("POST /mcp", "tools/call", "sell", "{}")

@@ -17,10 +17,10 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.jsonbytes import Span
-from mrtr_cassette.core.jsonrpc import Message, classify
-from mrtr_cassette.core.messages import ask_in, messages_in, response_to, splice_pieces
-from mrtr_cassette.core.wire import Piece
+from mrtr_cassette.core.protocol.jsonrpc import Message, classify
+from mrtr_cassette.core.protocol.messages import ask_in, messages_in, response_to, splice_pieces
+from mrtr_cassette.core.wire.http import Piece
+from mrtr_cassette.core.wire.jsonbytes import Span
 
 CALL = tool("deploy")
 DONE = answer(CALL, text("done"))

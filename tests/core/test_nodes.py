@@ -28,12 +28,12 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core import nodes as nodes_module
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import decode_cassette, decode_parts, encode_cassette
-from mrtr_cassette.core.nodes import Node, read_nodes
-from mrtr_cassette.core.seal import sha256_of
-from mrtr_cassette.core.wire import End
+from mrtr_cassette.core.exchange import nodes as nodes_module
+from mrtr_cassette.core.exchange.nodes import Node, read_nodes
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.codec import decode_cassette, decode_parts, encode_cassette
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")

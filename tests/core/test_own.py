@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.calls import read_call, slot_of
-from mrtr_cassette.core.jsonrpc import ID, PROGRESS_TOKEN, classify
-from mrtr_cassette.core.own import Own, cut_own, is_cut_right, own_of
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.exchange.caller_values import Own, cut_own, is_cut_right, own_of
+from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.jsonrpc import ID, PROGRESS_TOKEN, classify
+from mrtr_cassette.core.wire.http import Request
 
 CALL = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"a","_meta":{%b}}}'
 
@@ -97,6 +98,6 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     assert cut_again is not None
     assert cut_again[0] == cut[0]
     first, second = (read_call(Request("POST", "/", (), raw)) for raw in (body, again))
-    assert slot_of(first) == slot_of(second)
+    assert lookup_key(first) == lookup_key(second)
     assert first.traits == second.traits
     assert cut_again[1] == own_of(second.message)

@@ -41,11 +41,11 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.cassette import Redaction
-from mrtr_cassette.core.diagnosis import Reason
-from mrtr_cassette.core.own import own_of
-from mrtr_cassette.core.player import Play, Player, Repeat
-from mrtr_cassette.core.wire import End, Request
+from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.format.cassette import Redaction
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"

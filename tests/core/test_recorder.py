@@ -36,11 +36,11 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core import recorder as recorder_module
-from mrtr_cassette.core.jsonrpc import REQUEST_STATE
-from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.seal import placeholder, sha256_of
-from mrtr_cassette.core.wire import End, Headers, Request
+from mrtr_cassette.core.protocol.jsonrpc import REQUEST_STATE
+from mrtr_cassette.core.record import recorder as recorder_module
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.states import placeholder, sha256_of
+from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
 CALL = tool("deploy", env="prod")

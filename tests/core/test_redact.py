@@ -24,10 +24,10 @@ from core.planted import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.placeholders import renumber, without_numbers
-from mrtr_cassette.core.planning import Plan, Planner
-from mrtr_cassette.core.redact import Redactor
-from mrtr_cassette.core.rules import ENDINGS, NAMES, RULES, RedactionRules
+from mrtr_cassette.core.secrets.placeholders import renumber, without_numbers
+from mrtr_cassette.core.secrets.prefilter import Plan, Planner
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import ENDINGS, NAMES, RULES, RedactionRules
 
 STREAM = "text/event-stream"
 FORM = "application/x-www-form-urlencoded"

@@ -19,10 +19,10 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.jsonrpc import Message, classify
-from mrtr_cassette.core.own import own_of
-from mrtr_cassette.core.reply import Part, Slot, build_reply, echoed_in
-from mrtr_cassette.core.wire import End
+from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.protocol.jsonrpc import Message, classify
+from mrtr_cassette.core.replay.reply import Part, Slot, build_reply, echoed_in
+from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)
 DONE = answer(CALL, text("done"))

@@ -34,9 +34,9 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.diagnosis import Miss, Reason
-from mrtr_cassette.core.player import Play, Player
-from mrtr_cassette.core.report import (
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.report.report import (
     UPSTREAM_CODE,
     inspection,
     inspection_text,
@@ -50,8 +50,8 @@ from mrtr_cassette.core.report import (
     summary,
     upstream_error_body,
 )
-from mrtr_cassette.core.seal import sha256_of
-from mrtr_cassette.core.wire import End
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"

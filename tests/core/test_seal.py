@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.seal import (
+from mrtr_cassette.core.secrets.states import (
     KnownState,
     KnownStates,
     as_recorded,

@@ -20,11 +20,11 @@ from builders import (
     stream,
 )
 
-from mrtr_cassette.core.calls import read_call
-from mrtr_cassette.core.dialect import Ask, InputRequest, recognise
-from mrtr_cassette.core.jsonbytes import parse
-from mrtr_cassette.core.jsonrpc import Kind, classify
-from mrtr_cassette.core.player import Play
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import Ask, InputRequest, recognise
+from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.wire.jsonbytes import parse
 
 META: Json = {
     VERSION_KEY: "2026-07-28",

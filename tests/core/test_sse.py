@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.jsonbytes import Span
-from mrtr_cassette.core.sse import SseFramer, read_event
+from mrtr_cassette.core.wire.jsonbytes import Span
+from mrtr_cassette.core.wire.sse import SseFramer, read_event
 
 BOM = b"\xef\xbb\xbf"
 

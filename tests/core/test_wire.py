@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
-from mrtr_cassette.core.wire import (
-    ContentDecoder,
+from mrtr_cassette.core.wire.coding import ContentDecoder
+from mrtr_cassette.core.wire.http import (
     End,
     Piece,
     Request,

@@ -22,26 +22,18 @@ from typing import Any
 
 import orjson
 
-from mrtr_cassette.core.assembly import assemble
-from mrtr_cassette.core.calls import read_call, slot_of
-from mrtr_cassette.core.cassette import Cassette
-from mrtr_cassette.core.codec import (
+from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.codec import (
     decode_cassette,
     decode_journal_line,
     encode_cassette,
     encode_journal_line,
 )
-from mrtr_cassette.core.dialect import RESULT_STATE, answers_in, recognise
-from mrtr_cassette.core.jsonbytes import (
-    Path,
-    Span,
-    canonical,
-    differences,
-    find_spans,
-    parse,
-    splice,
-)
-from mrtr_cassette.core.jsonrpc import (
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import RESULT_STATE, answers_in, recognise
+from mrtr_cassette.core.protocol.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
     REQUEST_STATE,
@@ -50,11 +42,11 @@ from mrtr_cassette.core.jsonrpc import (
     classify,
     echoes,
 )
-from mrtr_cassette.core.own import own_of
-from mrtr_cassette.core.player import Play, Player, Repeat
-from mrtr_cassette.core.recorder import Observation, Recorder
-from mrtr_cassette.core.reply import Reply
-from mrtr_cassette.core.report import (
+from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.reply import Reply
+from mrtr_cassette.core.report.report import (
     inspection,
     inspection_text,
     miss_body,
@@ -67,8 +59,17 @@ from mrtr_cassette.core.report import (
     summary,
     upstream_error_body,
 )
-from mrtr_cassette.core.sse import Event, SseFramer, read_event
-from mrtr_cassette.core.wire import End, Exchange, Headers, Request
+from mrtr_cassette.core.wire.http import End, Exchange, Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import (
+    Path,
+    Span,
+    canonical,
+    differences,
+    find_spans,
+    parse,
+    splice,
+)
+from mrtr_cassette.core.wire.sse import Event, SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, NotJsonError
 
 Target = Callable[[bytes], None]
@@ -247,14 +248,14 @@ def messages(data: bytes) -> None:
     message = classify(data)
     request = Request("POST", "/mcp", (), data)
     call = read_call(request)
-    slot = slot_of(call)
+    slot = lookup_key(call)
     assert (call.message is None) == (message is None)
     orjson.dumps(str(call.key()))
-    _ = call.traits, call.caller, slot_of(read_call(Request("GET", "/a?b", (), data)))
+    _ = call.traits, call.caller, lookup_key(read_call(Request("GET", "/a?b", (), data)))
     json.loads(upstream_error_body(request, "gone"))
     if message is None:
         return
-    assert slot_of(read_call(Request("POST", "/mcp", (), b" \r\n" + data + b"\t"))) == slot
+    assert lookup_key(read_call(Request("POST", "/mcp", (), b" \r\n" + data + b"\t"))) == slot
     text = canonical(message.tree)
     assert canonical(parse(text.encode())) == text
     assert differences(message.tree, parse(text.encode())) == []

@@ -11,7 +11,7 @@ import uvicorn  # noqa: F401  imported once here, and not in each run within a t
 from harness import PEERS, lasting_part, listening, peer
 from mcp.server.mcpserver import MCPServer
 
-import mrtr_cassette.demo_server
+import mrtr_cassette.demo.server
 import mrtr_cassette.testing
 
 pytest_plugins = ["pytester"]
@@ -337,7 +337,7 @@ APPLICATIONS = """
             f"sys.path.insert(0, {str(PEERS)!r}); from server_python import server",
             "server.streamable_http_app()",
         ),
-        ("from mrtr_cassette.demo_server import create_app", "create_app()"),
+        ("from mrtr_cassette.demo.server import create_app", "create_app()"),
     ],
     ids=["asgi", "aiohttp"],
 )
@@ -799,7 +799,7 @@ def test_parameters_that_look_alike_have_cassettes_of_their_own(suite):
 
         @pytest.fixture(scope="module")
         def mrtr_upstream():
-            from mrtr_cassette.demo_server import create_app
+            from mrtr_cassette.demo.server import create_app
             return create_app()
 
         @pytest.mark.parametrize("env", {values!r}, ids=lambda value: value)

@@ -49,7 +49,7 @@ from traps import (
     late_ask_retry,
 )
 
-from mrtr_cassette.core.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
 
 SDK_CASSETTES = [name for name, source in SOURCES.items() if source.client is not None]
 every_cassette = pytest.mark.parametrize(

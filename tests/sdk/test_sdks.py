@@ -31,8 +31,8 @@ from harness import (
 )
 from traps import Caller, calling
 
-from mrtr_cassette.core.cassette import Body, Cassette, HeaderMap, Interaction
-from mrtr_cassette.core.codec import decode_body, decode_cassette
+from mrtr_cassette.core.format.cassette import Body, Cassette, HeaderMap, Interaction
+from mrtr_cassette.core.format.codec import decode_body, decode_cassette
 
 MISS_CODE = -32010
 PAIRS = [(server, client) for server in SIDES for client in SIDES]

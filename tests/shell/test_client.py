@@ -9,9 +9,9 @@ import pytest
 from standin import CHUNKED, Script, Upstream, Visit, chunk, looped, response, upstream
 from yarl import URL
 
-from mrtr_cassette.core.wire import Request
-from mrtr_cassette.shell import client as client_module
-from mrtr_cassette.shell.client import Client, UpstreamResponse, connecting
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.shell import http_client as client_module
+from mrtr_cassette.shell.http_client import Client, UpstreamResponse, connecting
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
-from mrtr_cassette.demo_server import create_app
+from mrtr_cassette.demo.server import create_app
 
 JsonObject = dict[str, Any]
 META = "io.modelcontextprotocol/"
@@ -692,7 +692,7 @@ def test_headers_agree_with_the_body(header: str, value: str, is_refused: bool) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_process_announces_itself_and_ends_quietly(number: signal.Signals) -> None:
     """The process prints one line once it accepts connections, and a signal ends it with code 0."""
-    command = [sys.executable, "-m", "mrtr_cassette.demo_server", "--port", "0"]
+    command = [sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
@@ -723,7 +723,7 @@ def test_taken_port_is_a_message() -> None:
         command = [
             sys.executable,
             "-m",
-            "mrtr_cassette.demo_server",
+            "mrtr_cassette.demo.server",
             "--port",
             str(client.http.port),
         ]

@@ -49,7 +49,7 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.shell import http as http_module
+from mrtr_cassette.shell import http_server as http_module
 
 PATIENCE_S = 20
 """Seconds in which another process has to come to a state."""

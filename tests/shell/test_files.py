@@ -25,7 +25,7 @@ from standin import (
     yes,
 )
 
-from mrtr_cassette.core.cassette import Cassette
+from mrtr_cassette.core.format.cassette import Cassette
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.files import Journal, JournalHeader

@@ -28,10 +28,17 @@ from standin import (
     taping,
 )
 
-from mrtr_cassette.core.wire import Request
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell import http as http_module
-from mrtr_cassette.shell.http import LOOPBACK, Access, Address, end_to_end, header_text, serving
+from mrtr_cassette.shell import http_server as http_module
+from mrtr_cassette.shell.http_server import (
+    LOOPBACK,
+    Access,
+    Address,
+    end_to_end,
+    header_text,
+    serving,
+)
 from mrtr_cassette.shell.recording import recording
 
 MODES = ["record", "replay"]

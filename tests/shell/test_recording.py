@@ -47,10 +47,10 @@ from standin import (
     yes,
 )
 
-from mrtr_cassette.core.recorder import Observation, Recorder
+from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http import Access, Response
+from mrtr_cassette.shell.http_server import Access, Response
 from mrtr_cassette.shell.recording import recording
 
 ODD_BODIES = {

@@ -27,9 +27,9 @@ from standin import (
     tool,
 )
 
-from mrtr_cassette.core.nodes import read_nodes
-from mrtr_cassette.core.report import miss_text
-from mrtr_cassette.core.rules import RedactionRules
+from mrtr_cassette.core.exchange.nodes import read_nodes
+from mrtr_cassette.core.report.report import miss_text
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.shell.files import read_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}

@@ -45,7 +45,7 @@ from standin import (
     yes,
 )
 
-from mrtr_cassette.core.player import Repeat
+from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import replaying as replaying_module
 from mrtr_cassette.shell.recording import recording

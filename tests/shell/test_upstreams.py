@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.shell import upstreams
+from mrtr_cassette.shell import upstream_servers as upstreams
 from mrtr_cassette.shell.background import in_thread
-from mrtr_cassette.shell.upstreams import running_command, serving_application
+from mrtr_cassette.shell.upstream_servers import running_command, serving_application
 
 SERVER = """
 import http.server, os, signal, subprocess, sys

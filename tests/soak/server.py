@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from mrtr_cassette.demo_server import create_app
+from mrtr_cassette.demo.server import create_app
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

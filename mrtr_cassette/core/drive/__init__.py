@@ -1,0 +1,1 @@
+"""Having a conversation with a live server."""

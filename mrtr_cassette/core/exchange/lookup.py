@@ -1,0 +1,55 @@
+"""What a recorded exchange is found by: its call, the request state, the answers.
+
+Owns: the comparable form of a retry.
+Source: docs/matching.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.dialect import Answers
+from mrtr_cassette.core.secrets.states import compared_sha256
+from mrtr_cassette.core.wire.jsonbytes import Path, canonical, without_paths
+
+
+class LookupKey(NamedTuple):
+    """What two requests share if and only if they get the same recorded exchanges.
+
+    Attributes:
+        call: the call.
+        state: hash of the request state that a retry echoes, or None.
+        answers: canonical text of a retry's answers, or None.
+    """
+
+    call: CallKey
+    state: str | None
+    answers: str | None
+
+
+def lookup_key(call: Call, ignored: Collection[Path] = ()) -> LookupKey:
+    """Return what a request's recorded exchange is found by."""
+    answers = call.answers
+    key = call.key(ignored)
+    if answers is None:
+        return LookupKey(key, None, None)
+    state = None if answers.request_state is None else compared_sha256(answers.request_state)
+    responses = _comparable(answers, ignored)
+    # Some clients answer a state-only ask with an empty map, others with none.
+    if state is not None and responses == '{"inputResponses":{}}':
+        responses = None
+    return LookupKey(key, state, responses)
+
+
+def _comparable(answers: Answers, ignored: Collection[Path]) -> str | None:
+    """Return the canonical text of a retry's answers; None where there are none.
+
+    A member that is null equals an absent one.
+    """
+    responses = answers.input_responses
+    if responses is None:
+        return None
+    kept = without_paths({"inputResponses": responses}, ignored)
+    return canonical(kept, without_null=True)

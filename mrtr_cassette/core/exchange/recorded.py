@@ -1,0 +1,121 @@
+"""What is known of what was recorded: exchanges, interactions, a whole cassette.
+
+Owns: the values that everything reads that works with a recording.
+Does not own: files (`format`), what was played (`replay`), what is seen meanwhile (`record`).
+Rule: each value is complete when it is made, and never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.messages import Ask, ask_in
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import Request, Response
+
+RequestState = Literal["sealed", "verbatim"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedExchange:
+    """One HTTP request and its response, as they are kept.
+
+    Two of them are equal only if they are the same one: equal calls may be recorded often.
+
+    Attributes:
+        number: place in the order in which requests arrived, from 1; None where a cassette doesn't
+            tell.
+        request: the request.
+        response: the response, or None where none began.
+        started_ms: when the request had arrived, in milliseconds since the recording began.
+        ended_ms: when the response ended.
+        issued_sha256: hash of the raw request state that the response issued, or None.
+        echoed_sha256: hash of the raw request state that the request carried, or None.
+    """
+
+    number: int | None
+    request: Request
+    response: Response | None
+    started_ms: float
+    ended_ms: float
+    issued_sha256: str | None
+    echoed_sha256: str | None
+
+    @property
+    def call(self) -> Call:
+        """The request, read; each time anew."""
+        return read_call(self.request)
+
+    @property
+    def ask(self) -> Ask | None:
+        """Where the response asks for input, read each time anew; None where it doesn't."""
+        return None if self.response is None else ask_in(self.call.message, self.response)
+
+
+class Branch(NamedTuple):
+    """Where an interaction parts from another one: that one's ask, answered in another way.
+
+    Attributes:
+        of: number of the other interaction, from 1.
+        turn: number of the turn whose ask they share, from 1.
+    """
+
+    of: int
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedInteraction:
+    """One logical call: its exchanges from the first request to the last response.
+
+    The exchange at index `turn` has the answer of that turn in its request; the one before it has
+    the ask.
+
+    Attributes:
+        number: its number in the cassette, from 1.
+        exchanges: all of them; those before `branch.turn` are the other interaction's too.
+        branch: where it parts from another interaction, or None.
+        is_orphan: its first request continues a state that no recorded ask issued.
+    """
+
+    number: int
+    exchanges: tuple[RecordedExchange, ...]
+    branch: Branch | None
+    is_orphan: bool
+
+    @property
+    def shared(self) -> int:
+        """How many exchanges it shares with the interaction that it parts from."""
+        return 0 if self.branch is None else self.branch.turn
+
+    @property
+    def own(self) -> tuple[RecordedExchange, ...]:
+        """The exchanges that no earlier interaction has."""
+        return self.exchanges[self.shared :]
+
+
+@dataclass(frozen=True, slots=True)
+class Cassette:
+    """A recording, loaded.
+
+    Attributes:
+        path: how messages name its file.
+        upstream: the server's URL, without credentials.
+        request_state: whether raw states were replaced by surrogates.
+        redaction: by which rules secrets became placeholders; None where nothing was redacted.
+        seals_answers: of what users answered only hashes were kept.
+        recorded_at: ISO 8601, UTC.
+        tool: name and version of the program that recorded it.
+        interactions: in the order of the file.
+    """
+
+    path: str
+    upstream: str
+    request_state: RequestState
+    redaction: RedactionRules | None
+    seals_answers: bool
+    recorded_at: str
+    tool: str
+    interactions: tuple[RecordedInteraction, ...]

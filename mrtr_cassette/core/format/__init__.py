@@ -1,0 +1,1 @@
+"""The files: cassettes and journals as bytes, and bytes as what was recorded."""

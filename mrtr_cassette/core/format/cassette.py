@@ -1,0 +1,217 @@
+"""The cassette format, version 1: what stands in the file, and what doesn't.
+
+Owns: the models, from which the published JSON Schema is generated.
+Does not own: bytes (`codec`), or what the models mean on replay (`player`).
+Rule: whatever differs between two recordings of an unchanged server stands in `Recording` only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mrtr_cassette.core.secrets.rules import RedactionRules
+
+VERSION: Final = 1
+SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
+
+HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+    )
+
+
+class Event(_Model):
+    """One event of an event stream: `before`, the JSON `data`, `after`; else `text` or `base64`."""
+
+    before: str | None = Field(None, description="the bytes of the event up to its data")
+    data: Any = Field(None, description="the data as JSON, where it gives back the same bytes")
+    after: str | None = Field(None, description="the bytes of the event after its data")
+    text: str | None = Field(None, description="the whole event, where its data is no such JSON")
+    base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
+
+
+class Body(_Model):
+    """Bytes in the most readable form that gives them back; no form at all is an empty body."""
+
+    body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
+    text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
+    base64: str | None = Field(None, description="base64, where it is not UTF-8")
+    events: list[Event] | None = Field(None, description="the events of an event stream")
+    sha256: Sha256 | None = Field(
+        None, description="hash of the bytes, checked at load; leave it out to edit by hand"
+    )
+
+
+class Http(_Model):
+    """The HTTP side of a request."""
+
+    method: str = Field(description="HTTP method")
+    path: str = Field(description="path with query")
+    headers: HeaderMap = Field(description="the headers that matter to MCP and to replay")
+
+
+# Pydantic lists the fields of the last base first: the HTTP side stands before the body.
+
+
+class _AskingHead(_Model):
+    http: Http
+
+
+class _AnsweringHead(_Model):
+    headers: HeaderMap
+
+
+class _RespondingHead(_Model):
+    status: int = Field(ge=100, le=999, description="HTTP status")
+    headers: HeaderMap
+    end: Literal["open", "broken"] | None = Field(
+        None,
+        description="`open`: no end was seen, replay holds it open until the client leaves; "
+        "`broken`: the upstream was lost, replay breaks off; absent: it ended",
+    )
+
+
+class Asking(Body, _AskingHead):
+    """The request that began an interaction."""
+
+
+class Answering(Body, _AnsweringHead):
+    """A retry that carries answers, the echoed request state, or both."""
+
+
+class Responding(Body, _RespondingHead):
+    """A response: an ask, or the one that ended the interaction."""
+
+
+class ElicitationTurn(_Model):
+    """One ask and its answer; an ask that the client abandoned has none."""
+
+    ask: Responding
+    answer: Answering | None = None
+
+
+class Branch(_Model):
+    """Where this interaction comes from: another one's ask, answered again in another way."""
+
+    of: int = Field(ge=1, description="number of the other interaction, from 1")
+    turn: int = Field(ge=1, description="number of the turn whose ask they share, from 1")
+
+
+class Interaction(_Model):
+    """One logical call: the request, its elicitation turns, the final response."""
+
+    orphan: Literal[True] | None = Field(
+        None, description="its first request continues a state that no recorded ask issued"
+    )
+    branch: Branch | None = None
+    request: Asking
+    elicitation_turns: list[ElicitationTurn]
+    response: Responding | None = Field(None, description="absent where none was received")
+
+
+class PieceFacts(_Model):
+    """When one event, or one piece of another streamed body, arrived."""
+
+    at_ms: int = Field(description="milliseconds since its request")
+    after: int = Field(description="how many requests had arrived in the whole recording by then")
+    size: int | None = Field(None, ge=0, description="its bytes, where the body has no events")
+
+
+class ExchangeFacts(_Model):
+    """The volatile facts of one exchange."""
+
+    number: int = Field(ge=1, description="place in arrival order, from 1")
+    interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
+    turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
+    started_ms: int = Field(description="milliseconds since the recording began")
+    duration_ms: int
+    request_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its response issued"
+    )
+    echoed_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its request carried"
+    )
+    pieces: list[PieceFacts] | None = None
+
+
+class Redaction(_Model):
+    """What was changed about redaction for this recording; the built-in rules always apply."""
+
+    patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
+    keys: list[str] = Field(description="further member names whose values are secrets")
+    disabled: list[str] = Field(description="rules or member names that were switched off")
+
+    def rules(self) -> RedactionRules:
+        """Return the same as the rules that a redactor takes."""
+        return RedactionRules(tuple(self.patterns), tuple(self.keys), tuple(self.disabled))
+
+    @model_validator(mode="after")
+    def _can_be_meant(self) -> Self:
+        self.rules()
+        return self
+
+
+class Recording(_Model):
+    """What differs from one recording to the next."""
+
+    recorded_at: str = Field(description="ISO 8601, UTC")
+    tool: str
+    exchanges: list[ExchangeFacts]
+
+
+class Opaque(_Model):
+    """Bytes in a journal: text, or base64 where they are no UTF-8."""
+
+    text: str | None = None
+    base64: str | None = None
+
+
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
+_Milliseconds = Annotated[float, Field(ge=0, lt=2**53)]
+_JournalHeaders = list[tuple[HeaderName, HeaderValue]]
+
+
+class JournalLine(_Model):
+    """One exchange in a journal."""
+
+    number: Annotated[int, Field(ge=1, lt=2**53)]
+    started_ms: _Milliseconds
+    ended_ms: _Milliseconds
+    issued_sha256: Sha256 | None
+    echoed_sha256: Sha256 | None
+    request: tuple[str, str, _JournalHeaders, Opaque]
+    response: tuple[
+        Literal[0] | Annotated[int, Field(ge=100, le=999)],
+        _JournalHeaders,
+        str,
+        list[tuple[Opaque, _Milliseconds, _Count]],
+    ]
+
+
+class Cassette(_Model):
+    """A recorded conversation between an MCP client and an MCP server."""
+
+    schema_id: Literal["urn:mrtr-cassette:cassette:1"] = Field(
+        SCHEMA_ID, validation_alias="$schema", serialization_alias="$schema"
+    )
+    version: Literal[1] = VERSION
+    upstream: str = Field(description="the server's URL, without credentials")
+    request_state: Literal["sealed", "verbatim"] = Field(
+        description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
+    )
+    redaction: Redaction | None = Field(
+        None, description="by which rules secrets became placeholders `<rule:n>`"
+    )
+    answers: Literal["sealed"] | None = Field(
+        None, description="`sealed`: of what users answered only hashes are kept"
+    )
+    interactions: list[Interaction]
+    recording: Recording

@@ -1,0 +1,212 @@
+"""What a request asks for: its call key, and what makes two askings of it different.
+
+Owns: the key by which requests are the same call, the answers by which retries are the same
+answer, and the traits that break ties among equal calls.
+Rule: ids and `_meta` never count towards a key. Everything else in the params does.
+Source: docs/matching.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from sys import intern
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.protocol.dialect import Answers, answers_in
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, header_value
+from mrtr_cassette.core.wire.jsonbytes import (
+    Path,
+    canonical,
+    parse,
+    without_paths,
+)
+from mrtr_cassette.errors import NotJsonError, printable
+
+_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_READING = frozenset(
+    {
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "resources/read",
+        "server/discover",
+        "subscriptions/listen",
+    }
+)
+_NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
+_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+_NOT_OF_CALLER = frozenset(
+    {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
+)
+
+
+def is_reading(method: str) -> bool:
+    """Tell whether a JSON-RPC method changes nothing, so that an answer may be given again."""
+    return method in _READING or method.endswith("/list")
+
+
+class CallKey(NamedTuple):
+    """What two requests share if and only if they are the same call.
+
+    Attributes:
+        endpoint: HTTP method and path with query.
+        method: JSON-RPC method; for other HTTP traffic an empty string.
+        name: the tool's or prompt's name, the resource's URI, or an empty string.
+        arguments: canonical text of everything else that is asked.
+    """
+
+    endpoint: str
+    method: str
+    name: str
+    arguments: str
+
+    def __str__(self) -> str:
+        """Name the call as a person would."""
+        if not self.method:
+            return printable(self.endpoint)
+        return printable(f'{self.method} "{self.name}"' if self.name else self.method)
+
+
+class Traits(NamedTuple):
+    """What a server may answer the same call differently by, the weightiest first.
+
+    These break ties among recorded requests with the same key.
+    """
+
+    session: str
+    has_progress_token: bool
+    capabilities: str
+    protocol_version: str
+    mcp_headers: tuple[tuple[str, str], ...]
+    accept: str
+
+
+class Call(NamedTuple):
+    """One request, read.
+
+    Attributes:
+        request: the request.
+        message: its JSON-RPC message, or None where the body is none.
+    """
+
+    request: Request
+    message: Message | None
+
+    @property
+    def is_rpc(self) -> bool:
+        """Whether it is a JSON-RPC request or notification."""
+        return self.message is not None and self.message.kind is not Kind.RESPONSE
+
+    @property
+    def method(self) -> str:
+        """JSON-RPC method; for other HTTP traffic an empty string."""
+        return self.message.method if self.message is not None and self.is_rpc else ""
+
+    @property
+    def answers(self) -> Answers | None:
+        """The answers of a retry; None for everything else."""
+        if self.message is None or self.message.kind is not Kind.REQUEST:
+            return None
+        return answers_in(self.message.params)
+
+    @property
+    def asked(self) -> Any:
+        """What the key's arguments are the canonical text of; bytes where the body is no JSON."""
+        if self.message is None or not self.is_rpc:
+            try:
+                return parse(self.request.body)
+            except NotJsonError:
+                return self.request.body
+        params = self.message.tree.get("params", {})
+        if not isinstance(params, dict):
+            return params
+        kept = {key: value for key, value in params.items() if key not in _NEVER_IN_KEY}
+        if self.message.method == "notifications/cancelled":
+            kept.pop("requestId", None)
+        named_by = _NAMED_BY.get(self.message.method)
+        if named_by:
+            if isinstance(kept.get(named_by), str):
+                del kept[named_by]
+            if kept.get("arguments") in (None, {}):
+                kept.pop("arguments", None)
+        return kept
+
+    @property
+    def name(self) -> str:
+        """The tool's or prompt's name, or the resource's URI."""
+        if self.message is None:
+            return ""
+        name = self.message.params.get(_NAMED_BY.get(self.message.method, ""))
+        return name if isinstance(name, str) else ""
+
+    def key(self, ignored: Collection[Path] = ()) -> CallKey:
+        """Return the call key, leaving the members at the `ignored` paths out of it."""
+        asked, method, name = self.asked, self.method, self.name
+        if ignored:
+            asked = without_paths(asked, ignored)
+            if isinstance(asked, dict) and name and asked.get("arguments") == {}:
+                del asked["arguments"]
+        is_json = not isinstance(asked, bytes)
+        arguments = canonical(asked) if is_json else f"bytes {asked.decode('latin-1')}"
+        if self.message is not None and self.message.kind is Kind.NOTIFICATION:
+            # Nobody answers a notification, even one that has a request's method.
+            arguments = f"notification {arguments}"
+        endpoint = f"{self.request.method} {self.request.target}"
+        # Nearly all calls share these with others.
+        return CallKey(intern(endpoint), intern(method), intern(name), arguments)
+
+    @property
+    def traits(self) -> Traits:
+        """What breaks ties with other recorded requests of the same key."""
+        meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
+        version = meta.get(_PROTOCOL_VERSION)
+        session, header_version, mcp_headers, accept = traits_of_headers(self.request.headers)
+        return Traits(
+            session,
+            self.message is not None and self.message.progress_token is not None,
+            canonical(meta.get(_CAPABILITIES)),
+            f"{canonical(version)} {header_version}",
+            mcp_headers,
+            accept,
+        )
+
+    @property
+    def caller(self) -> str:
+        """Who asks, as far as the request tells: its session and the rest of its `_meta`."""
+        meta = self.message.meta if self.message is not None else {}
+        rest = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
+        session = traits_of_headers(self.request.headers)[0]
+        return f"{session} {canonical(rest) if rest else '{}'}"
+
+
+@lru_cache(maxsize=1024)
+def traits_of_headers(
+    headers: Headers,
+) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
+    """Return session, protocol version, further `Mcp-*` headers, `Accept`.
+
+    A client sends the same headers with call after call.
+    """
+    return (
+        header_value(headers, SESSION_HEADER),
+        header_value(headers, "mcp-protocol-version"),
+        tuple(
+            sorted(
+                (name.lower(), value)
+                for name, value in headers
+                if name.lower().startswith(("mcp-method", "mcp-name", "mcp-param-"))
+            )
+        ),
+        header_value(headers, "accept"),
+    )
+
+
+def read_call(request: Request) -> Call:
+    """Read a request."""
+    is_message = request.method == "POST"
+    return Call(request, classify(request.body) if is_message else None)

@@ -1,0 +1,163 @@
+"""What one JSON-RPC message is: a request, a notification or a response.
+
+Owns: telling messages apart, the parts that matter to us, and where they stand in the bytes.
+Does not own: what a result asks for (`dialect`).
+Anything else, a batch included, is opaque: relayed, kept, and matched by its bytes.
+Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.wire.jsonbytes import Number, Path, Span, canonical, find_spans, parse
+from mrtr_cassette.errors import NotJsonError
+
+ID: Path = ("id",)
+PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
+REQUEST_STATE: Path = ("params", "requestState")
+_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+
+ID_KEY = b'"id"'
+TOKEN_KEY = b'"progressToken"'
+_PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
+PLAIN_ID = re.compile(ID_KEY + _PLAIN)
+PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
+"""Members with a value that has one spelling only, in group 1."""
+
+
+class Kind(Enum):
+    """The three kinds of JSON-RPC message."""
+
+    REQUEST = "request"
+    NOTIFICATION = "notification"
+    RESPONSE = "response"
+
+
+class Message(NamedTuple):
+    """One JSON-RPC message.
+
+    Attributes:
+        raw: its bytes.
+        kind: which of the three it is.
+        tree: the whole message as `jsonbytes.parse` returns it.
+        method: the method; empty for a response.
+        id: canonical text of the id, which tells `1` from `"1"`; None where there is none.
+        params: the params; empty where they are absent or no object.
+        meta: the request's `_meta`; empty where it is absent or no object.
+    """
+
+    raw: bytes
+    kind: Kind
+    tree: dict[str, Any]
+    method: str
+    id: str | None
+    params: dict[str, Any]
+    meta: dict[str, Any]
+
+    @property
+    def progress_token(self) -> str | None:
+        """Canonical text of the progress token that the message carries, or None."""
+        return _scalar(self.meta.get("progressToken"))
+
+    def spelled(self, path: Path) -> bytes | None:
+        """Return the bytes of the last value at a path, as they came."""
+        spans = find_spans(self.raw, [path]).get(path)
+        return self.raw[spans[-1].start : spans[-1].end] if spans else None
+
+
+def classify(raw: bytes) -> Message | None:
+    """Read one message, or return None for what is opaque to us."""
+    try:
+        tree = parse(raw)
+        if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
+            return None
+    except NotJsonError:
+        return None
+    method = tree.get("method")
+    identity = _scalar(tree.get("id"))
+    if isinstance(method, str):
+        kind = Kind.REQUEST if "id" in tree else Kind.NOTIFICATION
+        if kind is Kind.REQUEST and identity is None:
+            return None
+    elif "result" in tree or "error" in tree:
+        kind, method = Kind.RESPONSE, ""
+    else:
+        return None
+    params = tree.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    meta = meta if isinstance(meta, dict) else {}
+    return Message(raw, kind, tree, method, identity, params, meta)
+
+
+def _scalar(value: Any) -> str | None:
+    if type(value) is int:
+        return str(value)
+    return canonical(value) if isinstance(value, str | Number) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Echoes:
+    """Where a message from the server repeats what is the caller's own."""
+
+    id: tuple[Span, ...] = ()
+    progress_token: tuple[Span, ...] = ()
+
+
+def echoes(message: Message, request: Message) -> Echoes:
+    """Return the spans in a server's message that echo the request's id and progress token.
+
+    Only a *response* has the caller's id: a server of the 2025 era that pushes a request inside
+    the stream may give it the very id of the pending call.
+    """
+    seen = _echoes_at_a_glance(message, request)
+    return _echoes_by_path(message, request) if seen is None else seen
+
+
+def _echoes_at_a_glance(message: Message, request: Message) -> Echoes | None:
+    """Return the echoes of a message whose keys can't be mistaken; None for any other."""
+    raw = message.raw
+    if message.kind is Kind.RESPONSE:
+        key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
+    else:
+        value, wanted = _scalar(message.params.get("progressToken")), request.progress_token
+        key, plain = TOKEN_KEY, PLAIN_TOKEN
+    # A key that stands there once, in its one spelling, is the one that the message has.
+    is_sure = raw.count(key) == (value is not None) and b"\\u" not in raw
+    if not is_sure or b"subscriptionId" in raw:
+        return None
+    if value is None or value != wanted:
+        return Echoes()
+    found = plain.search(raw)
+    if found is None:
+        return None
+    spans = (Span(*found.span(1)),)
+    return Echoes(spans) if message.kind is Kind.RESPONSE else Echoes((), spans)
+
+
+def _echoes_by_path(message: Message, request: Message) -> Echoes:
+    wanted: dict[Path, str | None] = {}
+    token_paths: tuple[Path, ...] = ()
+    if message.kind is Kind.RESPONSE:
+        wanted[ID] = request.id
+        wanted["result", "_meta", _SUBSCRIPTION_ID] = request.id
+    else:
+        wanted["params", "_meta", _SUBSCRIPTION_ID] = request.id
+        if request.progress_token is not None:
+            token_paths = (("params", "progressToken"),)
+            wanted[token_paths[0]] = request.progress_token
+    spans = find_spans(message.raw, wanted.keys())
+    ids: list[Span] = []
+    tokens: list[Span] = []
+    for path, found in spans.items():
+        matching = [
+            span
+            for span in found
+            if _scalar(parse(message.raw[span.start : span.end])) == wanted[path]
+        ]
+        (tokens if path in token_paths else ids).extend(matching)
+    return Echoes(tuple(ids), tuple(tokens))

@@ -1,0 +1,148 @@
+"""The JSON-RPC messages of a response, and where in its body they stand.
+
+Owns: finding messages in an event stream, in a JSON body and in newline-delimited JSON, and
+changing spans of a body that came in pieces.
+Does not own: what a message means (`jsonrpc`, `dialect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from mrtr_cassette.core.protocol.dialect import InputRequest, may_ask, recognise
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.wire.http import Piece, Response
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.sse import Event, read_event
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A message, the piece of the body that completed it, and where it begins in the body."""
+
+    message: Message
+    piece: int
+    offset: int
+    event: Event | None = None
+
+    def in_body(self, span: Span) -> Span | None:
+        """Return where in the body a span of the message is, or None if it crosses lines."""
+        inner = span if self.event is None else self.event.raw_span(span)
+        return None if inner is None else Span(inner.start + self.offset, inner.end + self.offset)
+
+
+def messages_in(response: Response) -> list[Located]:
+    """Return the messages of a response, in order.
+
+    A body that is no event stream is one message, or a message a line: a server may answer
+    `subscriptions/listen` with newline-delimited JSON.
+    """
+    if response.is_event_stream:
+        return list(_messages_of_events(response.pieces))
+    body = response.body
+    whole = classify(body) if body else None
+    if whole is not None:
+        return [Located(whole, len(response.pieces) - 1, 0)]
+    return list(_messages_of_lines(response.pieces, body)) if b"\n" in body.strip() else []
+
+
+def _messages_of_events(pieces: Iterable[Piece]) -> Iterator[Located]:
+    offset = 0
+    for index, piece in enumerate(pieces):
+        event = read_event(piece.raw, first=index == 0)
+        message = classify(event.data) if event.data else None
+        if message is not None:
+            yield Located(message, index, offset, event)
+        offset += len(piece.raw)
+
+
+def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Located]:
+    index = 0
+    piece_end = len(pieces[0].raw)
+    offset = 0
+    for line in body.splitlines(keepends=True):
+        line_end = offset + len(line)
+        while piece_end < line_end:
+            index += 1
+            piece_end += len(pieces[index].raw)
+        message = classify(line)
+        if message is not None:
+            yield Located(message, index, offset)
+        offset = line_end
+
+
+def response_to(request: Message | None, response: Response) -> Located | None:
+    """Return the message that answers a request; only a response can, whatever ids others have."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return None
+    for located in messages_in(response):
+        if located.message.kind is Kind.RESPONSE and located.message.id == request.id:
+            return located
+    return None
+
+
+class Via(Enum):
+    """How a server asks for input."""
+
+    RESULT = "result"
+    """The response to the call is an input-required result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A place in a response where the server asks for input.
+
+    Attributes:
+        via: how it asks.
+        message: the message that asks.
+        piece: index of the piece of the response that completes the message.
+        dialect: name of the dialect that it is spelled in.
+        input_requests: what is asked, by the server's key; empty for a state-only ask.
+        request_state: the opaque state as a whole, or None.
+    """
+
+    via: Via
+    message: Message
+    piece: int
+    dialect: str
+    input_requests: Mapping[str, InputRequest]
+    request_state: str | None
+
+
+def ask_in(request: Message | None, response: Response) -> Ask | None:
+    """Return where a response asks for input, or None."""
+    if not may_ask(response.body):
+        return None
+    located = response_to(request, response)
+    required = recognise(located.message.tree.get("result")) if located is not None else None
+    if located is None or required is None:
+        return None
+    return Ask(
+        Via.RESULT,
+        located.message,
+        located.piece,
+        required.dialect,
+        required.input_requests,
+        required.request_state,
+    )
+
+
+def splice_pieces(
+    pieces: tuple[Piece, ...], replacements: Iterable[tuple[Span, bytes]]
+) -> tuple[Piece, ...]:
+    """Replace spans of the whole body; what replaces a span stands in the piece where it began."""
+    ordered = sorted(replacements)
+    changed = []
+    start = 0
+    for piece in pieces:
+        end = start + len(piece.raw)
+        here = []
+        for span, new in ordered:
+            if span.start < end and span.end > start:
+                inner = Span(max(span.start, start) - start, min(span.end, end) - start)
+                here.append((inner, new if span.start >= start else b""))
+        changed.append(replace(piece, raw=splice(piece.raw, here)) if here else piece)
+        start = end
+    return tuple(changed)

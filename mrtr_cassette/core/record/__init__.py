@@ -1,0 +1,1 @@
+"""From the bytes that pass to the interactions of a cassette."""

@@ -1,0 +1,483 @@
+"""From the exchanges of a recording to its cassette.
+
+Owns: building interactions from linked exchanges, their order, and the surrogates.
+Rule: the result depends on what was exchanged, not on when; times and raw hashes stand in the
+recording block only. What an earlier recording wrote stays as it is; a new one goes on from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
+from typing import Literal
+
+from mrtr_cassette.core.exchange.nodes import Node, read_nodes
+from mrtr_cassette.core.format.cassette import (
+    Answering,
+    Asking,
+    Branch,
+    Cassette,
+    ElicitationTurn,
+    ExchangeFacts,
+    Http,
+    Interaction,
+    PieceFacts,
+    Recording,
+    Redaction,
+    Responding,
+)
+from mrtr_cassette.core.format.codec import (
+    encode_body,
+    encode_cassette,
+    header_map,
+)
+from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
+from mrtr_cassette.core.protocol.messages import Ask, ask_in
+from mrtr_cassette.core.record.linking import Asked, Chain, Facts, PastAsk, Retried, link
+from mrtr_cassette.core.secrets.placeholders import renumber
+from mrtr_cassette.core.secrets.states import (
+    SESSION_SURROGATE,
+    occurrence_in,
+    reveal,
+    reveal_text,
+    session_surrogate,
+    sha256_of,
+    state_surrogate,
+)
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    End,
+    Exchange,
+    Headers,
+    Request,
+    Response,
+    header_value,
+)
+
+JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
+"""What stands for a secret in a journal; a placeholder with anything else is somebody's text."""
+_LONGEST_NUMBER = 10
+
+RequestState = Literal["sealed", "verbatim"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An exchange with what it means."""
+
+    exchange: Exchange
+    call: Call
+    key: CallKey
+    ask: Ask | None
+    asked_after: int
+
+
+def _read(exchange: Exchange) -> _Read:
+    call = read_call(exchange.request)
+    found = ask_in(call.message, exchange.response)
+    if found is None:
+        return _Read(exchange, call, call.key(), None, 0)
+    after = exchange.response.pieces[found.piece].after
+    return _Read(exchange, call, call.key(), found, after)
+
+
+def _facts(read: _Read) -> Facts:
+    answers, ask, exchange = read.call.answers, read.ask, read.exchange
+    return Facts(
+        number=exchange.number,
+        key=read.key,
+        caller=read.call.caller,
+        retried=None
+        if answers is None
+        else Retried(answers.input_responses, exchange.echoed_sha256),
+        asked=None
+        if ask is None
+        else Asked(ask.input_requests, exchange.issued_sha256, read.asked_after),
+    )
+
+
+def assemble(
+    exchanges: Sequence[Exchange],
+    *,
+    upstream: str,
+    request_state: RequestState,
+    recorded_at: str,
+    tool: str,
+    redaction: Redaction | None = None,
+    answers: Literal["sealed"] | None = None,
+    earlier: Cassette | None = None,
+) -> Cassette:
+    """Return the cassette of a recording.
+
+    Args:
+        exchanges: in any order, each number once.
+        upstream: the server's URL, without credentials.
+        request_state: whether the exchanges are sealed.
+        recorded_at: ISO 8601, UTC.
+        tool: name and version of this program.
+        redaction: the rules by which secrets became placeholders.
+        answers: whether users' answers are sealed.
+        earlier: a cassette to which the recording is added.
+    """
+    before = _Before(earlier)
+    reads = {
+        exchange.number: _read(exchange)
+        for exchange in _numbered(exchanges, earlier, before.last_number)
+    }
+    chains = [
+        *before.chains,
+        *link((_facts(read) for read in reads.values()), before.asks()),
+    ]
+    _Surrogates(before).put_into(reads, chains)
+    position = {chain: index for index, chain in enumerate(chains, start=1)}
+    interactions = []
+    facts = []
+    for chain in chains:
+        start, head = before.head_of(chain)
+        own = [reads[number] for number in chain.numbers[start:]]
+        if not own and head is not None:
+            interactions.append(head)
+            continue
+        branch = None
+        if chain.branch is not None:
+            branch = Branch(of=position[chain.branch], turn=chain.shared)
+        interactions.append(_interaction(own, chain, branch, head, start))
+        facts += [
+            _exchange_facts(read.exchange, position[chain], turn)
+            for turn, read in enumerate(own, start=start)
+            if turn >= chain.shared
+        ]
+    return Cassette(
+        upstream=upstream if earlier is None else earlier.upstream,
+        request_state=request_state,
+        redaction=redaction,
+        answers=answers,
+        interactions=interactions,
+        recording=Recording(
+            recorded_at=recorded_at,
+            tool=tool,
+            exchanges=[*before.facts, *sorted(facts, key=lambda fact: fact.number)],
+        ),
+    )
+
+
+class _Before:
+    """An earlier cassette: its interactions as chains, of exchanges with negative numbers.
+
+    Attributes:
+        nodes: its exchanges by these numbers, as replay reads them.
+        chains: one for each interaction; those grow that are continued.
+        facts: its recording block's exchanges.
+        last_number: the number of its last exchange in arrival order.
+    """
+
+    def __init__(self, cassette: Cassette | None) -> None:
+        """Read a cassette, whose bodies must have been checked already."""
+        self._interactions = [] if cassette is None else cassette.interactions
+        self.facts = [] if cassette is None else cassette.recording.exchanges
+        self.last_number = max((fact.number for fact in self.facts), default=0)
+        self.nodes: dict[int, Node] = {}
+        self.chains: list[Chain] = []
+        whole = [] if cassette is None else read_nodes(cassette, "")
+        number = -sum(map(len, whole))
+        for interaction, nodes in zip(self._interactions, whole, strict=True):
+            of, shared = None, 0
+            if interaction.branch is not None:
+                of, shared = self.chains[interaction.branch.of - 1], interaction.branch.turn
+            own = range(number, number + len(nodes))
+            self.nodes.update(zip(own, nodes, strict=True))
+            numbers = [*(of.numbers[:shared] if of is not None else ()), *own]
+            self.chains.append(Chain(numbers, of, shared, bool(interaction.orphan)))
+            number += len(nodes)
+
+    def asks(self) -> list[PastAsk]:
+        """Return the asks that a retry of the new recording may answer, oldest first."""
+        answered = {node.parent for node in self.nodes.values()}
+        found: list[tuple[int, PastAsk]] = []
+        for interaction, chain in zip(self._interactions, self.chains, strict=True):
+            for turn, number in enumerate(chain.numbers, start=1):
+                node = self.nodes[number]
+                is_own = turn > chain.shared and turn <= len(interaction.elicitation_turns)
+                if node.ask is None or not is_own:
+                    continue
+                states = {node.issued_sha256, node.raw_issued_sha256}
+                ask = PastAsk(
+                    key=node.key,
+                    caller=node.caller,
+                    keys=node.ask.input_requests.keys(),
+                    states=[state for state in states if state is not None],
+                    chain=chain,
+                    position=turn,
+                    is_answered=node in answered,
+                )
+                found.append((node.number or 0, ask))
+        return [ask for _, ask in sorted(found, key=itemgetter(0))]
+
+    def head_of(self, chain: Chain) -> tuple[int, Interaction | None]:
+        """Return how many exchanges of a chain stand here, and an interaction that has them."""
+        start = sum(1 for number in chain.numbers if number < 0)
+        if not start:
+            return 0, None
+        return start, self._interactions[self.nodes[chain.numbers[start - 1]].interaction - 1]
+
+
+def _numbered(
+    exchanges: Sequence[Exchange], earlier: Cassette | None, last_number: int
+) -> Iterator[Exchange]:
+    """Yield the exchanges in arrival order, counted on after those of an earlier recording.
+
+    Placeholders are numbered as the secrets turn up.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    last: Counter[str] = Counter()
+
+    def before(rule: str, token: str) -> None:
+        if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
+            last[rule] = max(last[rule], int(token))
+
+    def number(rule: str, token: str) -> int | None:
+        if not JOURNAL_TOKEN.fullmatch(token):
+            return None
+        if (rule, token) not in numbers:
+            last[rule] += 1
+            numbers[rule, token] = last[rule]
+        return numbers[rule, token]
+
+    if earlier is not None:
+        renumber(encode_cassette(earlier), before)
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.number):
+        request, response = exchange.request, exchange.response
+        yield replace(
+            exchange,
+            number=last_number + exchange.number,
+            request=Request(
+                request.method,
+                renumber(request.target, number),
+                tuple((name, renumber(value, number)) for name, value in request.headers),
+                renumber(request.body, number),
+            ),
+            response=replace(
+                response,
+                headers=tuple((name, renumber(value, number)) for name, value in response.headers),
+                pieces=tuple(
+                    replace(
+                        piece,
+                        raw=renumber(piece.raw, number),
+                        after=last_number + piece.after,
+                    )
+                    for piece in response.pieces
+                ),
+            ),
+        )
+
+
+class _Surrogates:
+    """Puts surrogates in the place of placeholders, the same ones on every re-recording."""
+
+    def __init__(self, before: _Before) -> None:
+        """Begin after what an earlier cassette has."""
+        self._occurrences: Counter[CallKey] = Counter()
+        self._sessions: dict[str, str] = {}
+        self._issued: dict[str, str] = {}
+        self._of_exchange: dict[int, str] = {}
+        for chain in before.chains:
+            self._occurrences[before.nodes[chain.numbers[0]].key] += 1
+        for number, node in before.nodes.items():
+            state = node.ask.request_state if node.ask is not None else None
+            if state is not None:
+                self._of_exchange[number] = state
+                self._issued.setdefault(sha256_of(state), state)
+                if node.raw_issued_sha256 is not None:
+                    self._issued.setdefault(node.raw_issued_sha256, state)
+                # Where interactions were taken out by hand, the count is too low.
+                occurrence = max(self._occurrences[node.key], occurrence_in(state) or 0)
+                self._occurrences[node.key] = occurrence
+            for headers in (
+                node.request.headers,
+                node.response.headers if node.response else (),
+            ):
+                session = header_value(headers, SESSION_HEADER)
+                if session:
+                    self._sessions[sha256_of(session)] = session
+        numbers = (SESSION_SURROGATE.fullmatch(session) for session in self._sessions.values())
+        self._last_session = max((int(match[1]) for match in numbers if match), default=0)
+
+    def put_into(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> None:
+        """Replace the placeholders of all exchanges."""
+        echoed = self._name_states(reads, chains)
+        for number, read in reads.items():
+            exchange = self._with_sessions(read.exchange)
+            exchange = self._with_states(exchange, echoed.get(number))
+            reads[number] = replace(read, exchange=exchange)
+
+    def _name_states(self, reads: dict[int, _Read], chains: Iterable[Chain]) -> dict[int, str]:
+        """Name every state, and return the names of those that each exchange's request echoes."""
+        echoed: dict[int, str] = {}
+        for chain in chains:
+            own = [
+                (turn, reads[number])
+                for turn, number in enumerate(chain.numbers)
+                if turn >= chain.shared and number in reads
+            ]
+            if not own:
+                continue
+            key = own[0][1].key
+            name = partial(state_surrogate, "\n".join(key), self._occurrence(chain, key))
+            for turn, read in own:
+                exchange = read.exchange
+                number = exchange.number
+                if exchange.issued_sha256 is not None:
+                    self._of_exchange[number] = name(turn + 1)
+                    self._issued.setdefault(exchange.issued_sha256, name(turn + 1))
+                if exchange.echoed_sha256 is not None:
+                    asked = self._of_exchange.get(chain.numbers[turn - 1]) if turn else None
+                    issued = self._issued.get(exchange.echoed_sha256)
+                    echoed[number] = asked or issued or name(0)
+        return echoed
+
+    def _occurrence(self, chain: Chain, key: CallKey) -> int:
+        """Return the number in the surrogates of a chain: a new one, unless it has some already."""
+        for number in reversed(chain.numbers[chain.shared :]):
+            found = occurrence_in(self._of_exchange.get(number, ""))
+            if found is not None:
+                return found
+        self._occurrences[key] += 1
+        return self._occurrences[key]
+
+    def _with_states(self, exchange: Exchange, echoed: str | None) -> Exchange:
+        """Replace states, also those of other exchanges that this one repeats."""
+        own: dict[str, str] = {}
+
+        def surrogate(sha256: str) -> str | None:
+            return own.get(sha256) or self._issued.get(sha256)
+
+        if exchange.echoed_sha256 is not None and echoed is not None:
+            own[exchange.echoed_sha256] = echoed
+        request = Request(
+            exchange.request.method,
+            reveal_text(exchange.request.target, surrogate),
+            _revealed(exchange.request.headers, surrogate),
+            reveal(exchange.request.body, surrogate),
+        )
+        if exchange.issued_sha256 is not None:
+            own[exchange.issued_sha256] = self._of_exchange[exchange.number]
+        pieces = tuple(
+            replace(piece, raw=reveal(piece.raw, surrogate)) for piece in exchange.response.pieces
+        )
+        headers = _revealed(exchange.response.headers, surrogate)
+        response = replace(exchange.response, headers=headers, pieces=pieces)
+        return replace(exchange, request=request, response=response)
+
+    def _with_sessions(self, exchange: Exchange) -> Exchange:
+        request, response = exchange.request, exchange.response
+        return replace(
+            exchange,
+            request=replace(request, headers=self._session_headers(request.headers)),
+            response=replace(response, headers=self._session_headers(response.headers)),
+        )
+
+    def _session_headers(self, headers: Headers) -> Headers:
+        if not any(name.lower() == SESSION_HEADER for name, _ in headers):
+            return headers
+        return tuple(
+            (name, reveal_text(value, self._session) if name.lower() == SESSION_HEADER else value)
+            for name, value in headers
+        )
+
+    def _session(self, sha256: str) -> str:
+        if sha256 not in self._sessions:
+            self._last_session += 1
+            self._sessions[sha256] = session_surrogate(self._last_session)
+        return self._sessions[sha256]
+
+
+def _revealed(headers: Headers, surrogate_of: Callable[[str], str | None]) -> Headers:
+    return tuple((name, reveal_text(value, surrogate_of)) for name, value in headers)
+
+
+def _interaction(
+    own: Sequence[_Read], chain: Chain, branch: Branch | None, head: Interaction | None, start: int
+) -> Interaction:
+    """Build an interaction; where the last response is an ask, nobody answered it.
+
+    Args:
+        own: the exchanges that this recording has of it.
+        chain: the whole interaction.
+        branch: where it parts from another one.
+        head: an earlier interaction that has the exchanges before, or None.
+        start: how many exchanges these are.
+    """
+    exchanges = [read.exchange for read in own]
+    turns = []
+    if head is None:
+        first = exchanges[0].request
+        request = Asking(
+            http=Http(method=first.method, path=first.target, headers=header_map(first.headers)),
+            **encode_body((first.body,), events=False),
+        )
+    else:
+        request = head.request
+        *whole, last_turn = head.elicitation_turns[:start]
+        answered = ElicitationTurn(ask=last_turn.ask, answer=_answering(exchanges[0].request))
+        turns = [*whole, answered]
+    turns += [
+        ElicitationTurn(ask=_responding(asked.response), answer=_answering(retried.request))
+        for asked, retried in pairwise(exchanges)
+    ]
+    last = exchanges[-1].response
+    response = _responding(last) if last.status else None
+    if own[-1].ask is not None and response is not None:
+        turns.append(ElicitationTurn(ask=response))
+        response = None
+    return Interaction(
+        orphan=True if chain.is_orphan else None,
+        branch=branch,
+        request=request,
+        elicitation_turns=turns,
+        response=response,
+    )
+
+
+def _answering(request: Request) -> Answering:
+    return Answering(
+        headers=header_map(request.headers), **encode_body((request.body,), events=False)
+    )
+
+
+def _responding(response: Response) -> Responding:
+    return Responding(
+        status=response.status,
+        headers=header_map(response.headers),
+        end=None if response.end is End.COMPLETE else response.end.value,
+        **encode_body(
+            tuple(piece.raw for piece in response.pieces), events=response.is_event_stream
+        ),
+    )
+
+
+def _exchange_facts(exchange: Exchange, interaction: int, turn: int) -> ExchangeFacts:
+    response = exchange.response
+    is_streamed = response.is_event_stream or len(response.pieces) > 1
+    pieces = [
+        PieceFacts(
+            at_ms=round(piece.at_ms - exchange.started_ms),
+            after=piece.after,
+            size=None if response.is_event_stream else len(piece.raw),
+        )
+        for piece in response.pieces
+    ]
+    return ExchangeFacts(
+        number=exchange.number,
+        interaction=interaction,
+        turn=turn,
+        started_ms=round(exchange.started_ms),
+        duration_ms=round(exchange.ended_ms - exchange.started_ms),
+        request_state_sha256=exchange.issued_sha256,
+        echoed_state_sha256=exchange.echoed_sha256,
+        pieces=pieces if is_streamed else None,
+    )

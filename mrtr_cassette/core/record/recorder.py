@@ -1,0 +1,373 @@
+"""The recording side of one run: bytes that pass in, exchanges ready for the disk out.
+
+Owns: numbering requests, framing what arrives, knowing when a client has its whole response, and
+sealing what must not reach the disk.
+Does not own: joining exchanges to interactions (`assembly`), sockets and files (`shell`).
+Rule: it is a spectator. It sees copies, and nothing it does can change what passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
+from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
+from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
+from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
+from mrtr_cassette.core.secrets.answers import seal_answers
+from mrtr_cassette.core.secrets.escapes import Found
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.states import (
+    KnownStates,
+    find_states,
+    may_have_states,
+    placeholder,
+    seal_found,
+    sha256_of,
+)
+from mrtr_cassette.core.wire.coding import ContentDecoder
+from mrtr_cassette.core.wire.http import (
+    LARGEST_BODY,
+    SESSION_HEADER,
+    End,
+    Exchange,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    header_value,
+    is_event_stream,
+    kept_request_headers,
+    kept_response_headers,
+)
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.errors import BodyTooLargeError, printable
+
+_LONGEST_LENGTH = 19
+"""Digits of a `Content-Length` that no body reaches."""
+MOST_EVENTS = 100_000
+"""Events of one response; each costs memory of its own, however small it is."""
+
+
+@dataclass(slots=True)
+class Recorder:
+    """One recording: numbers what arrives and remembers the states that were issued.
+
+    Attributes:
+        seals: raw states are replaced by their hash on the way to disk.
+        redactor: replaces secrets on the way to disk.
+        seals_answers: of what users answer only hashes reach the disk.
+        largest_body: bytes up to which a response is kept.
+        arrived: how many requests have arrived.
+        known: the states that were issued or echoed.
+    """
+
+    seals: bool
+    redactor: Redactor | None = None
+    seals_answers: bool = False
+    largest_body: int = LARGEST_BODY
+    arrived: int = 0
+    known: KnownStates = field(default_factory=KnownStates)
+
+    def sealed_text(self, text: str) -> str:
+        """Return a text for the log without the states that are known."""
+        return self.known.seal_text(text) if self.seals else text
+
+    def shown_target(self, target: str) -> str:
+        """Return a request's target as a log may show it."""
+        target = self.sealed_text(target)
+        return printable(target if self.redactor is None else self.redactor.target(target))
+
+    def request_received(self, request: Request, at_ms: float) -> Observation:
+        """Begin an exchange; its request has arrived whole."""
+        self.arrived += 1
+        return Observation(self, self.arrived, request, at_ms)
+
+
+class Observation:
+    """What is seen of one exchange while it passes.
+
+    Attributes:
+        number: place of the request in arrival order, from 1.
+        call: the request, read.
+        is_answered: the client has its whole response, or will have with the bytes seen last.
+        ask: what the response asks, once `exchange` has looked; None for a final response.
+        status: the response's HTTP status, or 0 before it began.
+        started_ms: when the request had arrived.
+        size: bytes of the response's body so far, as they passed.
+    """
+
+    def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
+        """Begin with the request."""
+        self.number = number
+        self.call: Call = read_call(request)
+        self.is_answered = False
+        self._recorder = recorder
+        self.started_ms = at_ms
+        self.status = 0
+        self.size = 0
+        self._headers: Headers = ()
+        self._decoder = _UNCODED
+        self._framer: SseFramer | None = None
+        self._arrived: list[Piece] = []
+        self._pieces: list[Piece] = []
+        self._missing: int | None = None
+        self.ask: InputRequired | None = None
+
+    @property
+    def label(self) -> str:
+        """The call as a log may name it: without arguments, sealed and redacted."""
+        recorder, request = self._recorder, self.call.request
+        if not self.call.method:
+            return f"{printable(request.method)} {recorder.shown_target(request.target)}"
+        text = recorder.sealed_text(str(CallKey("", self.call.method, self.call.name, "")))
+        return text if recorder.redactor is None else recorder.redactor.text(text)
+
+    @property
+    def session(self) -> str:
+        """The session id that the response names, or an empty string."""
+        return header_value(self._headers, SESSION_HEADER)
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Take the response's head."""
+        self.status = status
+        self._headers = headers
+        coding, self._missing = _framing_of(headers)
+        if coding:
+            self._decoder = ContentDecoder(coding, self._recorder.largest_body)
+        if is_event_stream(headers):
+            self._framer = SseFramer()
+
+    @property
+    def unread_coding(self) -> str:
+        """The content coding under which nothing can be recognised or sealed, or empty."""
+        return "" if self._decoder.is_known else self._decoder.coding
+
+    def response_bytes(self, chunk: bytes, at_ms: float) -> None:
+        """Take the next bytes of the response's body, before they are passed on.
+
+        Raises:
+            BodyTooLargeError: the body is larger, or has more events, than what is kept.
+        """
+        self.size += len(chunk)
+        if self.size > self._recorder.largest_body:
+            raise BodyTooLargeError(self.label, self._recorder.largest_body)
+        if self._missing is not None:
+            self._missing -= len(chunk)
+            self.is_answered = self.is_answered or self._missing <= 0
+        arrived = self._recorder.arrived
+        if self._decoder.coding:
+            self._arrived.append(Piece(chunk, at_ms, arrived))
+            chunk = self._decoder.decode(chunk)
+        if self._framer is not None:
+            for event in self._framer.feed(chunk):
+                if len(self._pieces) == MOST_EVENTS:
+                    raise BodyTooLargeError(self.label, MOST_EVENTS, "events")
+                self._pieces.append(Piece(event, at_ms, arrived))
+                self.is_answered = self.is_answered or self._is_response(event)
+        elif chunk:
+            self._pieces.append(Piece(chunk, at_ms, arrived))
+
+    def response_ended(self, at_ms: float) -> bool:
+        """Take the end of the bytes, whatever caused it.
+
+        Returns:
+            whether bytes had been held back that were no whole event.
+        """
+        if self._framer is not None:
+            last, rest = self._framer.finish()
+            if last or rest:
+                self._pieces.append(Piece(last or rest, at_ms, self._recorder.arrived))
+                return True
+        return False
+
+    def _is_response(self, event: bytes) -> bool:
+        """Tell whether an event, the last so far, is the response to the request."""
+        request = self.call.message
+        if event.find(b"result") < 0 and event.find(b"error") < 0:
+            return False
+        if request is None or request.kind is not Kind.REQUEST:
+            return False
+        data = read_event(event, first=len(self._pieces) == 1).data
+        message = None if data is None else classify(data)
+        return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
+
+    def exchange(self, end: End, at_ms: float) -> Exchange:
+        """Return the exchange as it is now, ready for the disk.
+
+        Args:
+            end: how the response ended; one that the client has whole counts as complete.
+        """
+        response = self._response(End.COMPLETE if self.is_answered else end)
+        answers = self.call.answers
+        echoed = answers.request_state if answers is not None else None
+        located = None
+        if may_ask(response.body):
+            located = response_to(self.call.message, response)
+        result = located.message.tree.get("result") if located is not None else None
+        self.ask = recognise(result)
+        issued = result.get("requestState") if isinstance(result, dict) else None
+        if not isinstance(issued, str):
+            issued = None
+        asked = self.call.request
+        headers = _kept_of_request(asked.headers)
+        request = Request(asked.method, asked.target, headers, asked.body)
+        if self._recorder.seals:
+            request, response, states = self._sealed(request, response)
+            if located is None and states:
+                # What was not understood, such as an ask that broke off, may issue one too.
+                issued = states[0]
+        if self._recorder.seals_answers:
+            request = replace(request, body=seal_answers(request.body))
+        if self._recorder.redactor is not None:
+            request = redacted_request(request, self._recorder.redactor)
+            response = _redacted_response(response, self._recorder.redactor)
+        return Exchange(
+            number=self.number,
+            request=request,
+            response=response,
+            started_ms=self.started_ms,
+            ended_ms=at_ms,
+            issued_sha256=None if issued is None else sha256_of(issued),
+            echoed_sha256=None if echoed is None else sha256_of(echoed),
+        )
+
+    def _sealed(self, request: Request, response: Response) -> tuple[Request, Response, list[str]]:
+        """Replace states where they are known to stand, then wherever they are repeated.
+
+        Returns:
+            what was sealed, and the raw states that the response has.
+        """
+        known = self._recorder.known
+
+        def sealed(state: str) -> str:
+            # A state that the client tampered with may contain the one that it was given.
+            # With that one replaced in its place, the tampering can be matched on replay.
+            partly = state if state in known else known.seal_text(state)
+            return placeholder(state) if partly == state else partly
+
+        echoed = find_states(request.body)
+        issued = _states_in(response)
+        if not (echoed or issued or len(known)):
+            return request, response, []
+        body = splice(request.body, seal_found(echoed, sealed))
+        pieces = splice_pieces(response.pieces, seal_found(issued, placeholder))
+        for _, found in (*echoed, *issued):
+            known.remember(found.secret)
+        request = Request(
+            request.method,
+            known.seal_text(request.target),
+            _sealed_headers(request.headers, known),
+            known.seal(body),
+        )
+        headers = _sealed_headers(response.headers, known)
+        response = Response(response.status, headers, pieces, response.end)
+        return request, _with_body(response, known.seal), [found.secret for _, found in issued]
+
+    def _response(self, end: End) -> Response:
+        pieces = self._pieces
+        headers = _kept_of_response(self._headers)
+        if self._decoder.coding:
+            # One that was sent whole and yet is cut short goes on as it came.
+            is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
+            if self._decoder.is_known and not self._decoder.failed and not is_cut:
+                headers = tuple(
+                    (name, value) for name, value in headers if name.lower() != "content-encoding"
+                )
+            else:
+                pieces = self._arrived
+        if self._missing is not None and self._framer is None:
+            # Its size was known from the start, so its rhythm is the network's, not the server's.
+            pieces = _joined(pieces)
+        return Response(self.status, headers, tuple(pieces), end)
+
+
+_UNCODED = ContentDecoder("")
+
+# Headers come again with call after call; what they mean is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def _framing_of(headers: Headers) -> tuple[str, int | None]:
+    """Return the content coding of a response, and its length in bytes or None."""
+    length = header_value(headers, "content-length")
+    is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
+    return header_value(headers, "content-encoding"), int(length) if is_length else None
+
+
+@lru_cache(maxsize=1024)
+def _kept_of_request(headers: Headers) -> Headers:
+    return _sealed_session(kept_request_headers(headers))
+
+
+@lru_cache(maxsize=1024)
+def _kept_of_response(headers: Headers) -> Headers:
+    return _sealed_session(kept_response_headers(headers))
+
+
+def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
+    return tuple([(name, known.seal_text(value)) for name, value in headers])
+
+
+def _states_in(response: Response) -> list[tuple[Span, Found]]:
+    """Return the states of a response, and where in its body they stand."""
+    if not response.is_event_stream:
+        return find_states(response.body)
+    states: list[tuple[Span, Found]] = []
+    if not may_have_states(response.body):
+        return states
+    offset = 0
+    for index, piece in enumerate(response.pieces):
+        if may_have_states(piece.raw):
+            event = read_event(piece.raw, first=index == 0)
+            for span, found in find_states(event.data or b""):
+                placed = event.raw_span(span)
+                if placed is not None:
+                    states.append((Span(placed.start + offset, placed.end + offset), found))
+        offset += len(piece.raw)
+    return states
+
+
+def redacted_request(request: Request, redactor: Redactor) -> Request:
+    """Replace the secrets in a request by placeholders."""
+    return Request(
+        request.method,
+        redactor.target(request.target),
+        redactor.headers(request.headers),
+        redactor.body(request.body, request.header("content-type")),
+    )
+
+
+def _redacted_response(response: Response, redactor: Redactor) -> Response:
+    content_type = header_value(response.headers, "content-type")
+    redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
+    headers = redactor.headers(response.headers)
+    return Response(response.status, headers, redacted.pieces, response.end)
+
+
+def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
+    """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
+    body = response.body
+    changed = change(body)
+    if changed == body:
+        return response
+    if response.is_event_stream:
+        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
+        return replace(response, pieces=pieces)
+    return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    if len(pieces) < 2:
+        return pieces
+    return [replace(pieces[-1], raw=b"".join(piece.raw for piece in pieces))]
+
+
+def _sealed_session(headers: Headers) -> Headers:
+    return tuple(
+        (name, placeholder(value) if name.lower() == SESSION_HEADER else value)
+        for name, value in headers
+    )

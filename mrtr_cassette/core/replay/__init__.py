@@ -1,0 +1,1 @@
+"""From a request to its recorded reply, or to why there is none."""

@@ -1,0 +1,229 @@
+"""Why a request has no recorded reply, and which recorded exchange comes nearest.
+
+Owns: the reasons of a miss, in the order in which they are looked for.
+Does not own: how a miss reads (`report`), and what is played (`player`).
+Source: docs/matching.md, "Misses".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.exchange.nodes import Node
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.wire.jsonbytes import (
+    Difference,
+    Path,
+    canonical,
+    differences,
+    without_paths,
+)
+from mrtr_cassette.errors import printable
+
+
+class Reason(Enum):
+    """Why a request has no recorded reply."""
+
+    UNKNOWN_METHOD = "unknown-method"
+    UNKNOWN_NAME = "unknown-name"
+    ARGUMENTS_DIFFER = "arguments-differ"
+    STATE_UNKNOWN = "state-unknown"
+    STATE_MISSING = "state-missing"
+    STATE_UNEXPECTED = "state-unexpected"
+    ANSWERS_DIFFER = "answers-differ"
+    ANSWERS_MISSING = "answers-missing"
+    ALREADY_PLAYED = "already-played"
+    OUT_OF_ORDER = "out-of-order"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A request without a recorded reply.
+
+    Attributes:
+        call: the request.
+        reason: why.
+        detail: the reason as a sentence.
+        nearest: the recorded exchange that comes nearest, or None.
+        differences: where the two differ, by JSON Pointer into the params.
+    """
+
+    call: Call
+    reason: Reason
+    detail: str
+    nearest: Node | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+def no_more(call: Call, candidates: Sequence[Node], *, was_asked: bool) -> Miss:
+    """Explain why none of the exchanges that match a request can be played now."""
+    if not was_asked:
+        detail = "this retry answers an ask that has not been played yet"
+        return Miss(call, Reason.OUT_OF_ORDER, detail, candidates[0])
+    count = len(candidates)
+    times = "once" if count == 1 else f"{count} times"
+    detail = f"recorded {times}, and all of it has been played"
+    return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
+
+
+def no_match(call: Call, nodes: Sequence[Node], ignored: Collection[Path]) -> Miss:
+    """Explain why nothing recorded matches a request."""
+    key = lookup_key(call, ignored)[0]
+    here = [node for node in nodes if node.key.endpoint == key.endpoint]
+    same_method = [node for node in here if node.key.method == key.method]
+    if not same_method:
+        detail = f"no request like {key} was recorded"
+        elsewhere = {node.key.endpoint for node in nodes if node.key.method == key.method}
+        if key.method and elsewhere:
+            detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
+            detail = printable(f"{detail}, not at {key.endpoint}")
+        return Miss(call, Reason.UNKNOWN_METHOD, detail)
+    same_name = [node for node in same_method if node.key.name == key.name]
+    if not same_name:
+        names = sorted({repr(node.key.name) for node in same_method})
+        detail = printable(f"{key.method} was recorded for {', '.join(names)} only")
+        return Miss(call, Reason.UNKNOWN_NAME, detail)
+    search = _Search(call, nodes, same_name, ignored)
+    return search.first_request() if call.answers is None else search.retry()
+
+
+class _Search:
+    """The search for the nearest recorded exchange, once the name is known to be recorded."""
+
+    def __init__(
+        self,
+        call: Call,
+        nodes: Sequence[Node],
+        same_name: Sequence[Node],
+        ignored: Collection[Path],
+    ) -> None:
+        self._call = call
+        self._nodes = nodes
+        self._ignored = ignored
+        self._same_name = same_name
+        key, self._state, self._answers = lookup_key(call, ignored)
+        self._same_call = [node for node in same_name if node.key == key]
+        self._asks = [node for node in self._same_call if node.ask is not None]
+
+    def _miss(
+        self, reason: Reason, detail: str, nearest: Node, found: Sequence[Difference] = ()
+    ) -> Miss:
+        return Miss(self._call, reason, detail, nearest, tuple(found))
+
+    def first_request(self) -> Miss:
+        if self._same_call:
+            # Recorded as a retry only, such as one whose state no recorded ask issued.
+            detail = "this call was recorded only as a retry"
+            nearest = self._same_call[0]
+            has_state = nearest.slot[1] is not None
+            reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
+            return self._miss(reason, detail, nearest)
+        firsts = [node for node in self._same_name if node.call.answers is None]
+        return self._arguments_differ(firsts or self._same_name)
+
+    def retry(self) -> Miss:
+        if self._state is None:
+            return self._retry_without_state()
+        return self._retry_with_state(self._state)
+
+    def _retry_without_state(self) -> Miss:
+        answers = self._call.answers
+        keys = set(answers.input_responses or ()) if answers is not None else set()
+        stateless = [node for node in self._asks if node.issued_sha256 is None]
+        stateful = [node for node in self._asks if node.issued_sha256 is not None]
+        fitting = [node for node in stateful if node.ask and keys <= node.ask.input_requests.keys()]
+        fits = any(node.ask and keys <= node.ask.input_requests.keys() for node in stateless)
+        if stateless and (fits or not fitting):
+            return self._answers_differ(stateless, [])
+        if stateful:
+            detail = "the ask issued a request state, and the retry has to echo it"
+            return self._miss(Reason.STATE_MISSING, detail, (fitting or stateful)[0])
+        if not self._same_call:
+            return self._arguments_differ(self._same_name)
+        detail = "the recorded call was not asked anything"
+        shown = dict(answers.input_responses or {}) if answers is not None else {}
+        found = [Difference("/inputResponses", None, canonical(shown))]
+        return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
+
+    def _retry_with_state(self, state: str) -> Miss:
+        issuers = [node for node in self._asks if node.issued(state)]
+        orphans = [
+            node
+            for node in self._same_call
+            if node.parent is None and state in {node.slot[1], node.raw_echoed_sha256}
+        ]
+        if issuers or orphans:
+            return self._answers_differ(issuers, orphans)
+        elsewhere = [node for node in self._nodes if node.issued(state)]
+        of_same_name = [node for node in elsewhere if node in self._same_name]
+        if of_same_name:
+            return self._arguments_differ(of_same_name)
+        if elsewhere:
+            detail = "this request state belongs to another call"
+            return self._miss(Reason.STATE_UNKNOWN, detail, elsewhere[0])
+        if not self._same_call:
+            return self._arguments_differ(self._same_name)
+        issuing = [node for node in self._asks if node.issued_sha256 is not None]
+        if issuing:
+            detail = "no recorded ask of this call issued this request state"
+            return self._miss(Reason.STATE_UNKNOWN, detail, issuing[0])
+        detail = "no recorded ask of this call issued a request state"
+        return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
+
+    def _arguments_differ(self, candidates: Sequence[Node]) -> Miss:
+        def shown(call: Call) -> Any:
+            asked = call.asked.decode("latin-1") if isinstance(call.asked, bytes) else call.asked
+            return without_paths(asked, self._ignored)
+
+        nearest, found = self._nearest(candidates, shown)
+        detail = f"{nearest.key} was recorded, with other arguments"
+        message = self._call.message
+        if not found and message is not None and nearest.kind is not None:
+            detail = f"{nearest.key} was recorded as a {nearest.kind.value}, "
+            detail += f"and this is a {message.kind.value}"
+        return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
+
+    def _answers_differ(self, asks: Sequence[Node], orphans: Sequence[Node]) -> Miss:
+        answered = [node for node in self._nodes if node.parent is not None and node.parent in asks]
+        recorded = [*answered, *orphans]
+        if not recorded:
+            detail = "the recording ends with this ask: nobody answered it"
+            return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
+
+        def shown(call: Call) -> Any:
+            responses = call.answers.input_responses if call.answers is not None else None
+            return without_paths({"inputResponses": dict(responses or {})}, self._ignored)
+
+        nearest, found = self._nearest(recorded, shown, without_null=True)
+        if found and all(difference.received is None for difference in found):
+            detail = "the retry lacks answers that were recorded"
+            return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
+        detail = "the recorded answers are others"
+        elsewhere = [node for node in self._same_call if self._has_same_answers(node)]
+        if elsewhere:
+            detail = f"this answer was recorded in #{elsewhere[0].interaction}, for another state"
+            detail += "; equal calls play in recorded order"
+        return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
+
+    def _has_same_answers(self, node: Node) -> bool:
+        answers = node.slot[2]
+        return answers is not None and answers == self._answers
+
+    def _nearest(
+        self,
+        candidates: Sequence[Node],
+        shown: Callable[[Call], Any],
+        *,
+        without_null: bool = False,
+    ) -> tuple[Node, list[Difference]]:
+        """Return the candidate with the fewest differences, the first of equals."""
+        received = shown(self._call)
+        found = [
+            (node, differences(shown(node.call), received, without_null=without_null))
+            for node in candidates
+        ]
+        return min(found, key=lambda pair: len(pair[1]))

@@ -1,0 +1,1 @@
+"""What a recording, a replay or a cassette came to, as values and as text."""

@@ -1,0 +1,71 @@
+"""What stands for a secret: `<rule:TOKEN>`, and in a cassette `<rule:1>`.
+
+Owns: the spelling of placeholders, also where somebody escaped one, their numbers, and leaving
+the numbers out.
+Does not own: what a token is (the recorder's keyed hash, a constant on replay).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, overload
+
+from mrtr_cassette.core.secrets.rules import RULE_NAMES
+
+_RULE = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
+_PLACED = r"[A-Za-z0-9_.-]{1,200}"
+PLACEHOLDER: Final = re.compile(
+    # Clients that echo one may escape it: Go and .NET write `\u003c` for `<` in JSON.
+    rf"(?:<|%3[Cc]|\\{{1,8}}u003[cC])(?P<rule>{_RULE})(?::|%3[Aa])"
+    rf"(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])",
+    re.ASCII,
+)
+_WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})>", re.ASCII)
+_WHOLE_PLACED = re.compile(_PLACED)
+
+
+def placeholder(rule: str, token: str) -> str:
+    """Return what stands for a secret.
+
+    Raises:
+        ValueError: the token is no 1 to 200 letters, digits, `_`, `-` and `.`.
+    """
+    if not _WHOLE_PLACED.fullmatch(token):
+        raise ValueError(f"{token!r} can't stand in a placeholder")
+    return f"<{rule}:{token}>"
+
+
+@overload
+def renumber(raw: bytes, number: Callable[[str, str], int | None]) -> bytes: ...
+@overload
+def renumber(raw: str, number: Callable[[str, str], int | None]) -> str: ...
+def renumber(raw: bytes | str, number: Callable[[str, str], int | None]) -> bytes | str:
+    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`.
+
+    Args:
+        raw: any bytes or text; what has the form of a placeholder but not the name of a rule stays.
+        number: returns the number for a rule and a token, or None for text that only looks like a
+            placeholder and stays; it is asked from left to right.
+    """
+    if isinstance(raw, bytes):
+        return renumber(raw.decode("latin-1"), number).encode("latin-1")
+
+    def numbered(match: re.Match[str]) -> str:
+        first, last = match.start("token"), match.end("token")
+        new = number(match["rule"], match["token"])
+        if new is None:
+            return match[0]
+        return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
+
+    return PLACEHOLDER.sub(numbered, raw)
+
+
+def without_rules(text: str) -> str:
+    """Return a text without numbers in which a placeholder doesn't tell its rule either."""
+    return _WITHOUT_NUMBER.sub("<>", text)
+
+
+def without_numbers(text: str) -> str:
+    """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
+    return PLACEHOLDER.sub(r"<\g<rule>>", text)

@@ -1,0 +1,1 @@
+"""Bytes: exact JSON and its spans, the framing of event streams, one HTTP exchange."""

@@ -1,0 +1,174 @@
+"""Values for one HTTP exchange, and which of its headers a cassette keeps.
+
+Owns: requests and responses as values, and the headers that matter to MCP and to replay.
+Does not own: content codings (`coding`), sockets, and what a body means (`protocol`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+Headers = tuple[tuple[str, str], ...]
+
+EVENT_STREAM: Final = "text/event-stream"
+LARGEST_BODY: Final = 256 * 1024 * 1024
+"""Bytes of a body unless another limit is set; it is held in memory until it is written down."""
+SESSION_HEADER: Final = "mcp-session-id"
+FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no header has (RFC 9110, section 5.5)."""
+
+_KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
+_KEPT_OF_RESPONSES = frozenset(
+    {
+        "allow",
+        "cache-control",
+        "content-encoding",
+        "content-type",
+        "location",
+        "retry-after",
+        "www-authenticate",
+    }
+)
+_KEPT_PREFIX = "mcp-"
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+HOP_BY_HOP: Final = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of one connection, which a proxy doesn't pass on (RFC 9110, section 7.6.1)."""
+
+
+class End(Enum):
+    """How a response ended."""
+
+    COMPLETE = "complete"
+    OPEN = "open"
+    """No end was seen: the client left, or the recording was stopped."""
+    BROKEN = "broken"
+    """The upstream was lost in the middle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a body that arrived together; for an event stream, one event.
+
+    Attributes:
+        raw: the bytes.
+        at_ms: milliseconds since the recording began.
+        after: how many requests the proxy had received by then.
+    """
+
+    raw: bytes
+    at_ms: float
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request.
+
+    Attributes:
+        method: the HTTP method.
+        target: path with query, as it came.
+        headers: names and values, as they came.
+        body: all bytes.
+    """
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+
+    def header(self, name: str) -> str:
+        """Return the values of a header joined by commas; empty where it is absent."""
+        return header_value(self.headers, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """One HTTP response; a status of 0 stands for one that never began."""
+
+    status: int
+    headers: Headers
+    pieces: tuple[Piece, ...]
+    end: End
+
+    @property
+    def body(self) -> bytes:
+        """All bytes of the body."""
+        if len(self.pieces) == 1:
+            return self.pieces[0].raw
+        return b"".join([piece.raw for piece in self.pieces])
+
+    @property
+    def is_event_stream(self) -> bool:
+        """Whether the body is framed as Server-Sent Events."""
+        return is_event_stream(self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One HTTP request and its response, ready to be written to disk.
+
+    Attributes:
+        number: place in the order in which requests arrived, from 1.
+        started_ms: when the request had arrived, in milliseconds since the recording began.
+        ended_ms: when the response ended.
+        issued_sha256: hash of the request state that the response issued.
+        echoed_sha256: hash of the request state that the request carried.
+    """
+
+    number: int
+    request: Request
+    response: Response
+    started_ms: float
+    ended_ms: float
+    issued_sha256: str | None
+    echoed_sha256: str | None
+
+
+@lru_cache(maxsize=4096)
+def header_value(headers: Headers, name: str) -> str:
+    """Return the values of a header joined by commas; empty where it is absent."""
+    return ", ".join(value for key, value in headers if key.lower() == name)
+
+
+@lru_cache(maxsize=1024)
+def is_event_stream(headers: Headers) -> bool:
+    """Tell whether a response with these headers is a stream of Server-Sent Events."""
+    return header_value(headers, "content-type").partition(";")[0].strip().lower() == EVENT_STREAM
+
+
+def kept_request_headers(headers: Headers) -> Headers:
+    """Return the headers of a request that a cassette keeps."""
+    return _kept(headers, _KEPT_OF_REQUESTS)
+
+
+def kept_response_headers(headers: Headers) -> Headers:
+    """Return the headers of a response that a cassette keeps."""
+    return _kept(headers, _KEPT_OF_RESPONSES)
+
+
+def _kept(headers: Headers, names: frozenset[str]) -> Headers:
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if (name.lower() in names or name.lower().startswith(_KEPT_PREFIX))
+        # Nobody can send what HTTP forbids, so a replay could not either.
+        and _NAME.fullmatch(name)
+        and not FORBIDDEN_IN_HEADER.search(value)
+    )

@@ -1,0 +1,141 @@
+"""Framing of Server-Sent Events, without losing a byte.
+
+Owns: where one event ends and the next begins, and where in its bytes the text of its data is.
+Does not own: what the data means (`jsonrpc`), reading sockets (`shell`).
+Law: for every input and every way to cut it, the raw bytes of all events followed by what
+`finish` returns are the input, and the events don't depend on the cut.
+The relay does not wait for this module, so it may hold a trailing CR until the next byte shows
+whether an LF belongs to it.
+Source: WHATWG HTML, "Parsing an event stream".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mrtr_cassette.core.wire.jsonbytes import Span
+
+_BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: all its bytes, blank line included, and the text of its data.
+
+    Attributes:
+        raw: the bytes as they came, comments and unknown fields too.
+        data: the data lines joined by LF, or None where the event has no data line.
+        lines: for each data line its offset in `data` and its span in `raw`.
+    """
+
+    raw: bytes
+    data: bytes | None
+    lines: tuple[tuple[int, Span], ...]
+
+    def raw_span(self, span: Span) -> Span | None:
+        """Return where in `raw` a span of `data` is, or None if it crosses a line's end."""
+        for offset, line in self.lines:
+            length = line.end - line.start
+            if offset <= span.start and span.end <= offset + length:
+                shift = line.start - offset
+                return Span(span.start + shift, span.end + shift)
+        return None
+
+
+def read_event(raw: bytes, *, first: bool) -> Event:
+    """Read the data lines of the bytes of one event.
+
+    Args:
+        first: the event begins its stream, where a byte order mark is no part of a line.
+    """
+    parts: list[bytes] = []
+    lines: list[tuple[int, Span]] = []
+    offset = 0
+    for at, line in _lines(raw, _line_start(raw, first=first)):
+        if line == b"data" or line.startswith(b"data:"):
+            skip = 6 if line.startswith(b"data: ") else min(len(line), 5)
+            parts.append(line[skip:])
+            lines.append((offset, Span(at + skip, at + len(line))))
+            offset += len(line) - skip + 1
+    return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
+
+
+def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    """Yield each line from `at` on: where it begins, and its bytes without its end."""
+    if b"\r" not in raw:
+        for line in raw[at:].split(b"\n"):
+            yield at, line
+            at += len(line) + 1
+        return
+    while at < len(raw):
+        match = _LINE.match(raw, at)
+        if match is None:
+            raise AssertionError("unreachable because the pattern matches the empty rest")
+        yield at, match[1]
+        at = match.end()
+
+
+def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
+    return len(_BOM) if first and raw.startswith(_BOM) else 0
+
+
+class SseFramer:
+    """Cuts a stream of bytes into events, as they come."""
+
+    def __init__(self) -> None:
+        """Begin with nothing pending."""
+        self._pending = bytearray()
+        self._line = 0
+        self._searched = 0
+        self._first = True
+        self._has_cr = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Take the next bytes and yield those of each event that they complete."""
+        self._pending += chunk
+        self._has_cr = self._has_cr or b"\r" in chunk
+        while end := self._event_end():
+            yield self._cut(end)
+
+    def _event_end(self) -> int:
+        """Return where the first event ends; 0 where it is not whole, noting what was searched."""
+        pending, start = self._pending, _line_start(self._pending, first=self._first)
+        if not self._has_cr:
+            # Nearly every server ends lines by LF alone.
+            if self._line == 0 and pending.startswith(b"\n", start):
+                return start + 1
+            end = pending.find(b"\n\n", max(self._searched - 1, 0)) + 2
+            if end > 1:
+                return end
+            self._line = pending.rfind(b"\n", self._searched) + 1 or self._line
+            self._searched = max(self._line, len(pending) - 1)
+            return 0
+        while match := _LINE_END.search(pending, self._searched):
+            is_blank = match.start() == self._line or (self._line == 0 and match.start() == start)
+            self._line = self._searched = match.end()
+            if is_blank:
+                return match.end()
+        # A CR at the very end may be half of a line's end.
+        self._searched = max(self._line, len(pending) - 1)
+        return 0
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """End the stream: return an event that only waited for a possible LF, and the rest.
+
+        Either may be empty.
+        """
+        start = self._line or _line_start(self._pending, first=self._first)
+        if self._pending.endswith(b"\r") and len(self._pending) == start + 1:
+            return self._cut(len(self._pending)), b""
+        return b"", bytes(self._pending)
+
+    def _cut(self, end: int) -> bytes:
+        event = bytes(self._pending[:end])
+        del self._pending[:end]
+        self._line = self._searched = 0
+        self._first = False
+        return event

@@ -1,0 +1,1 @@
+"""The embedded server, and the main job shown on it."""

@@ -1,0 +1,363 @@
+"""The HTTP client side: requests to one origin, and their responses as the bytes they are.
+
+Owns: connections and keeping them, the head of a request, and reading a response's framing.
+Does not own: which headers pass, and what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final, cast
+
+import aiohappyeyeballs
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from yarl import URL
+
+from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.shell.http_server import MOST_HEADERS, write_together
+
+IDLE_S: Final = 3.0
+"""Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
+_CONNECT_S = 30.0
+"""Seconds that a connection may take, a TLS handshake included."""
+_NEXT_ADDRESS_S = 0.25
+"""Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
+_LARGEST_HEAD = 1024 * 1024
+"""Bytes of a response's head; more is no head."""
+_MOST_UNREAD = 256 * 1024
+"""Bytes of a body that wait to be read before the upstream has to."""
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+
+RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+
+class UpstreamResponse:
+    """A response of which the head has come.
+
+    Attributes:
+        status: the HTTP status.
+        reason: the phrase after it, as bytes.
+        headers: names and values as bytes, less white space around them.
+    """
+
+    def __init__(
+        self, connection: _Connection, status: int, reason: bytes, headers: RawHeaders
+    ) -> None:
+        self.status = status
+        self.reason = reason
+        self.headers = headers
+        self._connection = connection
+        self._unread: list[bytes] = []
+        self._unread_size = 0
+        self._has_ended = False
+        self._broken: ConnectionError | None = None
+        self._waiting: asyncio.Future[None] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole body has come and has been read."""
+        return self._has_ended and not self._unread and self._broken is None
+
+    def read_now(self) -> bytes:
+        """Return the bytes of the body that have come, which may be none."""
+        unread = self._unread
+        if not unread:
+            return b""
+        raw = unread[0] if len(unread) == 1 else b"".join(unread)
+        unread.clear()
+        self._unread_size = 0
+        if not self._has_ended:
+            self._connection.go_on()
+        return raw
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the body, or none at its end.
+
+        Raises:
+            ConnectionError: the body is cut short.
+        """
+        if not self._unread and not self._has_ended:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        if not self._unread and self._broken is not None:
+            raise self._broken
+        return self.read_now()
+
+    def close(self) -> None:
+        """Give up what has not come; nothing is left to do where everything has."""
+        if not self._has_ended:
+            self._connection.abort()
+
+    def add(self, raw: bytes) -> bool:
+        """Take bytes of the body; tell whether too many are unread."""
+        self._unread.append(raw)
+        self._unread_size += len(raw)
+        self._wake()
+        return self._unread_size > _MOST_UNREAD
+
+    def end(self, broken: ConnectionError | None = None) -> None:
+        """Take the end of the body, or why there is no whole one."""
+        self._has_ended = True
+        self._broken = broken
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, and the exchange that is under way on it."""
+
+    def __init__(self, kept: list[_Connection]) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._kept = kept
+        self._parser = HttpResponseParser(self)
+        # Line ends and spaces that a server should not send, and common clients take.
+        self._parser.set_dangerous_leniencies(
+            lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self._coming: asyncio.Future[UpstreamResponse] | None = None
+        self._response: UpstreamResponse | None = None
+        self._reason = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_size = 0
+        self._has_no_body = False
+        self._is_paused = False
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> UpstreamResponse:
+        """Send a request, and return its response when the head has come.
+
+        Args:
+            head: the request line and the headers.
+            body: the body.
+            is_head: the method is HEAD, so the response has no body whatever its head says.
+
+        Raises:
+            ConnectionError: there is no response.
+        """
+        if self._idle is not None:
+            self._idle.cancel()
+        self._has_no_body = is_head
+        self._head_size = 0
+        self._coming = asyncio.get_running_loop().create_future()
+        write_together(self._transport, head, body)
+        try:
+            return await self._coming
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has begun to close it."""
+        return not self._transport.is_closing()
+
+    def go_on(self) -> None:
+        """Let more of the response come."""
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._coming is None and self._response is None:
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            # An error of one of the functions below stands behind the parser's own.
+            self._fail(f"no HTTP response: {error.__context__ or error}")
+        if self._coming is not None:
+            self._head_size += len(data)
+            if self._head_size > _LARGEST_HEAD:
+                self._fail(f"a head of more than {_LARGEST_HEAD:,} bytes")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self in self._kept:
+            self._kept.remove(self)
+        if self._idle is not None:
+            self._idle.cancel()
+        response = self._response
+        if exc is None and response is not None and not _has_length(response.headers):
+            # The close is the end (RFC 9112, section 6.3).
+            response.end()
+        else:
+            self._fail(str(exc or "the connection was closed"))
+        # It is cancelled with a close that nobody waits for any more.
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        if self._coming is None:
+            raise ValueError("more than the response that was asked for")
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._response is not None:
+            return
+        if len(self._headers) == MOST_HEADERS:
+            raise ValueError(f"more than {MOST_HEADERS:,} headers")
+        self._headers.append((name, value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        headers, reason = tuple(self._headers), self._reason
+        self._headers, self._reason = [], b""
+        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+            raise ValueError("another protocol, which nobody asked for")
+        if status < HTTPStatus.OK or self._coming is None:
+            return
+        self._response = UpstreamResponse(self, status, reason, headers)
+        # It is cancelled where the client has left meanwhile.
+        if not self._coming.done():
+            self._coming.set_result(self._response)
+        self._coming = None
+        if self._has_no_body:
+            self._end()
+            self._transport.close()
+
+    def on_body(self, body: bytes) -> None:
+        if self._response is not None and self._response.add(body) and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        # Of an informational response nothing is left.
+        if self._response is None:
+            return
+        self._end()
+        # A server that answers before it has the whole request may not read the rest of it.
+        if self._transport.get_write_buffer_size() or not self._parser.should_keep_alive():
+            self.abort()
+            return
+        self.go_on()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._transport.close)
+        self._kept.append(self)
+
+    def _end(self) -> None:
+        if self._response is not None:
+            self._response.end()
+            self._response = None
+
+    def _fail(self, reason: str) -> None:
+        if self._coming is not None and not self._coming.done():
+            self._coming.set_exception(ConnectionError(reason))
+        if self._response is not None:
+            self._response.end(ConnectionError(reason))
+        self.abort()
+
+
+def _has_length(headers: RawHeaders) -> bool:
+    return any(name.lower() in _FRAMING for name, _ in headers)
+
+
+class Client:
+    """Sends requests to one origin.
+
+    Attributes:
+        kept: connections for the next requests.
+    """
+
+    def __init__(self, origin: URL, tls: ssl.SSLContext | None) -> None:
+        """Begin without connections.
+
+        Args:
+            origin: scheme, host and port.
+            tls: how the upstream is verified, for `https`.
+        """
+        self._origin = origin
+        self._tls = tls if origin.scheme == "https" else None
+        self._host = f"Host: {origin.host_port_subcomponent}\r\n"
+        self.kept: list[_Connection] = []
+        self._open: set[_Connection] = set()
+
+    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+        """Send a request once, and return its response when the head has come.
+
+        Args:
+            request: its method, target and body.
+            headers: sent in the place of its own; a `Host` comes before, if they have none.
+
+        Raises:
+            OSError: there is no response.
+        """
+        names = {name.lower() for name, _ in headers}
+        lines = [f"{request.method} {request.target} HTTP/1.1\r\n"]
+        if "host" not in names:
+            lines.append(self._host)
+        lines += [f"{name}: {value}\r\n" for name, value in headers]
+        # A body that came in chunks goes on with its length.
+        if request.body and "content-length" not in names:
+            lines.append(f"Content-Length: {len(request.body)}\r\n")
+        lines.append("\r\n")
+        head = "".join(lines).encode("utf-8", "surrogateescape")
+        connection = self._take() or await self._connect()
+        return await connection.exchange(head, request.body, is_head=request.method == "HEAD")
+
+    def _take(self) -> _Connection | None:
+        while self.kept:
+            connection = self.kept.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        host, port = self._origin.raw_host or "", self._origin.port
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                connected = await aiohappyeyeballs.start_connection(
+                    addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
+                )
+                try:
+                    _, connection = await loop.create_connection(
+                        lambda: _Connection(self.kept),
+                        sock=connected,
+                        ssl=self._tls,
+                        server_hostname=host.rstrip(".") if self._tls is not None else None,
+                    )
+                except BaseException:
+                    connected.close()
+                    raise
+        except TimeoutError:
+            raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
+        self._open.add(connection)
+        connection.gone.add_done_callback(lambda _: self._open.discard(connection))
+        return connection
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connection in self._open:
+            connection.abort()
+        await asyncio.gather(*(connection.gone for connection in self._open))
+
+
+@asynccontextmanager
+async def connecting(origin: URL, tls: ssl.SSLContext | None) -> AsyncIterator[Client]:
+    """Give a client until the block ends."""
+    client = Client(origin, tls)
+    try:
+        yield client
+    finally:
+        await client.close()
