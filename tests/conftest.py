@@ -1,4 +1,4 @@
-"""Settings of the whole suite: how many examples the laws are tried with.
+"""Settings of the whole suite: how many examples the laws are tried with, and when a test hangs.
 
 `ci` is the same on every run; `MRTR_HYPOTHESIS_PROFILE=deep` looks longer and elsewhere.
 """
@@ -9,6 +9,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+from patience import TEST_HANGS_S
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
@@ -24,6 +25,13 @@ settings.register_profile(
 )
 _PROFILE = os.environ.get("MRTR_HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(_PROFILE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Guard each test against hanging, unless the command line says how."""
+    if config.option.timeout is None:
+        config.option.timeout = TEST_HANGS_S
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

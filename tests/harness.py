@@ -22,13 +22,14 @@ from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urlsplit
 
+from patience import HANGS_S
+
 TESTS = Path(__file__).parent
 PEERS = TESTS / "peers"
 CASSETTES = TESTS.parent / "cassettes"
 TRANSCRIPTS = TESTS / "data" / "transcripts"
 CASSETTE_COMMAND = (sys.executable, "-m", "mrtr_cassette")
 _ANNOUNCEMENT = "listening on "
-_PATIENCE_S = 60
 
 Side = Literal["python", "typescript"]
 SIDES: tuple[Side, ...] = ("python", "typescript")
@@ -101,7 +102,7 @@ def _install(installed: Path) -> None:
 
 def run(command: Sequence[str]) -> Run:
     """Run a command to its end."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
     return Run(done.returncode, done.stdout, done.stderr)
 
 
@@ -111,7 +112,7 @@ def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for command in commands
     ]
-    outputs = [process.communicate(timeout=_PATIENCE_S) for process in started]
+    outputs = [process.communicate(timeout=HANGS_S) for process in started]
     return [
         Run(process.returncode, stdout, stderr)
         for process, (stdout, stderr) in zip(started, outputs, strict=True)
@@ -154,7 +155,7 @@ def listening(
         finally:
             process.send_signal(stop)
             try:
-                started.code = process.wait(timeout=_PATIENCE_S)
+                started.code = process.wait(timeout=HANGS_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from patience import HANGS_S
 
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.demo.server import create_app
@@ -36,7 +37,6 @@ Pairs = tuple[tuple[str, str], ...]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-HANGS_S = 60
 _LIMIT = 2**27
 """Bytes that a stream holds while it looks for a line's end."""
 

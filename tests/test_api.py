@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 from aiohttp import ClientSession
+from patience import HANGS_S
 from standin import CAPABLE, demo_server, message, tool
 
 from mrtr_cassette import record, replay
@@ -249,7 +250,7 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
         "from mrtr_cassette import record\n"
         f"record('http://localhost:1/mcp', {str(tmp_path / 'c.json')!r}).__enter__()\n"
     )
-    done = subprocess.run([sys.executable, "-c", text], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text], check=False, timeout=HANGS_S)
     assert done.returncode == 0
 
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from patience import seconds
 
 from mrtr_cassette.core.wire.jsonbytes import (
     DEEPEST,
@@ -302,7 +303,7 @@ def test_depth_is_that_of_the_brackets_outside_strings(raw: bytes, deep: bool) -
     assert is_deep(raw) is deep
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(seconds(10))
 def test_depth_of_a_text_cut_off_inside_a_string_is_told_at_once() -> None:
     """A body that breaks off inside a long string of escaped quotes takes linear time."""
     raw = b"[" + b"[]," * 200 + b'"' + rb"\"" * 50_000

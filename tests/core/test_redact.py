@@ -23,6 +23,7 @@ from core.planted import (
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
+from patience import seconds
 
 from mrtr_cassette.core.secrets.placeholders import renumber, without_numbers
 from mrtr_cassette.core.secrets.prefilter import Plan, Planner
@@ -406,7 +407,7 @@ def test_hostile_escapes_come_to_an_end() -> None:
     ],
     ids=range(14),
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(seconds(60))
 def test_cost_grows_with_the_length_only(raw: str) -> None:
     """No text of 100 KB takes long."""
     for content_type in (JSON, FORM, STREAM):

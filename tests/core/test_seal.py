@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus, unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import seconds
 
 from mrtr_cassette.core.secrets.states import (
     KnownState,
@@ -143,7 +144,7 @@ def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
 @pytest.mark.parametrize(
     "state", ["\\" * 500 + "a" * 24, '"\\' * 40 + "a" * 24, "=" * 3_000 + "a" * 24]
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(seconds(60))
 def test_search_for_odd_states_comes_to_an_end(state: str) -> None:
     """A state of many escapes is looked for in good time."""
     raw = b"\\" * 50_000 + b"a" * 24 + b"u003d" * 10_000 + b'"\\' * 10_000

@@ -197,7 +197,7 @@ async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> 
     """Run the named flows on one connection and return how many ended in an error."""
     errors = 0
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        httpx2.AsyncClient(headers=headers, timeout=None) as http,
         Client(
             streamable_http_client(url, http_client=http),
             client_info=Implementation(name="client-python", version="1.0.0"),

@@ -19,6 +19,7 @@ from typing import IO
 
 import pytest
 from harness import PEERS, Run, StartServer, record_command, replay_command, run
+from patience import HANGS_S
 
 SUITE = Path(__file__).parents[2] / "docs" / "examples" / "deploy.test.mjs"
 NODE_TEST = ("--", "node", "--test")
@@ -156,7 +157,7 @@ def group(command: tuple[str, ...], folder: Path, pipe: Path) -> Iterator[subpro
 
 def coming(pipe: IO[bytes]) -> bytes:
     """Wait for what comes through a pipe; nothing is its end."""
-    assert select.select([pipe], [], [], 30)[0], "nothing came"
+    assert select.select([pipe], [], [], HANGS_S)[0], "nothing came"
     return pipe.read(100)
 
 
@@ -182,7 +183,7 @@ def test_signal_ends_the_suite_and_publishes_the_recording(
                 os.killpg(process.pid, number)
             else:
                 process.send_signal(number)
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=HANGS_S)
             # The pipe ends with the last process that has it: the suite's own.
             assert coming(suite) == b""
     assert process.returncode == 1, err

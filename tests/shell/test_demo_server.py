@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
+from patience import HANGS_S
 
 from mrtr_cassette.demo.server import create_app
 
@@ -710,7 +711,7 @@ def test_process_announces_itself_and_ends_quietly(number: signal.Signals) -> No
                     assert response.status == 200
                     await response.read()
                 server.send_signal(number)
-                assert await asyncio.to_thread(server.communicate, timeout=10) == ("", "")
+                assert await asyncio.to_thread(server.communicate, timeout=HANGS_S) == ("", "")
 
         asyncio.run(ping_and_signal())
         assert server.returncode == 0

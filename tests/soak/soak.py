@@ -41,6 +41,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from patience import HANGS_S
 from standin import (
     BrokenOffError,
     Connection,
@@ -68,7 +69,6 @@ CAPABLE: JsonObject = {
         "roots": {},
     },
 }
-PATIENCE_S = 60.0
 """Seconds in which a round has to end, and another process to come to a state."""
 TORN = "is not whole"
 """What `recover` says of a line of which a part is missing."""
@@ -610,7 +610,7 @@ class Round:
         """Wait until the moment has come; what fails before is raised."""
         moment = asyncio.create_task(load.moment.wait())
         done, _ = await asyncio.wait(
-            {moment, *tasks, *waiting}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED
+            {moment, *tasks, *waiting}, timeout=HANGS_S, return_when=asyncio.FIRST_COMPLETED
         )
         moment.cancel()
         for task in done - {moment}:
@@ -633,7 +633,7 @@ def watch_journal(path: Path, size: int, pid: int) -> bool:
     Returns:
         whether that came about; a loop without a pause, because the moment is short.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         if path.stat().st_size >= size:
             os.kill(pid, signal.SIGKILL)
@@ -661,7 +661,7 @@ async def killed(this: Round) -> Tally:
             await this.reach_moment(load, tasks)
             load.is_ending = True
             process.kill(signal.SIGKILL)
-        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         await process.process.wait()
     was_torn = is_torn(journal)
     copied = this.folder / "journal"
@@ -700,8 +700,8 @@ async def terminated(this: Round) -> Tally:
         await this.reach_moment(load, tasks)
         load.is_ending = True
         process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
-        ended = await asyncio.wait_for(process.ended(), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
+        ended = await asyncio.wait_for(process.ended(), HANGS_S)
     if ended.code or journal_path(this.cassette).exists():
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
     return await checked(this, load.seen, read(this.cassette) if this.cassette.exists() else None)
@@ -721,7 +721,7 @@ def watch_publishing(this: Round, chance: random.Random, pid: int) -> bool:
         lambda: not journal.exists(),
     ]
     has_come = chance.choice(moments)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline and journal.exists():
         with contextlib.suppress(FileNotFoundError):
             if has_come():
@@ -742,7 +742,7 @@ async def killed_publishing(this: Round) -> Tally:
             asyncio.to_thread(watch_publishing, this, random.Random(this.name), process.pid)
         )
         process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         has_journal = await watching
         await process.process.wait()
     for half_written in this.folder.glob(".*"):
@@ -795,8 +795,8 @@ async def filled(this: Round, **options: Any) -> Tally:
         await this.reach_moment(load, tasks)
         load.is_ending = True
         process.kill(signal.SIGTERM)
-        await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_S)
-        ended = await asyncio.wait_for(process.ended(), PATIENCE_S)
+        await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
+        ended = await asyncio.wait_for(process.ended(), HANGS_S)
     told = str(this.cassette) if journal.exists() else "the recording is not whole"
     if ended.code != 3 or "RECORDING FAILED" in ended.err or told not in ended.err:
         raise UnexpectedError(f"record ended with {ended.code}: {ended.err[-2000:]}")
