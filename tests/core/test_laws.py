@@ -336,13 +336,18 @@ def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new:
     st.one_of(st.none(), values.flatmap(spelled)),
 )
 def test_replacing_members_keeps_the_others(raw: bytes, name: str, new: bytes | None) -> None:
-    """Every other member stays as it is, in its place, and what replaces one stands at the end."""
+    """Every other member stays as it is; a new value stands where the old one did, or at the end."""
 
     def replaced(key: str, value: Any) -> Any:
         if key != "params":
             return value
-        added = [] if new is None else [(name, duplicates_kept(new))]
-        return ("object", [*((one, inner) for one, inner in value[1] if one != name), *added])
+        others = [(key, inner) for key, inner in value[1] if key != name]
+        if new is None:
+            return ("object", others)
+        if len(others) == len(value[1]):
+            return ("object", [*others, (name, duplicates_kept(new))])
+        read = duplicates_kept(new)
+        return ("object", [(key, read if key == name else inner) for key, inner in value[1]])
 
     _, pairs = duplicates_kept(raw)
     objects_only = all(

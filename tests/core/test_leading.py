@@ -27,7 +27,7 @@ from builders import (
 
 from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import Ask, InputRequest
+from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Request
@@ -275,8 +275,8 @@ def test_live_ask_without_state_is_answered_once() -> None:
     """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
     live = LiveAsks()
     call = read_call(post(CALL))
-    live.asked(call, Ask("2026-07-28", {"a": InputRequest("form", "?")}, None))
-    live.asked(call, Ask("2026-07-28", {}, "state"))
+    live.asked(call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(call, InputRequired("2026-07-28", {}, "state"))
 
     def answered(body: bytes) -> bool:
         return live.answered_by(read_call(post(body)))

@@ -36,7 +36,7 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.protocol.jsonrpc import REQUEST_STATE
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record import recorder as recorder_module
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.states import placeholder, sha256_of
@@ -59,7 +59,7 @@ def observing(request: bytes, headers: Headers, status: int = 200) -> Observatio
 def state_of(body: bytes) -> str:
     """Return the state that a retry carries."""
     inner = json.loads(body)
-    for step in REQUEST_STATE:
+    for step in ECHOED_STATE_PATH:
         inner = inner[step]
     return str(inner)
 

@@ -21,7 +21,7 @@ from builders import (
 )
 
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.dialect import Ask, InputRequest, recognise
+from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.wire.jsonbytes import parse
@@ -187,7 +187,7 @@ def test_final_result_asks_nothing(tree: Json) -> None:
                 },
                 "requestState": "eyJwb3QiOjF9",
             },
-            Ask(
+            InputRequired(
                 "2026-07-28",
                 {
                     "strength": InputRequest("form", "How strong?"),
@@ -200,16 +200,16 @@ def test_final_result_asks_nothing(tree: Json) -> None:
         ),
         (
             {"resultType": "input_required", "requestState": "eyJkb25lIjoiNDAlIn0"},
-            Ask("2026-07-28", {}, "eyJkb25lIjoiNDAlIn0"),
+            InputRequired("2026-07-28", {}, "eyJkb25lIjoiNDAlIn0"),
         ),
         (
             {"resultType": "input_required", "inputRequests": {"strength": FORM}},
-            Ask("2026-07-28", {"strength": InputRequest("form", "How strong?")}, None),
+            InputRequired("2026-07-28", {"strength": InputRequest("form", "How strong?")}, None),
         ),
     ],
     ids=["all kinds and state", "state only", "no state"],
 )
-def test_input_required_result_is_an_ask(result: Json, ask: Ask) -> None:
+def test_input_required_result_is_an_ask(result: Json, ask: InputRequired) -> None:
     """Each kind of request that a server can make is recognised, with and without state."""
     assert recognise(parse(dump(result))) == ask
 

@@ -32,11 +32,15 @@ from mrtr_cassette.core.format.codec import (
     encode_journal_line,
 )
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.dialect import RESULT_STATE, answers_in, recognise
+from mrtr_cassette.core.protocol.dialect import (
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    answers_in,
+    recognise,
+)
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
-    REQUEST_STATE,
     Kind,
     Message,
     classify,
@@ -158,7 +162,7 @@ def _check_data(event: Event, *, first: bool) -> None:
 # --- JSON as bytes ---
 
 SUBSCRIPTION: Path = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
-PATHS: tuple[Path, ...] = (ID, PROGRESS_TOKEN, REQUEST_STATE, RESULT_STATE, SUBSCRIPTION)
+PATHS: tuple[Path, ...] = (ID, PROGRESS_TOKEN, ECHOED_STATE_PATH, ISSUED_STATE_PATH, SUBSCRIPTION)
 
 
 def spans(data: bytes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from core.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
+from core.secrets.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
 from standin import (
     ACCEPT,
     JSON,

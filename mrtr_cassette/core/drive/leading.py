@@ -21,8 +21,13 @@ from typing import Any, NamedTuple
 from mrtr_cassette.core.exchange.nodes import Node, read_nodes
 from mrtr_cassette.core.format.cassette import Cassette
 from mrtr_cassette.core.protocol.calls import Call, CallKey
-from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.protocol.jsonrpc import ID, REQUEST_STATE, Kind
+from mrtr_cassette.core.protocol.dialect import (
+    ECHOED_STATE_PATH,
+    InputRequired,
+    answers_text,
+    write_retry,
+)
+from mrtr_cassette.core.protocol.jsonrpc import ID, Kind
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.player import Player, redactor_of
@@ -43,12 +48,10 @@ from mrtr_cassette.core.wire.jsonbytes import (
     differences,
     find_spans,
     parse,
-    replace_members,
     splice,
 )
 from mrtr_cassette.errors import shorten
 
-_INPUT_RESPONSES = ("params", "inputResponses")
 _FIRST_SUCCESS = 200
 _FIRST_REDIRECT = 300
 
@@ -161,18 +164,12 @@ def _problem_of(chain: Sequence[Node]) -> str | None:
     if chain[0].call.answers is not None:
         return "the recorded conversation begins with a retry whose ask was not recorded"
     for node in chain[1:]:
-        answers = _recorded_answers(node) or b""
+        answers = answers_text(node.request.body) or b""
         if SEALED_ANSWER.search(answers.decode("latin-1")):
             return f"the recorded answer of turn {node.turn} is sealed: only its hash is known"
         if _plain(answers) != answers:
             return f"the recorded answer of turn {node.turn} has redacted secrets"
     return None
-
-
-def _recorded_answers(node: Node) -> bytes | None:
-    body = node.request.body
-    spans = find_spans(body, [_INPUT_RESPONSES]).get(_INPUT_RESPONSES)
-    return body[spans[-1].start : spans[-1].end] if spans else None
 
 
 def _plain(raw: bytes) -> bytes:
@@ -227,10 +224,8 @@ class Lead:
             return None
         node = self._chain[self._sent]
         self._sent += 1
-        state = None if self.state is None else encode_basestring_ascii(self.state).encode()
-        members = {"inputResponses": _recorded_answers(node), "requestState": state}
         request = self._call.request
-        body = replace_members(request.body, ("params",), members)
+        body = write_retry(request.body, answers_text(node.request.body), self.state)
         # The client uses its own id for the retry.
         identity = b'"mrtr-cassette-%d"' % self._sent
         body = splice(body, [(span, identity) for span in find_spans(body, [ID])[ID]])
@@ -267,7 +262,7 @@ class Lead:
         """Return the client's retry with the live state in the place of the recorded one."""
         request = self._call.request
         replacements = []
-        for span in find_spans(request.body, [REQUEST_STATE])[REQUEST_STATE]:
+        for span in find_spans(request.body, [ECHOED_STATE_PATH])[ECHOED_STATE_PATH]:
             value = parse(request.body[span.start : span.end])
             if isinstance(value, str):
                 value = value.replace(self.recorded_state, self.state or "")

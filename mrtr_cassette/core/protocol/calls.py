@@ -13,7 +13,12 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import Answers, answers_in
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    Answers,
+    answers_in,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, header_value
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -37,7 +42,7 @@ _READING = frozenset(
         "subscriptions/listen",
     }
 )
-_NEVER_IN_KEY = frozenset({"_meta", "inputResponses", "requestState"})
+_NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _NOT_OF_CALLER = frozenset(

@@ -1,20 +1,30 @@
 """How servers spell "I need input", and clients the answer: a table of dialects.
 
-Owns: recognising an ask in a result and the answers in a retry's params, and the mapping between
-wire spelling (`inputRequests`) and ours (`input_requests`).
-A result that no row recognises is a final result; a half-shaped one never makes a client loop.
-Sources: MCP 2026-07-28, `InputRequiredResult`, and SEP-2322; docs/matching.md, "Dialects".
+Owns: recognising an ask in a result, reading and writing the answers of a retry, and the names of
+the members that all of this has on the wire (`inputRequests`; ours are `input_requests`).
+Does not own: which answers are given, and to which server (`drive`).
+Rule: a result that no dialect recognises is a final result; a half-shaped one never makes a client
+loop. A retry is written by splicing: everything else in the request stays byte for byte.
+Source: MCP 2026-07-28, `InputRequiredResult`, and SEP-2322; docs/matching.md, "Dialects".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical
+from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, replace_members
 
-RESULT_STATE: Path = ("result", "requestState")
+INPUT_REQUESTS: Final = "inputRequests"
+INPUT_RESPONSES: Final = "inputResponses"
+REQUEST_STATE: Final = "requestState"
+RESULT_TYPE: Final = "resultType"
+
+ANSWERS_PATH: Final[Path] = ("params", INPUT_RESPONSES)
+ECHOED_STATE_PATH: Final[Path] = ("params", REQUEST_STATE)
+ISSUED_STATE_PATH: Final[Path] = ("result", REQUEST_STATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,8 @@ class Answers:
     """What makes a request a retry.
 
     Attributes:
-        input_responses: the answers by key, or None where the member is absent.
+        input_responses: the answers by key, or None where the member is absent. In the array
+            dialect an answer is an object of all members beside `id`.
         request_state: the echoed state, or None.
     """
 
@@ -59,19 +70,21 @@ class Answers:
 
 
 class Dialect(NamedTuple):
-    """One spelling of an input-required result.
+    """One spelling of an input-required result and of the retry that answers it.
 
     Attributes:
         name: how messages and docs call it.
         result_type: the `resultType` that marks it; None where there must be none.
-        read_requests: reads `inputRequests`, returning None for what has not its shape.
         needs_both: `inputRequests` must not be empty, nor `requestState`.
+        read_requests: reads `inputRequests`; returns None for a value of another shape.
+        write_responses: writes `inputResponses`, given the JSON text of each answer by key.
     """
 
     name: str
     result_type: str | None
-    read_requests: Callable[[Any], dict[str, InputRequest] | None]
     needs_both: bool
+    read_requests: Callable[[Any], dict[str, InputRequest] | None]
+    write_responses: Callable[[Mapping[str, bytes]], bytes]
 
 
 _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -113,19 +126,32 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
     return found
 
 
-DIALECTS = (
-    Dialect("2026-07-28", "input_required", _read_map, needs_both=False),
-    Dialect("draft", "incomplete", _read_map, needs_both=False),
-    Dialect("array", None, _read_array, needs_both=True),
+def _write_map(answers: Mapping[str, bytes]) -> bytes:
+    return b"{%s}" % b",".join(_string(key) + b":" + answer for key, answer in answers.items())
+
+
+def _write_array(answers: Mapping[str, bytes]) -> bytes:
+    items = (replace_members(answer, (), {"id": _string(key)}) for key, answer in answers.items())
+    return b"[%s]" % b",".join(items)
+
+
+def _string(text: str) -> bytes:
+    return encode_basestring_ascii(text).encode()
+
+
+DIALECTS: Final = (
+    Dialect("2026-07-28", "input_required", False, _read_map, _write_map),
+    Dialect("draft", "incomplete", False, _read_map, _write_map),
+    Dialect("array", None, True, _read_array, _write_array),
 )
+_BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
-
-_OF_ASKS = (b"inputRequests", b"requestState", b"\\u")
+_SIGNS_OF_ASKS = (INPUT_REQUESTS.encode(), REQUEST_STATE.encode(), b"\\u")
 
 
 def may_ask(raw: bytes) -> bool:
     """Tell, quickly, whether a body may have a result that `recognise` recognises."""
-    return max(map(raw.find, _OF_ASKS)) >= 0
+    return max(map(raw.find, _SIGNS_OF_ASKS)) >= 0
 
 
 def recognise(result: Any) -> InputRequired | None:
@@ -133,10 +159,10 @@ def recognise(result: Any) -> InputRequired | None:
     if not isinstance(result, dict):
         return None
     for dialect in DIALECTS:
-        if result.get("resultType") != dialect.result_type:
+        if result.get(RESULT_TYPE) != dialect.result_type:
             continue
-        state = result.get("requestState")
-        requests = result.get("inputRequests")
+        state = result.get(REQUEST_STATE)
+        requests = result.get(INPUT_REQUESTS)
         asked = {} if requests is None else dialect.read_requests(requests)
         if asked is None or not (state is None or isinstance(state, str)):
             continue
@@ -148,8 +174,8 @@ def recognise(result: Any) -> InputRequired | None:
 
 def answers_in(params: Mapping[str, Any]) -> Answers | None:
     """Return the answers that make these params a retry's, or None for a first request."""
-    responses = params.get("inputResponses")
-    state = params.get("requestState")
+    responses = params.get(INPUT_RESPONSES)
+    state = params.get(REQUEST_STATE)
     if responses is None and state is None:
         return None
     if not (state is None or isinstance(state, str)):
@@ -171,3 +197,62 @@ def _by_key(responses: Any) -> Mapping[str, Any]:
         if len(found) == len(responses):
             return found
     return {"": responses}
+
+
+def answers_text(request: bytes) -> bytes | None:
+    """Return the `inputResponses` of a JSON-RPC request, all of them, as they were spelled.
+
+    Raises:
+        NotJsonError: `request` is no JSON.
+    """
+    spans = find_spans(request, [ANSWERS_PATH]).get(ANSWERS_PATH)
+    # Of duplicate keys the last counts.
+    return request[spans[-1].start : spans[-1].end] if spans else None
+
+
+def write_answers(dialect: str, answers: Mapping[str, Any]) -> bytes:
+    """Return the `inputResponses` that give these answers.
+
+    Args:
+        dialect: name of the dialect in which the server asked.
+        answers: by the server's key; each a value as `parse` returns it, or its JSON text as bytes,
+            which is written verbatim. In the array dialect it is an object of the members beside
+            `id`, such as `{"value": 5}`.
+
+    Raises:
+        NotJsonError: an answer in the array dialect is no object.
+    """
+    texts = {
+        key: answer if isinstance(answer, bytes) else canonical(answer).encode()
+        for key, answer in answers.items()
+    }
+    return _BY_NAME[dialect].write_responses(texts)
+
+
+def write_retry(request: bytes, answers: bytes | None, request_state: str | None) -> bytes:
+    """Return a request as the retry that gives these answers; its other bytes stay.
+
+    Args:
+        request: the original JSON-RPC request, or a retry, whose answers and state are replaced.
+        answers: the `inputResponses`, as `write_answers` or `answers_text` returns them; None
+            leaves the member out.
+        request_state: the state that the server issued with its ask; None leaves the member out.
+
+    Raises:
+        NotJsonError: `request` is no JSON object, or its params are none.
+    """
+    state = None if request_state is None else _string(request_state)
+    members = {INPUT_RESPONSES: answers, REQUEST_STATE: state}
+    if find_spans(request, [("params",)]):
+        return replace_members(request, ("params",), members)
+    params = replace_members(b"{}", (), members)
+    return request if params == b"{}" else replace_members(request, (), {"params": params})
+
+
+def write_state(request: bytes, request_state: str) -> bytes:
+    """Return a retry that echoes another request state; its other bytes stay.
+
+    Raises:
+        NotJsonError: `request` has no JSON object as params.
+    """
+    return replace_members(request, ("params",), {REQUEST_STATE: _string(request_state)})

@@ -18,7 +18,6 @@ from mrtr_cassette.errors import NotJsonError
 
 ID: Path = ("id",)
 PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
-REQUEST_STATE: Path = ("params", "requestState")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 ID_KEY = b'"id"'

@@ -11,11 +11,12 @@ import json
 import re
 from typing import Any
 
+from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, parse, splice
 from mrtr_cassette.errors import NotJsonError
 
-_INPUT_RESPONSES: Path = ("params", "inputResponses")
+_INPUT_RESPONSES = f'"{INPUT_RESPONSES}"'.encode()
 _RESULT: Path = ("result",)
 SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 
@@ -34,7 +35,7 @@ def seal_answers(body: bytes) -> bytes:
         answers = _sealed_answers(tree)
         spans = find_spans(body, answers.keys()) if answers else {}
     except NotJsonError:
-        may_answer = any(name in body for name in (b'"inputResponses"', b'"result"'))
+        may_answer = any(name in body for name in (_INPUT_RESPONSES, b'"result"'))
         return _answer_hash(body.decode("latin-1")).encode() if may_answer else body
     return splice(
         body,
@@ -51,13 +52,13 @@ def _sealed_answers(message: Any) -> dict[Path, Any]:
     if not isinstance(message, dict):
         return {}
     params = message.get("params")
-    responses = params.get("inputResponses") if isinstance(params, dict) else None
+    responses = params.get(INPUT_RESPONSES) if isinstance(params, dict) else None
     if isinstance(responses, dict):
-        return {_INPUT_RESPONSES: {key: _sealed_answer(value) for key, value in responses.items()}}
+        return {ANSWERS_PATH: {key: _sealed_answer(value) for key, value in responses.items()}}
     if isinstance(responses, list):
-        return {_INPUT_RESPONSES: [_sealed_answer(value) for value in responses]}
+        return {ANSWERS_PATH: [_sealed_answer(value) for value in responses]}
     if responses is not None:
-        return {_INPUT_RESPONSES: _sealed_answer(responses)}
+        return {ANSWERS_PATH: _sealed_answer(responses)}
     if "jsonrpc" in message and "method" not in message and message.get("result"):
         return {_RESULT: _sealed_answer(message["result"])}
     return {}

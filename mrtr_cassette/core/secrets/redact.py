@@ -23,6 +23,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.secrets.escapes import (
     Found,
     Spans,
@@ -62,8 +63,8 @@ _EXEMPT: Final[tuple[Path, ...]] = (
     ("id",),
     ("params", "_meta", "progressToken"),
     ("params", "progressToken"),
-    ("params", "requestState"),
-    ("result", "requestState"),
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
     ("params", "_meta", _SUBSCRIPTION_ID),
     ("result", "_meta", _SUBSCRIPTION_ID),
 )

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
+from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
 from mrtr_cassette.core.secrets.escapes import Found, json_tokens, json_view, long_words, through
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -28,11 +29,11 @@ _GRAM = 8
 _LONG_RUN = 2 * _GRAM - 1
 """Characters of a run in which, wherever it stands, is a whole gram at a multiple of its length."""
 
-_MEMBER = "requestState"
+_MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 """An escape, which JSON doesn't need, of a letter of the member's name."""
 _MEMBER_IN_TEXT = re.compile(
-    r'"requestState"\s*:\s*"(?P<state>[^"\\]*+(?:\\.[^"\\]*+)*+)', re.DOTALL
+    rf'"{REQUEST_STATE}"\s*:\s*"(?P<state>[^"\\]*+(?:\\.[^"\\]*+)*+)', re.DOTALL
 )
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
@@ -71,7 +72,7 @@ def as_recorded(state: str) -> str:
 
 def may_have_states(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states` may find something."""
-    return b"requestState" in raw or _ESCAPED_LETTER.search(raw) is not None
+    return _MEMBER in raw or _ESCAPED_LETTER.search(raw) is not None
 
 
 def find_states(raw: bytes) -> list[tuple[Span, Found]]:
@@ -87,7 +88,7 @@ def find_states(raw: bytes) -> list[tuple[Span, Found]]:
     placed = []
     at = offset = 0
     # Else it is enough to look for the name in quotes, as a quote within a string is escaped.
-    has_layers = b"requestState\\" in raw or _ESCAPED_LETTER.search(raw) is not None
+    has_layers = _MEMBER + b"\\" in raw or _ESCAPED_LETTER.search(raw) is not None
     tokens = json_tokens(text) if has_layers else None
     for one in _in_json(tokens) if tokens is not None else _in_other(text):
         start = offset + len(text[at : one.start].encode("utf-8", "surrogateescape"))
@@ -104,7 +105,7 @@ def _in_json(tokens: list[re.Match[str]]) -> Iterator[Found]:
         if token.lastgroup == "key":
             key = json_view(raw).text if "\\" in raw else raw
             continue
-        if key == _MEMBER and token.lastgroup == "text":
+        if key == REQUEST_STATE and token.lastgroup == "text":
             yield Found(at, token.end("text"), "", json_view(raw).text, _as_string)
         elif "\\" in raw and _IS_JSON.match(raw):
             view = json_view(raw)

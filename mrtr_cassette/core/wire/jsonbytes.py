@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
@@ -278,42 +279,69 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
 
 
 def replace_members(raw: bytes, at: Path, members: Mapping[str, bytes | None]) -> bytes:
-    """Take members out of an object and put others at its end; each other member stays as spelled.
+    """Give members of an object other values, leaving all other bytes.
+
+    A member that exists gets its new value in its place, every one of a duplicate key. A new one
+    is added at the end.
 
     Args:
         raw: one JSON text that `parse` reads.
-        at: where in it the object stands; every one of a duplicate key is changed.
-        members: the names of members, all of which go, and the JSON texts that are put in; None
-            puts nothing in.
+        at: path of the object; every one of a duplicate key is changed.
+        members: the JSON text of each value by name; None removes the member.
 
     Raises:
-        NotJsonError: `raw` is no JSON, or something else than an object stands there.
+        NotJsonError: `raw` is no JSON, or there is something other than an object at the path.
     """
     replacements: list[tuple[Span, bytes]] = []
-    added = b",".join(
-        b"%s:%s" % (encode_basestring_ascii(name).encode(), value)
-        for name, value in members.items()
-        if value is not None
-    )
     for span in find_spans(raw, [at]).get(at, []):
-        inner = raw[span.start : span.end]
-        if not inner.startswith(b"{"):
+        if raw[span.start : span.start + 1] != b"{":
             raise NotJsonError("no object")
-        kept = [inner[start:end] for name, start, end in _members_of(inner) if name not in members]
-        replacements.append((span, b"{%s}" % b",".join([*kept, *([added] if added else [])])))
+        replacements += _replacements_in(list(_members_of(raw, span)), span, members)
     return splice(raw, replacements)
 
 
-def _members_of(raw: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield the name of each member of an object, and where the member begins and ends."""
+class _Member(NamedTuple):
+    name: str
+    start: int
+    value: Span
+
+
+def _replacements_in(
+    existing: Sequence[_Member], of: Span, members: Mapping[str, bytes | None]
+) -> Iterator[tuple[Span, bytes]]:
+    kept = [member for member in existing if members.get(member.name, b"") is not None]
+    for member, following in pairwise(existing):
+        new = members.get(member.name, b"")
+        # A member goes with the comma after it, the last ones with the comma before them.
+        if new is None and kept and member.start < kept[-1].start:
+            yield Span(member.start, following.start), b""
+    for member in kept:
+        if new := members.get(member.name):
+            yield member.value, new
+    names = {member.name for member in existing}
+    added = [
+        b"%s:%s" % (encode_basestring_ascii(name).encode(), value)
+        for name, value in members.items()
+        if value is not None and name not in names
+    ]
+    if kept:
+        start, added = kept[-1].value.end, [b"", *added]
+    else:
+        start = existing[0].start if existing else of.start + 1
+    end = existing[-1].value.end if existing else start
+    yield Span(start, end), b",".join(added)
+
+
+def _members_of(raw: bytes, of: Span) -> Iterator[_Member]:
+    """Yield the members of the object at a span."""
     text = raw.decode("latin-1")
-    index = _skip_space(text, 1)
+    index = _skip_space(text, of.start + 1)
     while text[index] != "}":
         start = index
         name, index = _scan_value(text, index)
-        index = _skip_space(text, _skip_space(text, index) + 1)
-        index = _scan_value(text, index)[1]
-        yield name, start, index
+        value = _skip_space(text, _skip_space(text, index) + 1)
+        index = _scan_value(text, value)[1]
+        yield _Member(name, start, Span(value, index))
         index = _skip_space(text, index)
         if text[index] == ",":
             index = _skip_space(text, index + 1)

@@ -18,7 +18,13 @@ from builders import (
 )
 
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.protocol.messages import ask_in, messages_in, response_to, splice_pieces
+from mrtr_cassette.core.protocol.messages import (
+    Via,
+    ask_in,
+    messages_in,
+    response_to,
+    splice_pieces,
+)
 from mrtr_cassette.core.wire.http import Piece
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -114,7 +120,9 @@ def test_ask_is_a_response_to_a_request() -> None:
     found = ask_in(message(CALL), response_of(stream(progress(1), ASK)))
 
     assert found is not None
-    assert (found[0].piece, found[1].request_state) == (1, "S")
+    assert (found.via, found.message.raw, found.piece) == (Via.RESULT, ASK, 1)
+    assert (found.dialect, found.request_state) == ("2026-07-28", "S")
+    assert list(found.input_requests) == ["ok"]
     assert ask_in(message(CALL), response_of(DONE)) is None
     assert (
         ask_in(message(CALL), response_of(Answer((b'{"jsonrpc":"2.0","id":1,"error":{}}',))))

@@ -5,10 +5,10 @@ from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
     ID,
     PROGRESS_TOKEN,
-    REQUEST_STATE,
     Kind,
     Message,
     classify,
@@ -95,7 +95,7 @@ def test_parts_are_as_they_were_spelled() -> None:
 
     assert found.spelled(ID) == b"1.0"
     assert found.spelled(PROGRESS_TOKEN) == b'"\\u0061"'
-    assert found.spelled(REQUEST_STATE) == b'"t"'
+    assert found.spelled(ECHOED_STATE_PATH) == b'"t"'
     assert message(rpc("m")).spelled(PROGRESS_TOKEN) is None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from core.planted import (
+from core.secrets.planted import (
     GITHUB,
     IN_CONTEXT,
     LOOK_ALIKES,

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import array_asks, asks, form, text, tool
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.protocol.dialect import (
+    DIALECTS,
+    Answers,
+    InputRequest,
+    InputRequired,
+    answers_in,
+    answers_text,
+    recognise,
+    write_answers,
+    write_retry,
+    write_state,
+)
+from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.errors import NotJsonError
+
+
+def kinds(ask: InputRequired | None) -> dict[str, tuple[str, str]]:
+    """Return kind and message of what is asked, by key."""
+    assert ask is not None
+    return {key: (request.kind, request.message) for key, request in ask.input_requests.items()}
+
+
+def test_ask_of_the_release_has_requests_state_or_both() -> None:
+    """An ask has `inputRequests`, a `requestState`, or both, under `input_required`."""
+    assert recognise(asks("a")) == InputRequired(
+        "2026-07-28", {"a": InputRequest("form", "a?")}, None
+    )
+    assert recognise(asks(state="S")) == InputRequired("2026-07-28", {}, "S")
+    assert recognise(asks(state="")) == InputRequired("2026-07-28", {}, "")
+    both = recognise(asks("a", "b", state="S"))
+    assert both is not None
+    assert (list(both.input_requests), both.request_state) == (["a", "b"], "S")
+
+
+def test_draft_spelling_is_recognised() -> None:
+    """The drafts' `incomplete` is an ask like the release's."""
+    ask = recognise({**asks("a", state="S"), "resultType": "incomplete"})
+
+    assert ask == InputRequired("draft", {"a": InputRequest("form", "a?")}, "S")
+
+
+def test_array_dialect_is_recognised() -> None:
+    """A non-empty array with a non-empty state and no `resultType` is an ask."""
+    asked = [
+        {"id": "city", "kind": "string"},
+        {"id": "n", "kind": "x", "description": "N?", "required": False},
+    ]
+
+    ask = recognise({"inputRequests": asked, "requestState": "S"})
+
+    assert ask == InputRequired(
+        "array", {"city": InputRequest("string", ""), "n": InputRequest("x", "N?")}, "S"
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "message"),
+    [
+        (form("Sure?"), "form", "Sure?"),
+        ({"method": "elicitation/create"}, "form", ""),
+        ({"method": "elicitation/create", "params": {"mode": "url", "message": "Go"}}, "url", "Go"),
+        ({"method": "elicitation/create", "params": [1]}, "form", ""),
+        ({"method": "elicitation/create", "params": {"message": 5}}, "form", ""),
+        ({"method": "sampling/createMessage", "params": {}}, "sampling", ""),
+        ({"method": "roots/list"}, "roots", ""),
+        ({"method": "x/y"}, "x/y", ""),
+    ],
+)
+def test_kind_and_message_are_what_a_person_would_read(
+    request_: dict[str, Any], kind: str, message: str
+) -> None:
+    """What is asked is named by its kind, and its message is shown."""
+    ask = recognise({"resultType": "input_required", "inputRequests": {"k": request_}})
+
+    assert kinds(ask) == {"k": (kind, message)}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        None,
+        [],
+        "input_required",
+        {},
+        text("done"),
+        {"resultType": "input_required"},
+        {"resultType": "input_required", "inputRequests": {}},
+        {"resultType": "input_required", "inputRequests": None, "requestState": None},
+        {"resultType": "input_required", "inputRequests": {"a": form()}, "requestState": 5},
+        {"resultType": "input_required", "inputRequests": {"a": None}, "requestState": "S"},
+        {"resultType": "input_required", "inputRequests": {"a": {"method": 5}}},
+        {"resultType": "input_required", "inputRequests": "a"},
+        {
+            "resultType": "input_required",
+            "inputRequests": [{"id": "a", "kind": "s"}],
+            "requestState": "S",
+        },
+        {"resultType": "complete", "requestState": "S"},
+        {"resultType": 5, "requestState": "S"},
+        {"inputRequests": {"a": form()}, "requestState": "S"},
+        {"requestState": "S"},
+        {**array_asks("a", state="S"), "resultType": "complete"},
+    ],
+)
+def test_half_shaped_result_is_final(result: Any) -> None:
+    """A result that no dialect has in whole asks for nothing."""
+    assert recognise(result) is None
+
+
+@pytest.mark.parametrize(
+    ("params", "answers"),
+    [
+        ({}, None),
+        ({"inputResponses": None, "requestState": None}, None),
+        ({"requestState": "S"}, Answers(None, "S")),
+        ({"requestState": ""}, Answers(None, "")),
+        ({"inputResponses": {}}, Answers({}, None)),
+        ({"inputResponses": {"a": {}}, "requestState": "S"}, Answers({"a": {}}, "S")),
+        (
+            {
+                "inputResponses": [{"id": "a", "value": "v"}, {"id": "b", "value": None}],
+                "requestState": "S",
+            },
+            Answers({"a": {"value": "v"}, "b": {"value": None}}, "S"),
+        ),
+        ({"inputResponses": []}, Answers({}, None)),
+        ({"inputResponses": "x"}, Answers({"": "x"}, None)),
+        ({"inputResponses": ["x"]}, Answers({"": ["x"]}, None)),
+        ({"inputResponses": [{"value": 1}]}, Answers({"": [{"value": 1}]}, None)),
+        (
+            {"inputResponses": [{"id": "a"}, {"id": "a"}]},
+            Answers({"": [{"id": "a"}, {"id": "a"}]}, None),
+        ),
+    ],
+)
+def test_answers_make_a_retry(params: dict[str, Any], answers: Answers | None) -> None:
+    """Params with answers, a state or both are a retry's, in both spellings."""
+    assert answers_in(params) == answers
+
+
+def test_state_that_is_no_string_is_not_the_string() -> None:
+    """A state of another type is kept apart from the string that looks like it."""
+    number, string = (answers_in({"requestState": state}) for state in (Number("5"), "5"))
+
+    assert number is not None
+    assert number.request_state is not None
+    assert number != string
+
+
+def test_array_answer_with_a_further_member_is_another_answer() -> None:
+    """What stands beside `id` and `value` is part of the answer."""
+    plain = answers_in({"inputResponses": [{"id": "a", "value": "v"}]})
+    more = answers_in({"inputResponses": [{"id": "a", "value": "v", "scope": "all"}]})
+
+    assert plain != more
+
+
+@pytest.mark.parametrize("value", [{"id": "a"}, {"id": "a", "value": "v", "scope": "all"}])
+def test_array_answer_is_not_the_answer_that_it_is_the_value_of(value: dict[str, Any]) -> None:
+    """An answer and one whose value looks like it are two answers."""
+    bare = answers_in({"inputResponses": [value]})
+    wrapped = answers_in({"inputResponses": [{"id": "a", "value": value}]})
+
+    assert bare != wrapped
+
+
+# Writing
+
+ORIGINAL = (
+    b'{ "jsonrpc":"2.0", "id" : 1E2, "params":{ "name" : "\\u0061", "n":1.0 } , "method":"m"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "answers", "written"),
+    [
+        ("2026-07-28", {}, b"{}"),
+        ("draft", {}, b"{}"),
+        ("array", {}, b"[]"),
+        (
+            "2026-07-28",
+            {"a": {"action": "accept"}, '\u00e9"': [Number("1.0"), None]},
+            b'{"a":{"action":"accept"},"\\u00e9\\"":[1,null]}',
+        ),
+        ("draft", {"a": b'{ "action" : "\\u0061" }'}, b'{"a":{ "action" : "\\u0061" }}'),
+        (
+            "array",
+            {"a": {"value": "v"}, "b": b'{ "value" : 1E2 }'},
+            b'[{"value":"v","id":"a"},{ "value" : 1E2,"id":"b" }]',
+        ),
+        ("array", {"a": {}}, b'[{"id":"a"}]'),
+    ],
+)
+def test_answers_are_spelled_as_their_dialect_does(
+    dialect: str, answers: dict[str, Any], written: bytes
+) -> None:
+    """Answers stand in a map or in an array, and those that are given as bytes stay as they are."""
+    assert write_answers(dialect, answers) == written
+
+
+@pytest.mark.parametrize("answer", [5, b"[1]", "yes"])
+def test_array_answer_that_is_no_object_is_refused(answer: Any) -> None:
+    """In the array dialect an answer has members, of which `id` is one."""
+    with pytest.raises(NotJsonError):
+        write_answers("array", {"a": answer})
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers", "state", "retry"),
+    [
+        (
+            ORIGINAL,
+            b"{}",
+            "S",
+            ORIGINAL.replace(b"1.0 }", b'1.0,"inputResponses":{},"requestState":"S" }'),
+        ),
+        (ORIGINAL, None, "S", ORIGINAL.replace(b"1.0 }", b'1.0,"requestState":"S" }')),
+        (ORIGINAL, b"[ ]", None, ORIGINAL.replace(b"1.0 }", b'1.0,"inputResponses":[ ] }')),
+        (ORIGINAL, None, None, ORIGINAL),
+        (b'{"id":1}', b"{}", None, b'{"id":1,"params":{"inputResponses":{}}}'),
+        (b'{"id":1}', None, None, b'{"id":1}'),
+        (
+            b'{"params":{"requestState":"S", "a":1, "inputResponses":{"a":1}}}',
+            b'{"b":2}',
+            'T\ud800"',
+            b'{"params":{"requestState":"T\\ud800\\"", "a":1, "inputResponses":{"b":2}}}',
+        ),
+        (
+            b'{"params":{"requestState":"S", "a":1, "inputResponses":{"a":1}}}',
+            None,
+            None,
+            b'{"params":{"a":1}}',
+        ),
+        (
+            b'{"params":{"requestState":"S","requestState":"T"}}',
+            None,
+            "U",
+            b'{"params":{"requestState":"U","requestState":"U"}}',
+        ),
+    ],
+)
+def test_retry_is_the_request_with_answers_and_state(
+    request_: bytes, answers: bytes | None, state: str | None, retry: bytes
+) -> None:
+    """Answers and state are added or replaced; no other byte changes."""
+    assert write_retry(request_, answers, state) == retry
+
+
+@pytest.mark.parametrize("request_", [b"{", b"[]", b'{"params":[1]}'])
+def test_request_without_room_for_answers_is_refused(request_: bytes) -> None:
+    """What is no object, or has other params than an object, can't be a retry."""
+    with pytest.raises(NotJsonError):
+        write_retry(request_, b"{}", "S")
+
+
+def test_answers_are_read_as_they_are_spelled() -> None:
+    """The recorded spelling is returned, of duplicate keys the last one."""
+    twice = b'{"params":{"inputResponses":{},"inputResponses":{ "a" : 1E2 }}}'
+
+    assert answers_text(twice) == b'{ "a" : 1E2 }'
+    assert answers_text(tool("deploy")) is None
+
+
+def test_state_alone_is_replaced() -> None:
+    """A retry gets another state and keeps its answers."""
+    retry = b'{"params":{ "inputResponses":{ } , "requestState":"S" }}'
+
+    assert write_state(retry, 'T"') == retry.replace(b'"S"', b'"T\\""')
+
+
+texts = st.text(max_size=6)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(10**17), 10**17), texts),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+members = st.dictionaries(texts.filter(lambda name: name != "id"), values, max_size=3)
+
+
+@pytest.mark.parametrize("dialect", [dialect.name for dialect in DIALECTS])
+@given(data=st.data(), state=st.one_of(st.none(), texts))
+def test_what_is_written_is_read_back(dialect: str, data: st.DataObject, state: str | None) -> None:
+    """In every dialect the answers and the state of a written retry are those that were given."""
+    answer = members if dialect == "array" else values
+    answers = data.draw(st.dictionaries(texts, answer, max_size=3))
+    as_text = data.draw(st.booleans())
+    given_answers = {
+        key: canonical(answer).encode() if as_text else answer for key, answer in answers.items()
+    }
+
+    retry = write_retry(ORIGINAL, write_answers(dialect, given_answers), state)
+
+    read = answers_in(parse(retry)["params"])
+    assert read is not None
+    assert read.request_state == state
+    assert canonical(read.input_responses) == canonical(answers)
+    assert write_retry(retry, None, None) == ORIGINAL
+    assert write_retry(ORIGINAL, answers_text(retry), state) == retry
