@@ -59,9 +59,10 @@ from load import Plan, Stint, Subject, measure
 from results import Rates, Results, ratio_of
 from traffic import BARE, LARGE, PATH, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
-from mrtr_cassette.core.format.codec import encode_journal_line
-from mrtr_cassette.core.wire.http import End, Exchange, Piece, Request, Response
-from mrtr_cassette.shell.files import Journal, JournalHeader, journal_path
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.journal import JournalHeader, encode_line
+from mrtr_cassette.core.wire.http import End, Piece, Request, Response
+from mrtr_cassette.shell.files import Journal, journal_path
 from mrtr_cassette.shell.running import run
 
 HERE = Path(__file__).resolve().parent
@@ -550,7 +551,7 @@ def _write_journal(cassette: Path, count: int) -> None:
         piece = Piece(answer, float(number), number)
         response = Response(200, (("content-type", BARE.content_type),), (piece,), End.COMPLETE)
         times = float(number), number + 0.5
-        journal.append(encode_journal_line(Exchange(number, request, response, *times, None, None)))
+        journal.append(encode_line(RecordedExchange(number, request, response, *times, None, None)))
     journal.close()
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.report.report import inspection, miss_data, miss_text, not_led_text
 from mrtr_cassette.core.wire.http import LARGEST_BODY
@@ -27,7 +27,8 @@ from mrtr_cassette.options import ignored_member, redaction_rules, upstream_head
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import Proxy
 from mrtr_cassette.shell.http_server import Access
-from mrtr_cassette.shell.recording import RecordSession, recorded_so_far, recording
+from mrtr_cassette.shell.publishing import recorded_so_far
+from mrtr_cassette.shell.recording import RecordSession, recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
 
 FilePath = str | os.PathLike[str]
@@ -340,13 +341,13 @@ def _misses(player: Player) -> tuple[Miss, ...]:
     )
 
 
-def _unplayed(cassette: Cassette, player: Player) -> tuple[Interaction, ...]:
+def _unplayed(cassette: CassetteModel, player: Player) -> tuple[Interaction, ...]:
     numbers = set(player.unplayed)
     shown = _interactions(cassette, Path(player.path))
     return tuple(one for one in shown if one.number in numbers)
 
 
-def _interactions(cassette: Cassette, path: Path) -> tuple[Interaction, ...]:
+def _interactions(cassette: CassetteModel, path: Path) -> tuple[Interaction, ...]:
     shown = inspection(cassette, Player(cassette, str(path)))
     return tuple(
         Interaction(

@@ -488,7 +488,7 @@ def recover(cassette: Path) -> None:
     """
     from mrtr_cassette.errors import CassetteError
     from mrtr_cassette.shell.files import is_being_written, journal_path
-    from mrtr_cassette.shell.recording import publish_journal
+    from mrtr_cassette.shell.publishing import publish_journal
 
     journal = journal_path(cassette)
     if not journal.exists():

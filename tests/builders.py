@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.format.cassette import Cassette, Redaction
-from mrtr_cassette.core.record.assembly import RequestState, assemble
+from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.states import sha256_of
-from mrtr_cassette.core.wire.http import End, Exchange, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
 
 Json = Any
 
@@ -208,7 +209,7 @@ class Conversation:
     seals: bool = True
     redacts: bool = False
     seals_answers: bool = False
-    exchanges: list[Exchange] = field(default_factory=list, init=False)
+    exchanges: list[RecordedExchange] = field(default_factory=list, init=False)
     _observations: list[Observation] = field(default_factory=list, init=False)
     _now_ms: float = field(default=0.0, init=False)
 
@@ -234,7 +235,7 @@ class Conversation:
         """Return what is seen of an exchange."""
         return self._observations[number - 1]
 
-    def response(self, number: int, response: Json) -> Exchange:
+    def response(self, number: int, response: Json) -> RecordedExchange:
         """Let the whole response to a request arrive."""
         observation = self.observation(number)
         found = as_answer(observation.call.request, response)
@@ -246,10 +247,10 @@ class Conversation:
         self.exchanges.append(observation.exchange(found.end, self.tick()))
         return self.exchanges[-1]
 
-    def cassette(self, **options: Any) -> Cassette:
+    def cassette(self, **options: Any) -> CassetteModel:
         """Return the cassette of what has been recorded."""
         state: RequestState = "sealed" if self.seals else "verbatim"
-        redaction = Redaction(patterns=[], keys=[], disabled=[]) if self.redacts else None
+        redaction = RedactionRules() if self.redacts else None
         return assembled(
             self.exchanges,
             request_state=state,
@@ -265,14 +266,14 @@ def token_of(rule: str, secret: str) -> str:
 
 
 def assembled(
-    exchanges: Iterable[Exchange],
+    exchanges: Iterable[RecordedExchange],
     *,
     request_state: RequestState = "sealed",
     recorded_at: str = "2026-08-01T00:00:00+00:00",
-    redaction: Redaction | None = None,
+    redaction: RedactionRules | None = None,
     answers: Literal["sealed"] | None = None,
-    earlier: Cassette | None = None,
-) -> Cassette:
+    earlier: CassetteModel | None = None,
+) -> CassetteModel:
     """Return the cassette of some exchanges."""
     return assemble(
         list(exchanges),
@@ -294,24 +295,29 @@ def conversation(*script: Step, **options: bool) -> Conversation:
     return talk
 
 
-def converse(*script: Step, **options: bool) -> list[Exchange]:
+def converse(*script: Step, **options: bool) -> list[RecordedExchange]:
     """Return exchanges that follow one another."""
     return conversation(*script, **options).exchanges
 
 
-def cassette_of(*script: Step, **options: bool) -> Cassette:
+def cassette_of(*script: Step, **options: bool) -> CassetteModel:
     """Return the cassette of exchanges that follow one another."""
     return conversation(*script, **options).cassette()
 
 
 def exchange(
     request: bytes | Request, response: Json, *, number: int = 1, **options: bool
-) -> Exchange:
+) -> RecordedExchange:
     """Return one exchange, recorded under a number."""
     talk = Conversation(**options)
     talk.recorder.arrived = number - 1
     talk.request(request)
     return talk.response(1, response)
+
+
+def values_of(exchange: RecordedExchange) -> tuple[Any, ...]:
+    """Return what is known of an exchange, for comparing it with what is known of another."""
+    return astuple(exchange)
 
 
 def response_of(response: Json, request: bytes = b"{}") -> Response:
@@ -369,7 +375,7 @@ def said(body: bytes) -> str:
     return words
 
 
-def members(cassette: Cassette, *path: str | int) -> Mapping[str, Any] | Json:
+def members(cassette: CassetteModel, *path: str | int) -> Mapping[str, Any] | Json:
     """Return what stands at a path of the file."""
     value: Json = cassette.model_dump(by_alias=True, exclude_none=True)
     for step in path:

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from patience import HANGS_S
 
+from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.shell.recording import RecordSession, recording
@@ -533,7 +534,9 @@ class Tape:
     def journal(self) -> list[JsonObject]:
         """The exchanges that are in the journal now; of each, what was written last."""
         path = self.session.path.with_name(self.session.path.name + ".journal")
-        lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+        lines = [
+            json.loads(line[: 1 - CHECKSUM_LENGTH]) for line in path.read_bytes().splitlines()[1:]
+        ]
         return list({line["number"]: line for line in lines}.values())
 
 

@@ -8,8 +8,8 @@ import re
 import pytest
 from shown import ROOT, Session
 
-from mrtr_cassette.core.format.cassette import Cassette
 from mrtr_cassette.core.format.codec import schema
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.diagnosis import Reason
 
 README = (ROOT / "README.md").read_text()
@@ -65,7 +65,7 @@ def test_the_published_schema_is_current():
 def test_the_example_of_the_format_is_a_cassette():
     """The example in docs/cassette-format.md is valid by the models."""
     (example,) = _blocks(DOCS["cassette-format.md"], "json")
-    cassette = Cassette.model_validate(json.loads(example))
+    cassette = CassetteModel.model_validate(json.loads(example))
     assert len(cassette.interactions[0].elicitation_turns) == 1
 
 

@@ -52,7 +52,7 @@ WAITS_OR_VARIES = frozenset(
 )
 """Modules of the standard library that do I/O, tell time, make chance or wait."""
 
-THIRD_PARTY = {"orjson": None, "pydantic": frozenset({"cassette", "codec", "journal"})}
+THIRD_PARTY = {"orjson": None, "pydantic": frozenset({"codec", "model"})}
 """Third-party packages that the core may use, and by which modules; None stands for all."""
 
 OWN = ("mrtr_cassette.errors", "mrtr_cassette.core")

@@ -15,22 +15,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-import orjson
-
-from mrtr_cassette.core.format.cassette import Cassette
-from mrtr_cassette.core.format.codec import (
-    Parts,
-    decode_cassette,
-    decode_journal_line,
-    decode_parts,
-    encode_cassette,
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.codec import Parts, decode_cassette, decode_parts, encode_cassette
+from mrtr_cassette.core.format.journal import (
+    JournalHeader,
+    decode_header,
+    decode_line,
+    encode_header,
 )
-from mrtr_cassette.core.record.assembly import RequestState
-from mrtr_cassette.core.wire.http import Exchange
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.errors import CassetteError
 
 _JOURNAL_SUFFIX = ".journal"
@@ -39,28 +35,6 @@ _JOURNAL_SUFFIX = ".journal"
 def journal_path(cassette: Path) -> Path:
     """Return where the journal of a recording to `cassette` stands."""
     return cassette.with_name(cassette.name + _JOURNAL_SUFFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class JournalHeader:
-    """What a recording has to say of itself, in the journal's first line.
-
-    Attributes:
-        upstream: the server's URL, without credentials.
-        request_state: `sealed` or `verbatim`.
-        recorded_at: when it began, ISO 8601, UTC.
-        existing: what becomes of a cassette that exists: `keep`, `replace` or `append`.
-        redaction: the rules by which secrets became placeholders.
-        answers: `sealed` where only hashes of users' answers are kept.
-    """
-
-    upstream: str
-    request_state: RequestState
-    recorded_at: str
-    existing: str
-    redaction: dict[str, list[str]] | None = None
-    answers: Literal["sealed"] | None = None
-    journal: int = 1
 
 
 class Journal:
@@ -89,7 +63,7 @@ class Journal:
             raise CassetteError(path, _reason(error)) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            self.append(orjson.dumps(asdict(header), option=orjson.OPT_APPEND_NEWLINE))
+            self.append(encode_header(header))
         except OSError as error:
             os.close(self._file)
             raise CassetteError(path, _reason(error)) from None
@@ -152,7 +126,7 @@ class JournalContent:
     """
 
     header: JournalHeader
-    exchanges: dict[int, Exchange]
+    exchanges: dict[int, RecordedExchange]
     lost: str | None
 
 
@@ -167,21 +141,18 @@ def read_journal(path: Path) -> JournalContent:
     except OSError as error:
         raise CassetteError(path, _reason(error)) from None
     first, *lines = data.split(b"\n")
-    try:
-        header = JournalHeader(**orjson.loads(first))
-    except (ValueError, TypeError):
-        raise CassetteError(path, "its first line is not that of a journal") from None
-    exchanges: dict[int, Exchange] = {}
+    header = decode_header(first, str(path))
+    exchanges: dict[int, RecordedExchange] = {}
     lost = []
     for number, line in enumerate(lines, start=2):
         if not line:
             continue
         try:
-            exchange = decode_journal_line(line)
+            exchange = decode_line(line)
         except ValueError:
             lost.append(f"line {number} is not whole ({len(line):,} bytes); it is left out")
             continue
-        exchanges[exchange.number] = exchange
+        exchanges[exchange.number or 0] = exchange
     return JournalContent(header, exchanges, "; ".join(lost) or None)
 
 
@@ -197,7 +168,7 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def read_cassette(path: Path) -> Cassette:
+def read_cassette(path: Path) -> CassetteModel:
     """Read a cassette.
 
     Raises:
@@ -232,7 +203,7 @@ def _read(path: Path) -> bytes:
         raise CassetteError(path, _reason(error)) from None
 
 
-def publish(path: Path, cassette: Cassette, *, replace: bool) -> None:
+def publish(path: Path, cassette: CassetteModel, *, replace: bool) -> None:
     """Write a cassette so that a reader sees the old file or the new one.
 
     Args:

@@ -28,14 +28,12 @@ from typing import Any, Literal
 from aiohttp import hdrs, web
 from yarl import URL
 
-from mrtr_cassette import __version__
 from mrtr_cassette.core.drive.leading import Lead, Leads, NotLed
-from mrtr_cassette.core.exchange.nodes import read_nodes
-from mrtr_cassette.core.format.cassette import Cassette, Redaction
-from mrtr_cassette.core.format.codec import encode_journal_line
+from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.format.journal import Existing, JournalHeader, encode_line
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.record.assembly import RequestState, assemble
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.report.report import (
@@ -51,11 +49,10 @@ from mrtr_cassette.core.report.report import (
 )
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import End, Exchange, Headers, Request
+from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
 from mrtr_cassette.errors import (
     BodyTooLargeError,
-    CassetteError,
     UpstreamError,
     UsageError,
 )
@@ -73,11 +70,8 @@ from mrtr_cassette.shell.http_server import (
     render_head,
     serving,
 )
+from mrtr_cassette.shell.publishing import publish_journal, read_earlier
 from mrtr_cassette.shell.replaying import Log, OnEvent, ReplayServer
-
-TOOL = f"mrtr-cassette {__version__}"
-
-Existing = Literal["keep", "replace", "append"]
 
 BUILT_IN = RedactionRules()
 """The rules of redaction as they come."""
@@ -107,10 +101,10 @@ class RecordSession:
     exchanges: int = 0
     unreachable: int = 0
     not_led: list[NotLed] = field(default_factory=list)
-    earlier: Cassette | None = None
+    earlier: CassetteModel | None = None
     player: Player | None = None
     problem: str | None = None
-    published: Cassette | None = None
+    published: CassetteModel | None = None
 
     @property
     def played(self) -> int:
@@ -197,16 +191,12 @@ async def recording(
         )
     redaction = _rules_of_both(earlier, redaction)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
-    header = files.JournalHeader(
+    header = JournalHeader(
         upstream=redactor.text(named or shown_url(url)),
         request_state=request_state,
         recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
         existing=existing,
-        redaction={
-            "patterns": list(redaction.patterns),
-            "keys": list(redaction.keys),
-            "disabled": list(redaction.disabled),
-        },
+        redaction=redaction,
         answers="sealed" if seals_answers else None,
     )
     if url.user is not None:
@@ -249,7 +239,7 @@ async def recording(
                 session.problem = lost
 
 
-def _rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+def _rules_of_both(earlier: CassetteModel | None, rules: RedactionRules) -> RedactionRules:
     """Return the rules for a cassette that is added to: its own, and then those of the addition."""
     if earlier is None or earlier.redaction is None:
         return rules
@@ -299,7 +289,7 @@ def _check_output(
     existing: Existing,
     request_state: RequestState,
     answers: Literal["sealed"] | None,
-) -> Cassette | None:
+) -> CassetteModel | None:
     """Make sure, before anything is recorded, that the cassette can be written.
 
     Returns:
@@ -310,7 +300,7 @@ def _check_output(
         return None
     if existing == "keep":
         raise files.cassette_exists(output)
-    earlier = _read_earlier(output)
+    earlier = read_earlier(output)
     if earlier.request_state != request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "
@@ -324,61 +314,6 @@ def _check_output(
             hint="choose another --output, or --seal-answers as it was recorded",
         )
     return earlier
-
-
-def _read_earlier(output: Path) -> Cassette:
-    """Return a cassette whose bodies are what was recorded."""
-    earlier = files.read_cassette(output)
-    read_nodes(earlier, str(output))
-    return earlier
-
-
-def publish_journal(output: Path) -> tuple[Cassette | None, str | None]:
-    """Turn the journal of a recording into its cassette, and remove the journal.
-
-    Returns:
-        the cassette, or None where nothing was recorded; and what was lost, or None.
-
-    Raises:
-        CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
-    """
-    journal = files.journal_path(output)
-    with files.without_collection():
-        content = files.read_journal(journal)
-        cassette = _assembled(content, output)
-        if cassette is not None:
-            files.publish(output, cassette, replace=content.header.existing != "keep")
-    journal.unlink()
-    return cassette, content.lost
-
-
-def recorded_so_far(output: Path) -> Cassette | None:
-    """Return what the journal of a recording under way would become; None where it has nothing."""
-    try:
-        content = files.read_journal(files.journal_path(output))
-    except CassetteError:
-        return None
-    return _assembled(content, output)
-
-
-def _assembled(content: files.JournalContent, output: Path) -> Cassette | None:
-    """Return the cassette that a journal becomes; None where it has no exchange."""
-    if not content.exchanges:
-        return None
-    header = content.header
-    earlier = None
-    if header.existing == "append" and output.exists():
-        earlier = _read_earlier(output)
-    return assemble(
-        list(content.exchanges.values()),
-        upstream=header.upstream,
-        request_state=header.request_state,
-        recorded_at=header.recorded_at,
-        tool=TOOL,
-        redaction=None if header.redaction is None else Redaction(**header.redaction),
-        answers=header.answers,
-        earlier=earlier,
-    )
 
 
 def shown_url(url: URL) -> str:
@@ -550,14 +485,14 @@ class _Relay:
                 lambda: unread_coding_line(coding),
             )
 
-    def write_down(self, exchange: Exchange) -> None:
+    def write_down(self, exchange: RecordedExchange) -> None:
         """Append an exchange to the journal.
 
         Raises:
             OSError: it could not be written.
         """
         if self.journal is not None:
-            self.journal.append(encode_journal_line(exchange))
+            self.journal.append(encode_line(exchange))
 
     def fail(self, problem: str) -> None:
         """Say, once, that the recording is not whole; what passes goes on."""

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from mrtr_cassette.core.exchange.caller_values import Own
-from mrtr_cassette.core.format.cassette import Interaction
+from mrtr_cassette.core.format.model import InteractionModel
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
@@ -102,8 +102,8 @@ async def replaying(
 
 
 def _telling(
-    interactions: Iterable[Interaction], path: Path, log: Log | None, on_event: OnEvent | None
-) -> Iterator[Interaction]:
+    interactions: Iterable[InteractionModel], path: Path, log: Log | None, on_event: OnEvent | None
+) -> Iterator[InteractionModel]:
     """Pass interactions on, and tell every second how many there were."""
     told = time.monotonic()
     for count, interaction in enumerate(interactions, start=1):

@@ -30,8 +30,8 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.format.cassette import Branch, Cassette, Interaction
 from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
@@ -40,7 +40,7 @@ CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 
 
-def states(interaction: Interaction) -> list[Any]:
+def states(interaction: InteractionModel) -> list[Any]:
     """Return the states of an interaction: issued, echoed, issued, …, as they stand in the file."""
     found: list[Any] = []
     for turn in interaction.elicitation_turns:
@@ -50,7 +50,7 @@ def states(interaction: Interaction) -> list[Any]:
     return found
 
 
-def shapes(cassette: Cassette) -> list[tuple[int, bool]]:
+def shapes(cassette: CassetteModel) -> list[tuple[int, bool]]:
     """Return of each interaction how many turns it has, and whether it has a response."""
     return [(len(one.elicitation_turns), one.response is not None) for one in cassette.interactions]
 
@@ -120,7 +120,7 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     )
     first, second = cassette.interactions
 
-    assert (first.branch, second.branch) == (None, Branch(of=1, turn=1))
+    assert (first.branch, second.branch) == (None, BranchModel(of=1, turn=1))
     assert second.elicitation_turns[0].ask == first.elicitation_turns[0].ask
     assert second.request == first.request
     assert [(one.number, one.interaction, one.turn) for one in cassette.recording.exchanges] == [
@@ -278,7 +278,7 @@ def test_timings_of_a_body_in_pieces_have_sizes() -> None:
 # Appending
 
 
-def appended(*scripts: Any) -> Cassette:
+def appended(*scripts: Any) -> CassetteModel:
     """Return the cassette of several recordings, each added to those before."""
     cassette = None
     for script in scripts:
@@ -302,14 +302,14 @@ def test_recording_can_be_added_to_a_cassette() -> None:
     assert both.recording.exchanges[:2] == before.recording.exchanges
     assert [one.number for one in both.recording.exchanges] == [1, 2, 3, 4, 5, 6]
     assert [one.interaction for one in both.recording.exchanges] == [1, 1, 2, 2, 3, 4]
-    assert both.interactions[2].branch == Branch(of=2, turn=1)
+    assert both.interactions[2].branch == BranchModel(of=2, turn=1)
     assert states(both.interactions[1])[0].endswith(":2:1")
     last = both.recording.exchanges[-1]
     assert last.pieces is not None
     assert last.pieces[0].after == 6
 
 
-def turns(cassette: Cassette) -> list[tuple[int, int, int]]:
+def turns(cassette: CassetteModel) -> list[tuple[int, int, int]]:
     """Return of each recorded exchange its number, interaction and turn."""
     return [(one.number, one.interaction, one.turn) for one in cassette.recording.exchanges]
 
@@ -346,7 +346,7 @@ def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
     before, both = appended(first), appended(first, later)
 
     assert both.interactions[:1] == before.interactions
-    assert both.interactions[1].branch == Branch(of=1, turn=1)
+    assert both.interactions[1].branch == BranchModel(of=1, turn=1)
     assert states(both.interactions[1]) == [issued, issued, issued.replace(":1:1", ":2:2")]
     assert turns(both) == [(1, 1, 0), (2, 1, 1), (3, 2, 1)]
 
@@ -362,7 +362,7 @@ def test_branch_of_one_recording_is_continued_in_the_next() -> None:
     both = appended(first, later)
 
     assert shapes(both) == [(1, True), (2, True)]
-    assert both.interactions[1].branch == Branch(of=1, turn=1)
+    assert both.interactions[1].branch == BranchModel(of=1, turn=1)
     assert turns(both)[-1] == (4, 2, 2)
 
 
@@ -376,8 +376,8 @@ def test_branches_of_three_recordings_share_one_ask() -> None:
 
     assert [one.branch for one in cassette.interactions] == [
         None,
-        Branch(of=1, turn=1),
-        Branch(of=1, turn=1),
+        BranchModel(of=1, turn=1),
+        BranchModel(of=1, turn=1),
     ]
     assert len({states(one)[0] for one in cassette.interactions}) == 1
 
@@ -489,12 +489,12 @@ def test_header_with_odd_characters_is_assembled(value: str) -> None:
 # Placeholders of secrets
 
 
-def redacted(*script: Any, earlier: Cassette | None = None) -> Cassette:
+def redacted(*script: Any, earlier: CassetteModel | None = None) -> CassetteModel:
     """Return the cassette of a recording that redacts secrets."""
     return conversation(*script, redacts=True).cassette(earlier=earlier)
 
 
-def said_in(cassette: Cassette) -> list[str]:
+def said_in(cassette: CassetteModel) -> list[str]:
     """Return the text of each interaction's response."""
     return [
         one.response.body["result"]["content"][0]["text"]

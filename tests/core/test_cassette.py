@@ -8,8 +8,8 @@ import pytest
 from builders import NO, YES, Conversation, asks, cassette_of, conversation, get, retry, text, tool
 from pydantic import ValidationError
 
-from mrtr_cassette.core.format.cassette import SCHEMA_ID, VERSION, Cassette, Interaction
 from mrtr_cassette.core.format.codec import encode_cassette, schema
+from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION, CassetteModel, InteractionModel
 
 CALL = tool("deploy", env="prod")
 TALK = (
@@ -22,7 +22,7 @@ TALK = (
 )
 
 
-def tree_of(cassette: Cassette) -> dict[str, Any]:
+def tree_of(cassette: CassetteModel) -> dict[str, Any]:
     """Return a cassette as the JSON that its file holds."""
     tree: dict[str, Any] = json.loads(encode_cassette(cassette))
     return tree
@@ -96,7 +96,7 @@ def test_branch_counts_from_one(branch: dict[str, Any]) -> None:
     """Interactions and turns are numbered from 1, by integers."""
     interaction = tree_of(cassette_of(*TALK))["interactions"][0]
     with pytest.raises(ValidationError):
-        Interaction.model_validate({**interaction, "branch": branch})
+        InteractionModel.model_validate({**interaction, "branch": branch})
 
 
 def test_recording_an_unchanged_server_again_changes_the_recording_block_only() -> None:

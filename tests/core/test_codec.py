@@ -20,22 +20,19 @@ from builders import (
     sse,
     text,
     tool,
+    values_of,
 )
 
 from mrtr_cassette.core.exchange.nodes import read_nodes
-from mrtr_cassette.core.format.cassette import Body
-from mrtr_cassette.core.format.codec import (
-    AT_ONCE,
-    decode_body,
-    decode_cassette,
-    decode_journal_line,
-    decode_parts,
-    encode_body,
-    encode_cassette,
-    encode_journal_line,
-    header_map,
-    headers_of,
+from mrtr_cassette.core.format.bodies import decode_body, encode_body, header_map, headers_of
+from mrtr_cassette.core.format.codec import AT_ONCE, decode_cassette, decode_parts, encode_cassette
+from mrtr_cassette.core.format.journal import (
+    CHECKSUM_LENGTH,
+    decode_line,
+    encode_line,
+    with_checksum,
 )
+from mrtr_cassette.core.format.model import BodyModel
 from mrtr_cassette.core.wire.http import End, Headers
 from mrtr_cassette.errors import CassetteError
 
@@ -49,8 +46,8 @@ TALK = (
 
 def decoded(fields: dict[str, Any]) -> tuple[bytes, ...]:
     """Return the pieces of a body that went through a file."""
-    written = Body.model_validate(fields).model_dump(exclude_none=True)
-    return decode_body(Body.model_validate(orjson.loads(orjson.dumps(written))), "f", "/at")
+    written = BodyModel.model_validate(fields).model_dump(exclude_none=True)
+    return decode_body(BodyModel.model_validate(orjson.loads(orjson.dumps(written))), "f", "/at")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +169,7 @@ def test_body_that_is_too_deep_to_write_is_refused() -> None:
     for _ in range(300):
         value = [value]
     with pytest.raises(CassetteError, match=r"^f: at /at"):
-        decode_body(Body(body=value), "f", "/at")
+        decode_body(BodyModel(body=value), "f", "/at")
 
 
 def test_body_without_hash_may_be_edited() -> None:
@@ -440,13 +437,13 @@ STREAM = Answer((sse(b"{}"), b": \xff\n\n"), STREAM_HEADERS, end=End.OPEN)
 )
 def test_journal_line_comes_back(recorded: Any) -> None:
     """An exchange is one line, and comes back as it was; the line cut short is refused."""
-    line = encode_journal_line(recorded)
+    line = encode_line(recorded)
 
     assert line.count(b"\n") == 1
-    assert decode_journal_line(line) == recorded
+    assert values_of(decode_line(line)) == values_of(recorded)
     for cut in range(len(line) - 1):
         with pytest.raises(ValueError, match=r"."):
-            decode_journal_line(line[:cut])
+            decode_line(line[:cut])
 
 
 def test_journal_line_of_a_name_that_is_no_text_comes_back() -> None:
@@ -454,12 +451,12 @@ def test_journal_line_of_a_name_that_is_no_text_comes_back() -> None:
     for body in (rb'"\ud800"', b'"\xed\xa0\x80"'):
         recorded = exchange(post(body), body)
 
-        assert decode_journal_line(encode_journal_line(recorded)) == recorded
+        assert values_of(decode_line(encode_line(recorded))) == values_of(recorded)
 
 
 def journal_tree() -> dict[str, Any]:
     """Return what a journal line holds."""
-    tree: dict[str, Any] = json.loads(encode_journal_line(exchange(CALL, text("done"))))
+    tree: dict[str, Any] = json.loads(encode_line(exchange(CALL, text("done")))[:-CHECKSUM_LENGTH])
     return tree
 
 
@@ -498,14 +495,16 @@ def journal_tree() -> dict[str, Any]:
 def test_journal_line_of_another_shape_is_refused(tree: Any) -> None:
     """JSON that is no exchange is refused by the one documented error."""
     with pytest.raises(ValueError, match=r"."):
-        decode_journal_line(json.dumps(tree).encode())
+        decode_line(with_checksum(json.dumps(tree).encode()))
 
 
 def test_end_of_a_response_comes_back() -> None:
     """How a response ended survives the journal and the cassette."""
     for end in End:
         recorded = replace(exchange(CALL, Answer((b"a",), end=end)), number=1)
-        assert decode_journal_line(encode_journal_line(recorded)).response.end is end
+        response = decode_line(encode_line(recorded)).response
+        assert response is not None
+        assert response.end is end
 
         ((node,),) = read_nodes(cassette_of((CALL, Answer((b"a",), end=end))), "f")
         assert node.response is not None

@@ -30,8 +30,8 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.exchange import nodes as nodes_module
 from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.cassette import Cassette
 from mrtr_cassette.core.format.codec import decode_cassette, decode_parts, encode_cassette
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
@@ -46,12 +46,12 @@ BRANCHED = (
 )
 
 
-def nodes_of(cassette: Cassette) -> list[list[Node]]:
+def nodes_of(cassette: CassetteModel) -> list[list[Node]]:
     """Return what replay knows of a cassette that went through a file."""
     return read_nodes(decode_cassette(encode_cassette(cassette), "talk.json"), "talk.json")
 
 
-def edited(cassette: Cassette, *path: str | int, to: Any) -> Cassette:
+def edited(cassette: CassetteModel, *path: str | int, to: Any) -> CassetteModel:
     """Return a cassette with one value of its file changed by hand."""
     tree = json.loads(encode_cassette(cassette))
     inner = tree

@@ -15,6 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from itertools import pairwise
@@ -24,13 +25,15 @@ import orjson
 
 from mrtr_cassette.core.exchange.caller_values import own_of
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.format.cassette import Cassette
-from mrtr_cassette.core.format.codec import (
-    decode_cassette,
-    decode_journal_line,
-    encode_cassette,
-    encode_journal_line,
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.format.journal import (
+    CHECKSUM_LENGTH,
+    decode_line,
+    encode_line,
+    with_checksum,
 )
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import (
     ECHOED_STATE_PATH,
@@ -63,7 +66,7 @@ from mrtr_cassette.core.report.report import (
     summary,
     upstream_error_body,
 )
-from mrtr_cassette.core.wire.http import End, Exchange, Headers, Request
+from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     Path,
     Span,
@@ -339,7 +342,7 @@ def _pass(seen: Observation, status: int, headers: Headers, chunks: Iterable[byt
     seen.response_ended(3.5)
 
 
-def _assembled(exchanges: Sequence[Exchange], *, seals: bool) -> Cassette:
+def _assembled(exchanges: Sequence[RecordedExchange], *, seals: bool) -> CassetteModel:
     return assemble(
         exchanges,
         upstream="http://localhost:8000/mcp",
@@ -349,24 +352,25 @@ def _assembled(exchanges: Sequence[Exchange], *, seals: bool) -> Cassette:
     )
 
 
-def _check_files(kept: Exchange, *, seals: bool) -> None:
+def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
     """Check that an exchange survives the journal and the cassette, and that nothing leaks."""
-    line = encode_journal_line(kept)
+    line = encode_line(kept)
     assert line.count(b"\n") == 1
-    assert decode_journal_line(line) == kept
+    assert astuple(decode_line(line)) == astuple(kept)
     cassette = _assembled([kept], seals=seals)
     encoded = encode_cassette(cassette)
     assert decode_cassette(encoded, PATH) == cassette
     inspection_text(inspection(cassette, Player(cassette, PATH)))
 
 
-def _check_replay(kept: Exchange, request: Request) -> None:
+def _check_replay(kept: RecordedExchange, request: Request) -> None:
     """Check that the request gets the kept bytes, its id in its own spelling."""
     cassette = _assembled([kept], seals=False)
     player = Player(cassette, PATH)
     play = player.request_received(request)
     assert isinstance(play, Play), play
     assert play.reply is not None
+    assert kept.response is not None
     assert _filled(play.reply, None) == kept.response.body
     assert play.reply.headers == kept.response.headers
     mine = classify(_filled(play.reply, play.call.message))
@@ -410,7 +414,7 @@ def secrets(data: bytes) -> None:
     _pass(second, 200, headers, [body])
     kept.append(second.exchange(End.COMPLETE, 3))
     for one in kept:
-        assert state.encode() not in encode_journal_line(one)
+        assert state.encode() not in encode_line(one)
     cassette = _assembled(kept, seals=True)
     assert state.encode() not in encode_cassette(cassette)
     assert decode_cassette(encode_cassette(cassette), PATH) == cassette
@@ -421,12 +425,17 @@ def secrets(data: bytes) -> None:
 
 
 def journal(data: bytes) -> None:
-    """A line is an exchange that can be published, or a ValueError."""
-    try:
-        exchange = decode_journal_line(data)
-    except ValueError:
-        return
-    assert decode_journal_line(encode_journal_line(exchange)) == exchange
+    """A line is an exchange that can be published, or a ValueError; so it is by its JSON alone."""
+    for line in (data, with_checksum(data)):
+        try:
+            exchange = decode_line(line)
+        except ValueError:
+            continue
+        _check_line(exchange)
+
+
+def _check_line(exchange: RecordedExchange) -> None:
+    assert astuple(decode_line(encode_line(exchange))) == astuple(exchange)
     encode_cassette(_assembled([exchange], seals=True))
 
 
@@ -444,7 +453,7 @@ def cassette(data: bytes) -> None:
     refusal.encode()
 
 
-def _check_readable(read: Cassette, player: Player) -> None:
+def _check_readable(read: CassetteModel, player: Player) -> None:
     """Check that what could be read can be written, shown, played and added to."""
     encoded = encode_cassette(read)
     assert decode_cassette(encoded, PATH) == read
@@ -467,7 +476,7 @@ def _check_readable(read: Cassette, player: Player) -> None:
     assert decode_cassette(encode_cassette(added), PATH) == added
 
 
-def _recorded_exchange() -> Exchange:
+def _recorded_exchange() -> RecordedExchange:
     taping = Recorder(seals=True)
     seen = taping.request_received(Request("POST", "/mcp", (), ASKED), 0)
     answer = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -505,7 +514,7 @@ def damage(data: bytes) -> None:
 
 @cache
 def _line() -> bytes:
-    return encode_journal_line(_recorded_exchange())
+    return encode_line(_recorded_exchange())[:-CHECKSUM_LENGTH]
 
 
 def _without_digests(tree: Any) -> Any:
@@ -567,7 +576,7 @@ def _script() -> Iterator[tuple[str, str, bool]]:
 
 
 @cache
-def recorded() -> Cassette:
+def recorded() -> CassetteModel:
     """Return a cassette with turns, branches, streams, two dialects, and other traffic."""
     taping = Recorder(seals=True)
     kept = []
@@ -617,7 +626,7 @@ def player(data: bytes) -> None:
     summary(playing).encode()
 
 
-def _ask(playing: Player, cassette: Cassette, request: Request) -> None:
+def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     """Ask for one request's answer, and check what comes."""
     decision = playing.request_received(request)
     if not isinstance(decision, Play):

@@ -31,8 +31,9 @@ from harness import (
 )
 from traps import Caller, calling
 
-from mrtr_cassette.core.format.cassette import Body, Cassette, HeaderMap, Interaction
-from mrtr_cassette.core.format.codec import decode_body, decode_cassette
+from mrtr_cassette.core.format.bodies import decode_body
+from mrtr_cassette.core.format.codec import decode_cassette
+from mrtr_cassette.core.format.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
 
 MISS_CODE = -32010
 PAIRS = [(server, client) for server in SIDES for client in SIDES]
@@ -72,7 +73,7 @@ class Server:
     url: str
 
 
-def read(cassette: Path) -> Cassette:
+def read(cassette: Path) -> CassetteModel:
     """Decode a cassette."""
     return decode_cassette(cassette.read_bytes(), str(cassette))
 
@@ -280,10 +281,10 @@ def test_nothing_secret_is_written(server: Server, tmp_path: Path, run_client: R
     assert credential not in verbatim.read_text() + inner.stderr + outer.stderr
 
 
-async def resend(caller: Caller, interaction: Interaction) -> None:
+async def resend(caller: Caller, interaction: InteractionModel) -> None:
     """Send an interaction's requests as they were recorded; all responses are the recorded ones."""
     http = interaction.request.http
-    requests: list[tuple[Body, HeaderMap]] = [(interaction.request, http.headers)]
+    requests: list[tuple[BodyModel, HeaderMap]] = [(interaction.request, http.headers)]
     requests += [
         (turn.answer, turn.answer.headers)
         for turn in interaction.elicitation_turns
@@ -300,7 +301,7 @@ async def resend(caller: Caller, interaction: Interaction) -> None:
         assert received.body == b"".join(decode_body(responding, "", ""))
 
 
-async def resend_all(url: str, cassette: Cassette) -> None:
+async def resend_all(url: str, cassette: CassetteModel) -> None:
     """Send every recorded request again, in recorded order."""
     async with calling(url) as caller:
         for interaction in cassette.interactions:

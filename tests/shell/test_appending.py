@@ -34,7 +34,8 @@ from standin import (
 )
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.recording import publish_journal, recording
+from mrtr_cassette.shell.publishing import publish_journal
+from mrtr_cassette.shell.recording import recording
 
 NOT_LED = -32012
 REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,11 +26,12 @@ from standin import (
     yes,
 )
 
-from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.journal import JournalHeader, decode_line, encode_line
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.files import Journal, JournalHeader
-from mrtr_cassette.shell.recording import publish_journal
+from mrtr_cassette.shell.files import Journal
+from mrtr_cassette.shell.publishing import publish_journal
 
 HEADER = JournalHeader("http://x/mcp", "sealed", "2026-11-21T00:00:00+00:00", "keep")
 
@@ -104,8 +106,8 @@ async def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     lines = (await journal_of_three(path)).split(b"\n")
     journal = files.journal_path(path)
-    again = lines[3].replace(b'"number":3', b'"number":1')
-    journal.write_bytes(b"\n".join([*lines[:4], again, b""]))
+    again = encode_line(replace(decode_line(lines[3]), number=1))
+    journal.write_bytes(b"\n".join([*lines[:4], again]))
     content = files.read_journal(journal)
     assert sorted(content.exchanges) == [1, 2, 3]
     assert content.exchanges[1].request == content.exchanges[3].request
@@ -196,7 +198,7 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-async def some_cassette(path: Path) -> Cassette:
+async def some_cassette(path: Path) -> CassetteModel:
     """Record something, remove the file, and return the cassette."""
     async with taping(path, answering(response(b"x"))) as tape:
         await http("GET", tape.url)

@@ -55,8 +55,9 @@ from standin import (
     run,
 )
 
+from mrtr_cassette.core.format.journal import decode_line
 from mrtr_cassette.shell.files import journal_path
-from mrtr_cassette.shell.recording import publish_journal
+from mrtr_cassette.shell.publishing import publish_journal
 
 JsonObject = dict[str, Any]
 SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
@@ -522,14 +523,14 @@ def is_torn(journal: Path) -> bool:
     """Tell whether the last line of a journal is not whole; its end may lack the line's end only."""
     last = journal.read_bytes().rpartition(b"\n")[2]
     try:
-        return bool(last) and not json.loads(last)
+        return bool(last) and not decode_line(last)
     except ValueError:
         return True
 
 
 def keys_of(lines: Iterable[bytes]) -> Counter[int]:
     """Return the numbers of the exchanges that lines are about."""
-    return Counter(json.loads(line)["number"] for line in lines if line)
+    return Counter(decode_line(line).number or 0 for line in lines if line)
 
 
 def cut_again(journal: Path, whole: JsonObject | None, folder: Path, chance: random.Random) -> None:

@@ -19,7 +19,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import (
     ECHOED_STATE_PATH,
@@ -81,7 +81,7 @@ class Leads:
         redactor: redacts what the live server says, as what was recorded is.
     """
 
-    def __init__(self, cassette: Cassette, player: Player) -> None:
+    def __init__(self, cassette: CassetteModel, player: Player) -> None:
         """Read a cassette.
 
         Args:
@@ -382,9 +382,8 @@ class Opening:
     def responded(self, observation: Observation) -> NotLed | None:
         """Take the response to the last request; return why no session could be opened."""
         response = observation.exchange(End.COMPLETE, 0.0).response
-        if not _FIRST_SUCCESS <= response.status < _FIRST_REDIRECT or _error_in(
-            observation.call, response
-        ):
+        is_success = response is not None and _FIRST_SUCCESS <= response.status < _FIRST_REDIRECT
+        if not is_success or _error_in(observation.call, response):
             outcome = _outcome(observation.call, response)
             return NotLed(self._call, f"the live server opened no session: {outcome}")
         self.session = observation.session or self.session
@@ -397,12 +396,14 @@ def _in_session(request: Request, session: str) -> Request:
     return replace(request, headers=(*kept, *added))
 
 
-def _error_in(call: Call, response: Response) -> Any:
-    located = response_to(call.message, response)
+def _error_in(call: Call, response: Response | None) -> Any:
+    located = None if response is None else response_to(call.message, response)
     return located.message.tree.get("error") if located is not None else None
 
 
-def _outcome(call: Call, response: Response) -> str:
+def _outcome(call: Call, response: Response | None) -> str:
+    if response is None:
+        return "no response"
     error = _error_in(call, response)
     text = f"HTTP {response.status}"
     return text if error is None else f"{text}, error {shorten(canonical(error))}"

@@ -16,17 +16,18 @@ from typing import Any, NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import rest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.format.cassette import (
-    Answering,
-    Asking,
-    Branch,
-    Cassette,
-    ExchangeFacts,
-    Http,
-    Interaction,
-    Responding,
+from mrtr_cassette.core.format.bodies import decode_body, headers_of
+from mrtr_cassette.core.format.codec import AT_ONCE
+from mrtr_cassette.core.format.model import (
+    AnswerModel,
+    BranchModel,
+    CassetteModel,
+    ExchangeFactsModel,
+    HttpModel,
+    InteractionModel,
+    RequestModel,
+    ResponseModel,
 )
-from mrtr_cassette.core.format.codec import AT_ONCE, decode_body, headers_of
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, is_reading, read_call
 from mrtr_cassette.core.protocol.dialect import may_ask
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -145,18 +146,18 @@ class _Step(NamedTuple):
 
     interaction: int
     turn: int
-    branch: Branch | None
-    http: Http
-    request: Asking | Answering
+    branch: BranchModel | None
+    http: HttpModel
+    request: RequestModel | AnswerModel
     request_at: str
-    response: Responding | None
+    response: ResponseModel | None
     response_at: str
 
 
-def _steps(number: int, interaction: Interaction) -> Iterator[_Step]:
+def _steps(number: int, interaction: InteractionModel) -> Iterator[_Step]:
     pointer = f"/interactions/{number - 1}"
     branch, http = interaction.branch, interaction.request.http
-    request: Asking | Answering = interaction.request
+    request: RequestModel | AnswerModel = interaction.request
     at = f"{pointer}/request"
     turn = 0
     for turn, asked in enumerate(interaction.elicitation_turns, start=1):
@@ -170,13 +171,13 @@ def _steps(number: int, interaction: Interaction) -> Iterator[_Step]:
 
 
 def read_nodes(
-    cassette: Cassette,
+    cassette: CassetteModel,
     path: str,
     ignored: Collection[Path] = (),
     matched_as: Callable[[Request], Request] = lambda request: request,
     *,
-    interactions: Iterable[Interaction] | None = None,
-    exchanges: Iterable[ExchangeFacts] | None = None,
+    interactions: Iterable[InteractionModel] | None = None,
+    exchanges: Iterable[ExchangeFactsModel] | None = None,
 ) -> list[list[Node]]:
     """Return each interaction's own exchanges; those a branch shares are the other's.
 
@@ -216,11 +217,11 @@ def read_nodes(
 class _Timings:
     """The facts of exchanges, read no further than they are wanted: most stand in file order."""
 
-    def __init__(self, facts: Iterable[ExchangeFacts]) -> None:
+    def __init__(self, facts: Iterable[ExchangeFactsModel]) -> None:
         self._coming = iter(facts)
-        self._read: dict[tuple[int, int], ExchangeFacts] = {}
+        self._read: dict[tuple[int, int], ExchangeFactsModel] = {}
 
-    def of(self, interaction: int, turn: int) -> ExchangeFacts | None:
+    def of(self, interaction: int, turn: int) -> ExchangeFactsModel | None:
         """Return the facts of an exchange, which are wanted once."""
         wanted = interaction, turn
         if wanted in self._read:
@@ -302,12 +303,12 @@ class _Reader:
 
     def _request(self, step: _Step) -> Request:
         request, http = step.request, step.http
-        headers = headers_of(request.headers if isinstance(request, Answering) else http.headers)
+        headers = headers_of(request.headers if isinstance(request, AnswerModel) else http.headers)
         headers = self._same.setdefault(headers, headers)
         body = b"".join(decode_body(request, self._path, step.request_at))
         return Request(intern(http.method), intern(http.path), headers, body)
 
-    def _response(self, step: _Step, timing: ExchangeFacts | None) -> Response | None:
+    def _response(self, step: _Step, timing: ExchangeFactsModel | None) -> Response | None:
         recorded = step.response
         if recorded is None:
             return None

@@ -17,29 +17,28 @@ from operator import itemgetter
 from typing import Literal
 
 from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.cassette import (
-    Answering,
-    Asking,
-    Branch,
-    Cassette,
-    ElicitationTurn,
-    ExchangeFacts,
-    Http,
-    Interaction,
-    PieceFacts,
-    Recording,
-    Redaction,
-    Responding,
-)
-from mrtr_cassette.core.format.codec import (
-    encode_body,
-    encode_cassette,
-    header_map,
+from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.format.bodies import encode_body, header_map
+from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.model import (
+    AnswerModel,
+    BranchModel,
+    CassetteModel,
+    ExchangeFactsModel,
+    HttpModel,
+    InteractionModel,
+    PieceFactsModel,
+    RecordingModel,
+    RequestModel,
+    ResponseModel,
+    TurnModel,
+    redaction_model,
 )
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.messages import Ask, ask_in
 from mrtr_cassette.core.record.linking import Asked, Chain, Facts, PastAsk, Retried, link
 from mrtr_cassette.core.secrets.placeholders import renumber
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.states import (
     SESSION_SURROGATE,
     occurrence_in,
@@ -52,7 +51,6 @@ from mrtr_cassette.core.secrets.states import (
 from mrtr_cassette.core.wire.http import (
     SESSION_HEADER,
     End,
-    Exchange,
     Headers,
     Request,
     Response,
@@ -63,33 +61,32 @@ JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 """What stands for a secret in a journal; a placeholder with anything else is somebody's text."""
 _LONGEST_NUMBER = 10
 
-RequestState = Literal["sealed", "verbatim"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Read:
     """An exchange with what it means."""
 
-    exchange: Exchange
+    exchange: RecordedExchange
     call: Call
     key: CallKey
     ask: Ask | None
     asked_after: int
 
 
-def _read(exchange: Exchange) -> _Read:
+def _read(exchange: RecordedExchange) -> _Read:
     call = read_call(exchange.request)
-    found = ask_in(call.message, exchange.response)
-    if found is None:
+    response = exchange.response
+    found = None if response is None else ask_in(call.message, response)
+    if found is None or response is None:
         return _Read(exchange, call, call.key(), None, 0)
-    after = exchange.response.pieces[found.piece].after
+    after = response.pieces[found.piece].after
     return _Read(exchange, call, call.key(), found, after)
 
 
 def _facts(read: _Read) -> Facts:
     answers, ask, exchange = read.call.answers, read.ask, read.exchange
     return Facts(
-        number=exchange.number,
+        number=exchange.number or 0,
         key=read.key,
         caller=read.call.caller,
         retried=None
@@ -102,16 +99,16 @@ def _facts(read: _Read) -> Facts:
 
 
 def assemble(
-    exchanges: Sequence[Exchange],
+    exchanges: Sequence[RecordedExchange],
     *,
     upstream: str,
     request_state: RequestState,
     recorded_at: str,
     tool: str,
-    redaction: Redaction | None = None,
+    redaction: RedactionRules | None = None,
     answers: Literal["sealed"] | None = None,
-    earlier: Cassette | None = None,
-) -> Cassette:
+    earlier: CassetteModel | None = None,
+) -> CassetteModel:
     """Return the cassette of a recording.
 
     Args:
@@ -126,7 +123,7 @@ def assemble(
     """
     before = _Before(earlier)
     reads = {
-        exchange.number: _read(exchange)
+        exchange.number or 0: _read(exchange)
         for exchange in _numbered(exchanges, earlier, before.last_number)
     }
     chains = [
@@ -145,20 +142,20 @@ def assemble(
             continue
         branch = None
         if chain.branch is not None:
-            branch = Branch(of=position[chain.branch], turn=chain.shared)
+            branch = BranchModel(of=position[chain.branch], turn=chain.shared)
         interactions.append(_interaction(own, chain, branch, head, start))
         facts += [
             _exchange_facts(read.exchange, position[chain], turn)
             for turn, read in enumerate(own, start=start)
             if turn >= chain.shared
         ]
-    return Cassette(
+    return CassetteModel(
         upstream=upstream if earlier is None else earlier.upstream,
         request_state=request_state,
-        redaction=redaction,
+        redaction=None if redaction is None else redaction_model(redaction),
         answers=answers,
         interactions=interactions,
-        recording=Recording(
+        recording=RecordingModel(
             recorded_at=recorded_at,
             tool=tool,
             exchanges=[*before.facts, *sorted(facts, key=lambda fact: fact.number)],
@@ -176,7 +173,7 @@ class _Before:
         last_number: the number of its last exchange in arrival order.
     """
 
-    def __init__(self, cassette: Cassette | None) -> None:
+    def __init__(self, cassette: CassetteModel | None) -> None:
         """Read a cassette, whose bodies must have been checked already."""
         self._interactions = [] if cassette is None else cassette.interactions
         self.facts = [] if cassette is None else cassette.recording.exchanges
@@ -218,7 +215,7 @@ class _Before:
                 found.append((node.number or 0, ask))
         return [ask for _, ask in sorted(found, key=itemgetter(0))]
 
-    def head_of(self, chain: Chain) -> tuple[int, Interaction | None]:
+    def head_of(self, chain: Chain) -> tuple[int, InteractionModel | None]:
         """Return how many exchanges of a chain stand here, and an interaction that has them."""
         start = sum(1 for number in chain.numbers if number < 0)
         if not start:
@@ -227,8 +224,8 @@ class _Before:
 
 
 def _numbered(
-    exchanges: Sequence[Exchange], earlier: Cassette | None, last_number: int
-) -> Iterator[Exchange]:
+    exchanges: Sequence[RecordedExchange], earlier: CassetteModel | None, last_number: int
+) -> Iterator[RecordedExchange]:
     """Yield the exchanges in arrival order, counted on after those of an earlier recording.
 
     Placeholders are numbered as the secrets turn up.
@@ -250,18 +247,20 @@ def _numbered(
 
     if earlier is not None:
         renumber(encode_cassette(earlier), before)
-    for exchange in sorted(exchanges, key=lambda exchange: exchange.number):
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.number or 0):
         request, response = exchange.request, exchange.response
         yield replace(
             exchange,
-            number=last_number + exchange.number,
+            number=last_number + (exchange.number or 0),
             request=Request(
                 request.method,
                 renumber(request.target, number),
                 tuple((name, renumber(value, number)) for name, value in request.headers),
                 renumber(request.body, number),
             ),
-            response=replace(
+            response=None
+            if response is None
+            else replace(
                 response,
                 headers=tuple((name, renumber(value, number)) for name, value in response.headers),
                 pieces=tuple(
@@ -330,7 +329,7 @@ class _Surrogates:
             name = partial(state_surrogate, "\n".join(key), self._occurrence(chain, key))
             for turn, read in own:
                 exchange = read.exchange
-                number = exchange.number
+                number = exchange.number or 0
                 if exchange.issued_sha256 is not None:
                     self._of_exchange[number] = name(turn + 1)
                     self._issued.setdefault(exchange.issued_sha256, name(turn + 1))
@@ -349,7 +348,7 @@ class _Surrogates:
         self._occurrences[key] += 1
         return self._occurrences[key]
 
-    def _with_states(self, exchange: Exchange, echoed: str | None) -> Exchange:
+    def _with_states(self, exchange: RecordedExchange, echoed: str | None) -> RecordedExchange:
         """Replace states, also those of other exchanges that this one repeats."""
         own: dict[str, str] = {}
 
@@ -365,20 +364,24 @@ class _Surrogates:
             reveal(exchange.request.body, surrogate),
         )
         if exchange.issued_sha256 is not None:
-            own[exchange.issued_sha256] = self._of_exchange[exchange.number]
-        pieces = tuple(
-            replace(piece, raw=reveal(piece.raw, surrogate)) for piece in exchange.response.pieces
-        )
-        headers = _revealed(exchange.response.headers, surrogate)
-        response = replace(exchange.response, headers=headers, pieces=pieces)
+            own[exchange.issued_sha256] = self._of_exchange[exchange.number or 0]
+        response = exchange.response
+        if response is not None:
+            pieces = tuple(
+                replace(piece, raw=reveal(piece.raw, surrogate)) for piece in response.pieces
+            )
+            headers = _revealed(response.headers, surrogate)
+            response = replace(response, headers=headers, pieces=pieces)
         return replace(exchange, request=request, response=response)
 
-    def _with_sessions(self, exchange: Exchange) -> Exchange:
+    def _with_sessions(self, exchange: RecordedExchange) -> RecordedExchange:
         request, response = exchange.request, exchange.response
         return replace(
             exchange,
             request=replace(request, headers=self._session_headers(request.headers)),
-            response=replace(response, headers=self._session_headers(response.headers)),
+            response=None
+            if response is None
+            else replace(response, headers=self._session_headers(response.headers)),
         )
 
     def _session_headers(self, headers: Headers) -> Headers:
@@ -401,8 +404,12 @@ def _revealed(headers: Headers, surrogate_of: Callable[[str], str | None]) -> He
 
 
 def _interaction(
-    own: Sequence[_Read], chain: Chain, branch: Branch | None, head: Interaction | None, start: int
-) -> Interaction:
+    own: Sequence[_Read],
+    chain: Chain,
+    branch: BranchModel | None,
+    head: InteractionModel | None,
+    start: int,
+) -> InteractionModel:
     """Build an interaction; where the last response is an ask, nobody answered it.
 
     Args:
@@ -416,25 +423,28 @@ def _interaction(
     turns = []
     if head is None:
         first = exchanges[0].request
-        request = Asking(
-            http=Http(method=first.method, path=first.target, headers=header_map(first.headers)),
+        request = RequestModel(
+            http=HttpModel(
+                method=first.method, path=first.target, headers=header_map(first.headers)
+            ),
             **encode_body((first.body,), events=False),
         )
     else:
         request = head.request
         *whole, last_turn = head.elicitation_turns[:start]
-        answered = ElicitationTurn(ask=last_turn.ask, answer=_answering(exchanges[0].request))
+        answered = TurnModel(ask=last_turn.ask, answer=_answering(exchanges[0].request))
         turns = [*whole, answered]
     turns += [
-        ElicitationTurn(ask=_responding(asked.response), answer=_answering(retried.request))
+        TurnModel(ask=_responding(asked.response), answer=_answering(retried.request))
         for asked, retried in pairwise(exchanges)
+        if asked.response is not None
     ]
     last = exchanges[-1].response
-    response = _responding(last) if last.status else None
+    response = None if last is None else _responding(last)
     if own[-1].ask is not None and response is not None:
-        turns.append(ElicitationTurn(ask=response))
+        turns.append(TurnModel(ask=response))
         response = None
-    return Interaction(
+    return InteractionModel(
         orphan=True if chain.is_orphan else None,
         branch=branch,
         request=request,
@@ -443,14 +453,14 @@ def _interaction(
     )
 
 
-def _answering(request: Request) -> Answering:
-    return Answering(
+def _answering(request: Request) -> AnswerModel:
+    return AnswerModel(
         headers=header_map(request.headers), **encode_body((request.body,), events=False)
     )
 
 
-def _responding(response: Response) -> Responding:
-    return Responding(
+def _responding(response: Response) -> ResponseModel:
+    return ResponseModel(
         status=response.status,
         headers=header_map(response.headers),
         end=None if response.end is End.COMPLETE else response.end.value,
@@ -460,24 +470,28 @@ def _responding(response: Response) -> Responding:
     )
 
 
-def _exchange_facts(exchange: Exchange, interaction: int, turn: int) -> ExchangeFacts:
+def _exchange_facts(exchange: RecordedExchange, interaction: int, turn: int) -> ExchangeFactsModel:
     response = exchange.response
-    is_streamed = response.is_event_stream or len(response.pieces) > 1
-    pieces = [
-        PieceFacts(
-            at_ms=round(piece.at_ms - exchange.started_ms),
-            after=piece.after,
-            size=None if response.is_event_stream else len(piece.raw),
-        )
-        for piece in response.pieces
-    ]
-    return ExchangeFacts(
-        number=exchange.number,
+    is_streamed = response is not None and (response.is_event_stream or len(response.pieces) > 1)
+    pieces = (
+        None
+        if response is None or not is_streamed
+        else [
+            PieceFactsModel(
+                at_ms=round(piece.at_ms - exchange.started_ms),
+                after=piece.after,
+                size=None if response.is_event_stream else len(piece.raw),
+            )
+            for piece in response.pieces
+        ]
+    )
+    return ExchangeFactsModel(
+        number=exchange.number or 0,
         interaction=interaction,
         turn=turn,
         started_ms=round(exchange.started_ms),
         duration_ms=round(exchange.ended_ms - exchange.started_ms),
         request_state_sha256=exchange.issued_sha256,
         echoed_state_sha256=exchange.echoed_sha256,
-        pieces=pieces if is_streamed else None,
+        pieces=pieces,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
@@ -32,7 +33,6 @@ from mrtr_cassette.core.wire.http import (
     LARGEST_BODY,
     SESSION_HEADER,
     End,
-    Exchange,
     Headers,
     Piece,
     Request,
@@ -195,7 +195,7 @@ class Observation:
         message = None if data is None else classify(data)
         return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
 
-    def exchange(self, end: End, at_ms: float) -> Exchange:
+    def exchange(self, end: End, at_ms: float) -> RecordedExchange:
         """Return the exchange as it is now, ready for the disk.
 
         Args:
@@ -225,10 +225,10 @@ class Observation:
         if self._recorder.redactor is not None:
             request = redacted_request(request, self._recorder.redactor)
             response = _redacted_response(response, self._recorder.redactor)
-        return Exchange(
+        return RecordedExchange(
             number=self.number,
             request=request,
-            response=response,
+            response=response if self.status else None,
             started_ms=self.started_ms,
             ended_ms=at_ms,
             issued_sha256=None if issued is None else sha256_of(issued),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.exchange.caller_values import Own, cut_own, own_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.cassette import Cassette, ExchangeFacts, Interaction
+from mrtr_cassette.core.format.model import CassetteModel, ExchangeFactsModel, InteractionModel
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -111,7 +111,7 @@ def _arrival(node: Node) -> tuple[float, int, int]:
     return number, node.interaction, node.turn
 
 
-def redactor_of(cassette: Cassette) -> Redactor | None:
+def redactor_of(cassette: CassetteModel) -> Redactor | None:
     """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
     if cassette.redaction is None:
         return None
@@ -157,11 +157,11 @@ class Player:
 
     def __init__(
         self,
-        cassette: Cassette,
+        cassette: CassetteModel,
         path: str,
         *,
-        interactions: Iterable[Interaction] | None = None,
-        exchanges: Iterable[ExchangeFacts] | None = None,
+        interactions: Iterable[InteractionModel] | None = None,
+        exchanges: Iterable[ExchangeFactsModel] | None = None,
         ignored: Collection[Path] = (),
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,

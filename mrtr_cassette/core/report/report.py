@@ -14,7 +14,7 @@ import orjson
 
 from mrtr_cassette.core.drive.leading import Lead, NotLed
 from mrtr_cassette.core.exchange.nodes import Node
-from mrtr_cassette.core.format.cassette import Cassette
+from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import Answers, InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import ID, Kind, Message
@@ -303,7 +303,7 @@ def _escaped(text: str, characters: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
 
 
-def inspection(cassette: Cassette, player: Player) -> dict[str, Any]:
+def inspection(cassette: CassetteModel, player: Player) -> dict[str, Any]:
     """Return what a person wants to know of a cassette, as JSON-ready data."""
     timings: dict[tuple[int, int], int] = {
         (facts.interaction, facts.turn): facts.duration_ms for facts in cassette.recording.exchanges
@@ -323,7 +323,7 @@ def inspection(cassette: Cassette, player: Player) -> dict[str, Any]:
 
 
 def _inspected(
-    cassette: Cassette, nodes: Sequence[Node], number: int, timings: dict[tuple[int, int], int]
+    cassette: CassetteModel, nodes: Sequence[Node], number: int, timings: dict[tuple[int, int], int]
 ) -> dict[str, Any]:
     interaction = cassette.interactions[number - 1]
     chain = _with_shared(nodes)

@@ -20,6 +20,7 @@ LARGEST_BODY: Final = 256 * 1024 * 1024
 SESSION_HEADER: Final = "mcp-session-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no header has (RFC 9110, section 5.5)."""
+HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 _KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
 _KEPT_OF_RESPONSES = frozenset(
@@ -34,7 +35,6 @@ _KEPT_OF_RESPONSES = frozenset(
     }
 )
 _KEPT_PREFIX = "mcp-"
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -100,7 +100,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP response; a status of 0 stands for one that never began."""
+    """One HTTP response."""
 
     status: int
     headers: Headers
@@ -118,27 +118,6 @@ class Response:
     def is_event_stream(self) -> bool:
         """Whether the body is framed as Server-Sent Events."""
         return is_event_stream(self.headers)
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """One HTTP request and its response, ready to be written to disk.
-
-    Attributes:
-        number: place in the order in which requests arrived, from 1.
-        started_ms: when the request had arrived, in milliseconds since the recording began.
-        ended_ms: when the response ended.
-        issued_sha256: hash of the request state that the response issued.
-        echoed_sha256: hash of the request state that the request carried.
-    """
-
-    number: int
-    request: Request
-    response: Response
-    started_ms: float
-    ended_ms: float
-    issued_sha256: str | None
-    echoed_sha256: str | None
 
 
 @lru_cache(maxsize=4096)
@@ -169,6 +148,6 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
         for name, value in headers
         if (name.lower() in names or name.lower().startswith(_KEPT_PREFIX))
         # Nobody can send what HTTP forbids, so a replay could not either.
-        and _NAME.fullmatch(name)
+        and HEADER_NAME.fullmatch(name)
         and not FORBIDDEN_IN_HEADER.search(value)
     )

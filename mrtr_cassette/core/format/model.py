@@ -28,7 +28,7 @@ class _Model(BaseModel):
     )
 
 
-class Event(_Model):
+class EventModel(_Model):
     """One event of an event stream: `before`, the JSON `data`, `after`; else `text` or `base64`."""
 
     before: str | None = Field(None, description="the bytes of the event up to its data")
@@ -38,19 +38,19 @@ class Event(_Model):
     base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
 
 
-class Body(_Model):
+class BodyModel(_Model):
     """Bytes in the most readable form that gives them back; no form at all is an empty body."""
 
     body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
     text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
-    events: list[Event] | None = Field(None, description="the events of an event stream")
+    events: list[EventModel] | None = Field(None, description="the events of an event stream")
     sha256: Sha256 | None = Field(
         None, description="hash of the bytes, checked at load; leave it out to edit by hand"
     )
 
 
-class Http(_Model):
+class HttpModel(_Model):
     """The HTTP side of a request."""
 
     method: str = Field(description="HTTP method")
@@ -62,7 +62,7 @@ class Http(_Model):
 
 
 class _AskingHead(_Model):
-    http: Http
+    http: HttpModel
 
 
 class _AnsweringHead(_Model):
@@ -79,45 +79,45 @@ class _RespondingHead(_Model):
     )
 
 
-class Asking(Body, _AskingHead):
+class RequestModel(BodyModel, _AskingHead):
     """The request that began an interaction."""
 
 
-class Answering(Body, _AnsweringHead):
+class AnswerModel(BodyModel, _AnsweringHead):
     """A retry that carries answers, the echoed request state, or both."""
 
 
-class Responding(Body, _RespondingHead):
+class ResponseModel(BodyModel, _RespondingHead):
     """A response: an ask, or the one that ended the interaction."""
 
 
-class ElicitationTurn(_Model):
+class TurnModel(_Model):
     """One ask and its answer; an ask that the client abandoned has none."""
 
-    ask: Responding
-    answer: Answering | None = None
+    ask: ResponseModel
+    answer: AnswerModel | None = None
 
 
-class Branch(_Model):
+class BranchModel(_Model):
     """Where this interaction comes from: another one's ask, answered again in another way."""
 
     of: int = Field(ge=1, description="number of the other interaction, from 1")
     turn: int = Field(ge=1, description="number of the turn whose ask they share, from 1")
 
 
-class Interaction(_Model):
+class InteractionModel(_Model):
     """One logical call: the request, its elicitation turns, the final response."""
 
     orphan: Literal[True] | None = Field(
         None, description="its first request continues a state that no recorded ask issued"
     )
-    branch: Branch | None = None
-    request: Asking
-    elicitation_turns: list[ElicitationTurn]
-    response: Responding | None = Field(None, description="absent where none was received")
+    branch: BranchModel | None = None
+    request: RequestModel
+    elicitation_turns: list[TurnModel]
+    response: ResponseModel | None = Field(None, description="absent where none was received")
 
 
-class PieceFacts(_Model):
+class PieceFactsModel(_Model):
     """When one event, or one piece of another streamed body, arrived."""
 
     at_ms: int = Field(description="milliseconds since its request")
@@ -125,7 +125,7 @@ class PieceFacts(_Model):
     size: int | None = Field(None, ge=0, description="its bytes, where the body has no events")
 
 
-class ExchangeFacts(_Model):
+class ExchangeFactsModel(_Model):
     """The volatile facts of one exchange."""
 
     number: int = Field(ge=1, description="place in arrival order, from 1")
@@ -139,10 +139,10 @@ class ExchangeFacts(_Model):
     echoed_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state that its request carried"
     )
-    pieces: list[PieceFacts] | None = None
+    pieces: list[PieceFactsModel] | None = None
 
 
-class Redaction(_Model):
+class RedactionModel(_Model):
     """What was changed about redaction for this recording; the built-in rules always apply."""
 
     patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
@@ -159,44 +159,22 @@ class Redaction(_Model):
         return self
 
 
-class Recording(_Model):
+def redaction_model(rules: RedactionRules) -> RedactionModel:
+    """Return rules as a cassette has them."""
+    return RedactionModel(
+        patterns=list(rules.patterns), keys=list(rules.keys), disabled=list(rules.disabled)
+    )
+
+
+class RecordingModel(_Model):
     """What differs from one recording to the next."""
 
     recorded_at: str = Field(description="ISO 8601, UTC")
     tool: str
-    exchanges: list[ExchangeFacts]
+    exchanges: list[ExchangeFactsModel]
 
 
-class Opaque(_Model):
-    """Bytes in a journal: text, or base64 where they are no UTF-8."""
-
-    text: str | None = None
-    base64: str | None = None
-
-
-_Count = Annotated[int, Field(ge=0, lt=2**53)]
-_Milliseconds = Annotated[float, Field(ge=0, lt=2**53)]
-_JournalHeaders = list[tuple[HeaderName, HeaderValue]]
-
-
-class JournalLine(_Model):
-    """One exchange in a journal."""
-
-    number: Annotated[int, Field(ge=1, lt=2**53)]
-    started_ms: _Milliseconds
-    ended_ms: _Milliseconds
-    issued_sha256: Sha256 | None
-    echoed_sha256: Sha256 | None
-    request: tuple[str, str, _JournalHeaders, Opaque]
-    response: tuple[
-        Literal[0] | Annotated[int, Field(ge=100, le=999)],
-        _JournalHeaders,
-        str,
-        list[tuple[Opaque, _Milliseconds, _Count]],
-    ]
-
-
-class Cassette(_Model):
+class CassetteModel(_Model):
     """A recorded conversation between an MCP client and an MCP server."""
 
     schema_id: Literal["urn:mrtr-cassette:cassette:1"] = Field(
@@ -207,11 +185,11 @@ class Cassette(_Model):
     request_state: Literal["sealed", "verbatim"] = Field(
         description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
     )
-    redaction: Redaction | None = Field(
+    redaction: RedactionModel | None = Field(
         None, description="by which rules secrets became placeholders `<rule:n>`"
     )
     answers: Literal["sealed"] | None = Field(
         None, description="`sealed`: of what users answered only hashes are kept"
     )
-    interactions: list[Interaction]
-    recording: Recording
+    interactions: list[InteractionModel]
+    recording: RecordingModel

@@ -1,0 +1,163 @@
+"""Bodies and headers as a cassette has them, and back.
+
+Owns: the most readable form of a body that gives back the same bytes.
+Does not own: the file around them (`codec`), and what the bytes mean (`protocol`).
+Rule: a body comes back byte for byte, or there is an error that names its place.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any, cast
+
+import orjson
+
+from mrtr_cassette.core.format.model import BodyModel, EventModel, HeaderMap
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.wire.jsonbytes import is_deep
+from mrtr_cassette.core.wire.sse import read_event
+from mrtr_cassette.errors import CassetteError
+
+
+def damaged(path: str, pointer: str, reason: str) -> CassetteError:
+    """Return the error for a place in a file, named by its JSON Pointer."""
+    return CassetteError(
+        path, f"at {pointer}: {reason}", hint="restore the file, or record it again"
+    )
+
+
+def encode_body(pieces: tuple[bytes, ...], *, events: bool) -> dict[str, Any]:
+    """Return the fields of a `Body` for these bytes.
+
+    Args:
+        events: each piece is an event of an event stream.
+    """
+    raw = b"".join(pieces)
+    if not raw:
+        return {}
+    digest = hashlib.sha256(raw).hexdigest()
+    if events:
+        shown = [
+            _encode_event(piece, first=index == 0) for index, piece in enumerate(pieces) if piece
+        ]
+        return {"events": shown, "sha256": digest}
+    value = _json_that_round_trips(raw)
+    if value is not None:
+        return {"body": value, "sha256": digest}
+    return {**encode_opaque(raw), "sha256": digest}
+
+
+def _encode_event(raw: bytes, *, first: bool) -> EventModel:
+    event = read_event(raw, first=first)
+    if event.data is not None and len(event.lines) == 1:
+        span = event.lines[0][1]
+        value = _json_that_round_trips(event.data)
+        try:
+            before, after = raw[: span.start].decode(), raw[span.end :].decode()
+        except UnicodeDecodeError:
+            value = None
+        if value is not None:
+            return EventModel(before=before, data=value, after=after)
+    return EventModel.model_validate(encode_opaque(raw))
+
+
+def encode_opaque(raw: bytes) -> dict[str, str]:
+    """Return bytes as `text`, or as `base64` where they are no UTF-8."""
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def _json_that_round_trips(raw: bytes) -> Any:
+    """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
+    try:
+        value = orjson.loads(raw)
+        return value if orjson.dumps(value) == raw and not is_deep(raw) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
+    """Return the bytes of a body; of an event stream, event by event.
+
+    Args:
+        path: how messages name the file.
+        pointer: where in the file the body stands, as a JSON Pointer.
+
+    Raises:
+        CassetteError: two forms at once, no base64, or bytes that aren't the recorded ones.
+    """
+    given = (body.body, body.text, body.base64, body.events)
+    if given.count(None) < len(given) - 1:
+        names = ("body", "text", "base64", "events")
+        forms = [name for name, form in zip(names, given, strict=True) if form is not None]
+        raise damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
+    if body.events is not None:
+        pieces = tuple(
+            _decode_event(event, path, f"{pointer}/events/{index}")
+            for index, event in enumerate(body.events)
+        )
+    elif body.body is not None:
+        pieces = (_compact(body.body, path, pointer),)
+    else:
+        raw = _decode_opaque(body, path, pointer)
+        pieces = (raw,) if raw else ()
+    if body.sha256 is not None:
+        digest = hashlib.sha256(b"".join(pieces)).hexdigest()
+        if digest != body.sha256:
+            raise CassetteError(
+                path,
+                f"at {pointer}: the body's sha256 is {digest}, not {body.sha256}",
+                hint="if you edited the body on purpose, put the first one in, "
+                "or remove the line `sha256`",
+            )
+    return pieces
+
+
+def _decode_event(event: EventModel, path: str, pointer: str) -> bytes:
+    if event.data is not None:
+        data = _compact(event.data, path, pointer)
+        return (event.before or "").encode() + data + (event.after or "").encode()
+    return _decode_opaque(event, path, pointer)
+
+
+def _compact(value: Any, path: str, pointer: str) -> bytes:
+    try:
+        # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
+        return bytes(memoryview(orjson.dumps(value)))
+    except TypeError as error:
+        raise damaged(path, pointer, str(error).lower()) from None
+
+
+def _decode_opaque(body: BodyModel | EventModel, path: str, pointer: str) -> bytes:
+    if body.base64 is not None:
+        try:
+            return base64.b64decode(body.base64, validate=True)
+        except ValueError as error:
+            raise damaged(path, f"{pointer}/base64", str(error).lower()) from None
+    return (body.text or "").encode()
+
+
+def headers_of(headers: HeaderMap) -> Headers:
+    """Return the headers of a cassette as pairs."""
+    if list not in map(type, headers.values()):
+        return cast("Headers", tuple(headers.items()))
+    return tuple(
+        (name, value)
+        for name, values in headers.items()
+        for value in ([values] if isinstance(values, str) else values)
+    )
+
+
+def header_map(headers: Headers) -> HeaderMap:
+    """Return headers as a cassette has them: a name that came more than once has a list."""
+    found: HeaderMap = {}
+    for name, value in headers:
+        before = found.get(name)
+        if before is None:
+            found[name] = value
+        else:
+            found[name] = [*([before] if isinstance(before, str) else before), value]
+    return found

@@ -1,0 +1,265 @@
+"""The journal of a recording: a header, then one exchange a line.
+
+Owns: the version gate, the spelling of each line, and its checksum.
+Does not own: the file (`shell`), and what the exchanges become (`record`).
+Rule: no flipped bit goes unnoticed. A line that is torn or damaged is never taken for another one.
+
+A line is compact JSON, a space, and the CRC-32 of that JSON in eight hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+from zlib import crc32
+
+import orjson
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.format.bodies import damaged, encode_opaque
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import (
+    FORBIDDEN_IN_HEADER,
+    HEADER_NAME,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+)
+from mrtr_cassette.errors import CassetteError, shorten
+
+JOURNAL_VERSION: Final = 1
+
+CHECKSUM_LENGTH: Final = len(b" 00000000\n")
+"""Bytes of a line after its JSON."""
+
+Existing = Literal["keep", "replace", "append"]
+"""What becomes of a cassette that exists when a recording is published."""
+
+_LARGEST_NUMBER = 2**53
+_SHA256 = re.compile("[0-9a-f]{64}")
+_CHOICES = {
+    "request_state": ("sealed", "verbatim"),
+    "existing": ("keep", "replace", "append"),
+    "answers": (None, "sealed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHeader:
+    """What a recording says of itself, in the journal's first line.
+
+    Attributes:
+        upstream: the server's URL, without credentials.
+        request_state: whether raw states were replaced by surrogates.
+        recorded_at: when it began, ISO 8601, UTC.
+        existing: what becomes of a cassette that exists.
+        redaction: by which rules secrets became placeholders; None where nothing was redacted.
+        answers: `sealed` where only hashes of users' answers are kept.
+    """
+
+    upstream: str
+    request_state: RequestState
+    recorded_at: str
+    existing: Existing
+    redaction: RedactionRules | None = None
+    answers: Literal["sealed"] | None = None
+
+
+def encode_header(header: JournalHeader) -> bytes:
+    """Return the first line of a journal."""
+    return with_checksum(orjson.dumps({"journal": JOURNAL_VERSION, **asdict(header)}))
+
+
+def decode_header(line: bytes, path: str) -> JournalHeader:
+    """Read the first line of a journal, with or without its end.
+
+    Args:
+        line: the line.
+        path: how messages name the file.
+
+    Raises:
+        CassetteError: it is none, of another version, or damaged.
+    """
+    line, body = _parts(line)
+    try:
+        tree = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        tree = None
+    version = tree.get("journal") if isinstance(tree, dict) else None
+    if type(version) is not int:
+        raise CassetteError(path, "its first line is not that of a journal")
+    # A version that is not known may have checksums of another kind.
+    if version != JOURNAL_VERSION:
+        raise CassetteError(
+            path,
+            f"journal version {version}, and this program reads version {JOURNAL_VERSION}",
+            hint="publish it with the version of mrtr-cassette that recorded it",
+        )
+    if with_checksum(body) != line:
+        raise CassetteError(path, "its first line is damaged: the checksum is not that of the line")
+    return _read_header(tree, path)
+
+
+def _read_header(tree: dict[str, Any], path: str) -> JournalHeader:
+    del tree["journal"]
+    names = JournalHeader.__dataclass_fields__
+    for name in (*names, *tree):
+        if name not in tree or name not in names:
+            raise _wrong(path, name, "is missing" if name in names else "is unknown")
+        value = tree[name]
+        if name == "redaction":
+            continue
+        if name in _CHOICES:
+            if value not in _CHOICES[name]:
+                choices = " or ".join(repr(choice) for choice in _CHOICES[name])
+                raise _wrong(path, name, f"should be {choices}, found {shorten(repr(value))}")
+        elif not isinstance(value, str):
+            raise _wrong(path, name, f"should be text, found {shorten(repr(value))}")
+    return JournalHeader(**{**tree, "redaction": _read_rules(tree["redaction"], path)})
+
+
+def _read_rules(tree: Any, path: str) -> RedactionRules | None:
+    if tree is None:
+        return None
+    names = RedactionRules.__dataclass_fields__
+    if not isinstance(tree, dict) or tree.keys() != names.keys():
+        raise _wrong(path, "redaction", f"should be an object with {', '.join(names)}")
+    for name, values in tree.items():
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise _wrong(path, f"redaction/{name}", "should be a list of texts")
+    try:
+        return RedactionRules(**{name: tuple(values) for name, values in tree.items()})
+    except ValueError as error:
+        raise _wrong(path, "redaction", str(error)) from None
+
+
+def _wrong(path: str, name: str, reason: str) -> CassetteError:
+    return damaged(path, f"line 1, /{name}", reason)
+
+
+def encode_line(exchange: RecordedExchange) -> bytes:
+    """Return one exchange, which has a number, as one line."""
+    request, response = exchange.request, exchange.response
+    return with_checksum(
+        orjson.dumps(
+            {
+                "number": exchange.number,
+                "started_ms": exchange.started_ms,
+                "ended_ms": exchange.ended_ms,
+                "issued_sha256": exchange.issued_sha256,
+                "echoed_sha256": exchange.echoed_sha256,
+                "request": [
+                    request.method,
+                    request.target,
+                    request.headers,
+                    encode_opaque(request.body),
+                ],
+                "response": None
+                if response is None
+                else [
+                    response.status,
+                    response.headers,
+                    response.end.value,
+                    [
+                        [encode_opaque(piece.raw), piece.at_ms, piece.after]
+                        for piece in response.pieces
+                    ],
+                ],
+            }
+        )
+    )
+
+
+def decode_line(line: bytes) -> RecordedExchange:
+    """Read a line that `encode_line` wrote, with or without its end.
+
+    Raises:
+        ValueError: it is torn, damaged, or something else.
+    """
+    line, body = _parts(line)
+    if with_checksum(body) != line:
+        raise ValueError("the checksum is not that of the line")
+    try:
+        tree = orjson.loads(body)
+        method, target, headers, raw = tree["request"]
+        return RecordedExchange(
+            number=_count(tree["number"], least=1),
+            request=Request(_text(method), _text(target), _headers(headers), _opaque(raw)),
+            response=_response(tree["response"]),
+            started_ms=_milliseconds(tree["started_ms"]),
+            ended_ms=_milliseconds(tree["ended_ms"]),
+            issued_sha256=_digest(tree["issued_sha256"]),
+            echoed_sha256=_digest(tree["echoed_sha256"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no exchange: {error}") from None
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Return a line of a journal from the JSON that it holds."""
+    return b"%b %08x\n" % (body, crc32(body))
+
+
+def _parts(line: bytes) -> tuple[bytes, bytes]:
+    """Return a line with its end, and the JSON in it."""
+    line = line if line.endswith(b"\n") else line + b"\n"
+    return line, line[:-CHECKSUM_LENGTH]
+
+
+def _response(tree: Any) -> Response | None:
+    if tree is None:
+        return None
+    status, headers, end, pieces = tree
+    return Response(
+        _count(status, least=100, most=999),
+        _headers(headers),
+        tuple(
+            [
+                Piece(_opaque(raw), _milliseconds(at_ms), _count(after))
+                for raw, at_ms, after in pieces
+            ]
+        ),
+        End(end),
+    )
+
+
+def _count(value: Any, *, least: int = 0, most: int = _LARGEST_NUMBER) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"no such number: {value!r}")
+    return value
+
+
+def _milliseconds(value: Any) -> float:
+    if type(value) not in (float, int) or not 0 <= value <= _LARGEST_NUMBER:
+        raise ValueError(f"no such time: {value!r}")
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"no text: {value!r}")
+    return value
+
+
+def _digest(value: Any) -> str | None:
+    if value is not None and not _SHA256.fullmatch(value):
+        raise ValueError(f"no SHA-256: {value!r}")
+    return _text(value) if value is not None else None
+
+
+def _headers(pairs: Any) -> Headers:
+    headers = tuple([(name, value) for name, value in pairs])
+    for name, value in headers:
+        if not HEADER_NAME.fullmatch(name) or FORBIDDEN_IN_HEADER.search(value):
+            raise ValueError(f"no header: {name!r}")
+    return headers
+
+
+def _opaque(tree: Any) -> bytes:
+    if "text" in tree:
+        return _text(tree["text"]).encode()
+    return base64.b64decode(_text(tree["base64"]), validate=True)
