@@ -2,37 +2,37 @@
 
 Owns: `record` and `replay`, and what they show of a run.
 Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`).
-Rule: the options are those of the command line, under the same names and with the same defaults,
-but for the port: here a free one is taken.
+Rule: the keywords of both are the fields of their option classes.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.report.report import inspection, miss_data, miss_text, not_led_text
-from mrtr_cassette.core.wire.http import LARGEST_BODY
-from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
-from mrtr_cassette.errors import UsageError
-from mrtr_cassette.options import ignored_member, redaction_rules, upstream_header
+from mrtr_cassette.options import (
+    Existing,
+    FilePath,
+    Pace,
+    RecordOptions,
+    Repeats,
+    ReplayOptions,
+    RequestStates,
+)
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import Proxy
-from mrtr_cassette.shell.http_server import Access
+from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.recording import RecordSession, recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
-
-FilePath = str | os.PathLike[str]
-Log = Callable[[str], None]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -170,28 +170,40 @@ class Replay:
         return _unplayed(files.read_cassette(self.path), self._session.player)
 
 
+class _Keywords(TypedDict, total=False):
+    host: str
+    port: int
+    allow_hosts: Collection[str]
+    allow_origins: Collection[str]
+    max_body: int
+    ignore: Collection[str]
+    repeat: Repeats
+    log: Callable[[str], None] | None
+
+
+class ReplayKeywords(_Keywords, total=False):
+    """The keywords of `replay`, as types; `ReplayOptions` says what each does."""
+
+    pace: Pace
+
+
+class RecordKeywords(_Keywords, total=False):
+    """The keywords of `record`, as types; `RecordOptions` says what each does."""
+
+    headers: Mapping[str, str] | Iterable[tuple[str, str]]
+    request_state: RequestStates
+    redact: Collection[str]
+    redact_keys: Collection[str]
+    no_redact: Collection[str]
+    seal_answers: bool
+    ca_file: FilePath | None
+    insecure: bool
+    fsync: bool
+    existing: Existing
+
+
 def record(
-    upstream: str,
-    path: FilePath = "cassette.json",
-    *,
-    existing: Literal["keep", "replace", "append"] = "keep",
-    ignore: Collection[str] = (),
-    repeat: Literal["auto", "always", "never"] = "auto",
-    headers: Mapping[str, str] | None = None,
-    request_state: Literal["sealed", "verbatim"] = "sealed",
-    redact: Sequence[str] = (),
-    redact_keys: Sequence[str] = (),
-    no_redact: Sequence[str] = (),
-    seal_answers: bool = False,
-    ca_file: FilePath | None = None,
-    insecure: bool = False,
-    fsync: bool = False,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    allow_hosts: Collection[str] = (),
-    allow_origins: Collection[str] = (),
-    max_body: int = LARGEST_BODY,
-    log: Log | None = None,
+    upstream: str, path: FilePath = "cassette.json", **options: Unpack[RecordKeywords]
 ) -> Proxy[Recording]:
     """Record what passes between a client and a server, in a `with` or an `async with` block.
 
@@ -200,68 +212,34 @@ def record(
     Args:
         upstream: URL of the real server, as the client would name it.
         path: the cassette to write.
-        existing: what becomes of a cassette that exists: it is left alone, which is an error; it
-            is replaced; or what it has is played, and what it lacks is recorded and added.
-        ignore: with `append`: JSON Pointers of values that don't count in matching.
-        repeat: with `append`: whether a call may be played more often than recorded.
-        headers: added to every upstream request, in the place of the client's of that name.
-        request_state: `sealed`: raw states never reach the disk; `verbatim`: kept as they are.
-        redact: regular expressions whose matches become placeholders; of one with a group,
-            group 1 does.
-        redact_keys: further member names whose values become placeholders.
-        no_redact: names of rules, or member names, that are switched off.
-        seal_answers: of what users answer only hashes are kept.
-        ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
-        insecure: a TLS upstream is not verified.
-        fsync: each exchange is on the medium before its client has it.
-        host: address to listen on; any but loopback opens the proxy to others.
-        port: port to listen on; 0 takes a free one.
-        allow_hosts: further names under which clients may call the proxy.
-        allow_origins: further origins whose pages may call it, such as `https://app.example`.
-        max_body: bytes of the largest body that is taken and kept.
-        log: takes one line for each exchange and each problem, from the proxy's thread.
+        **options: as in `RecordOptions`; `help(mrtr_cassette.RecordOptions)` lists them.
 
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins or ends: the cassette can't be written, or exists.
     """
-    access = _access(host, port, allow_hosts, allow_origins, max_body)
+    checked = RecordOptions(**options)
     opened = partial(
         recording,
         upstream,
         Path(path),
-        access=access,
-        headers=tuple(
-            upstream_header(name, value, f"header {name!r} is none that HTTP can carry")
-            for name, value in (headers or {}).items()
-        ),
-        request_state=_one_of("request_state", request_state, ("sealed", "verbatim")),
-        existing=_one_of("existing", existing, ("keep", "replace", "append")),
-        ignored=_ignored(ignore),
-        repeat=_repeat(repeat),
-        redaction=redaction_rules(redact, redact_keys, no_redact),
-        seals_answers=seal_answers,
-        ca_file=None if ca_file is None else Path(ca_file),
-        verifies=not insecure,
-        syncs=fsync,
-        log=log,
+        access=access_of(checked),
+        headers=checked.added_headers,
+        request_state=checked.request_state,
+        existing=checked.existing,
+        ignored=checked.ignored,
+        repeat=Repeat(checked.repeat),
+        redaction=checked.redaction,
+        seals_answers=checked.seal_answers,
+        ca_file=checked.ca_path,
+        verifies=not checked.insecure,
+        syncs=checked.fsync,
+        log=checked.log,
     )
     return Proxy(partial(_shown_as, Recording, opened))
 
 
-def replay(
-    path: FilePath,
-    *,
-    ignore: Collection[str] = (),
-    repeat: Literal["auto", "always", "never"] = "auto",
-    pace: Literal["none", "recorded"] = "none",
-    host: str = "127.0.0.1",
-    port: int = 0,
-    allow_hosts: Collection[str] = (),
-    allow_origins: Collection[str] = (),
-    max_body: int = LARGEST_BODY,
-    log: Log | None = None,
-) -> Proxy[Replay]:
+def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
     A request that was not recorded is no exception here: its client gets an error, and it is one
@@ -269,28 +247,21 @@ def replay(
 
     Args:
         path: the cassette.
-        ignore: JSON Pointers into the params of values that don't count in matching.
-        repeat: whether a call may be played more often than recorded; `auto`: where it only reads.
-        pace: whether event streams are sent at once, or in the recorded rhythm.
-        host: address to listen on; any but loopback opens the proxy to others.
-        port: port to listen on; 0 takes a free one.
-        allow_hosts: further names under which clients may call the proxy.
-        allow_origins: further origins whose pages may call it, such as `https://app.example`.
-        max_body: bytes of the largest body that is taken.
-        log: takes the text of each miss, from the proxy's thread.
+        **options: as in `ReplayOptions`; `help(mrtr_cassette.ReplayOptions)` lists them.
 
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins: the cassette can't be read.
     """
+    checked = ReplayOptions(**options)
     opened = partial(
         replaying,
         Path(path),
-        access=_access(host, port, allow_hosts, allow_origins, max_body),
-        ignored=_ignored(ignore),
-        repeat=_repeat(repeat),
-        paced=_one_of("pace", pace, ("none", "recorded")) == "recorded",
-        log=log,
+        access=access_of(checked),
+        ignored=checked.ignored,
+        repeat=Repeat(checked.repeat),
+        paced=checked.pace == "recorded",
+        log=checked.log,
     )
     return Proxy(partial(_shown_as, Replay, opened))
 
@@ -302,32 +273,6 @@ async def _shown_as(
     """Run a session of the shell, and give the view of it that users get."""
     async with opened() as session:
         yield view(session)
-
-
-def _access(
-    host: str,
-    port: int,
-    allow_hosts: Collection[str],
-    allow_origins: Collection[str],
-    max_body: int,
-) -> Access:
-    return Access(host, port, tuple(allow_hosts), tuple(allow_origins), max_body)
-
-
-def _ignored(pointers: Collection[str]) -> list[MemberPath]:
-    if isinstance(pointers, str):
-        raise UsageError("ignore is one text", hint=f"give a list: ignore=[{pointers!r}]")
-    return [ignored_member(pointer, "ignore:") for pointer in pointers]
-
-
-def _repeat(value: str) -> Repeat:
-    return Repeat(_one_of("repeat", value, [each.value for each in Repeat]))
-
-
-def _one_of(option: str, value: Any, known: Sequence[str]) -> Any:
-    if value not in known:
-        raise UsageError(f"{option} is {value!r}, and not one of {', '.join(known)}")
-    return value
 
 
 def _misses(player: Player) -> tuple[Miss, ...]:

@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8722
 _COMMAND = "command"
+TERMS = {
+    "accept_gzip": "--header 'Accept-Encoding: gzip'",
+    "append": "--append",
+    "cassette": "--output",
+    "header_form": "--header 'Name: value'",
+    "ignore_value": "--ignore POINTER",
+    "max_body": "--max-body",
+    "record": "mrtr-cassette record --upstream URL --output FILE",
+    "repeat_always": "--repeat always",
+    "replace": "--force",
+}
 
 
 class _Group(click.Group):
@@ -35,7 +46,7 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except MrtrCassetteError as error:
-            _say(f"error: {error}")
+            _say(f"error: {error.in_terms(TERMS)}")
             ctx.exit(error.exit_code)
 
 

@@ -10,14 +10,42 @@ MrtrCassetteError
 ```
 
 A subclass exists only where a caller acts differently.
-A miss is no error but a value: see `mrtr_cassette.core.replay.player`.
+A miss is no error but a value: see `mrtr_cassette.core.replay.diagnosis`.
+
+Owns: the errors, and how a text names an option without knowing which front shows it.
+Rule: a text of the core or the shell never spells an option itself: it has a slot, such as
+`<<append>>`, that each front fills in its own terms.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from collections.abc import Mapping
+from typing import Final, Literal
 
 SHOWN_CHARS = 200
+
+Terms = Mapping[str, str]
+"""What a front writes in the place of each slot."""
+
+LIBRARY_TERMS: Final[Terms] = {
+    "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
+    "append": 'existing="append"',
+    "cassette": "path",
+    "header_form": 'headers={"Name": "value"}',
+    "ignore_value": 'ignore=["/POINTER"]',
+    "record": "record(upstream, path)",
+    "repeat_always": 'repeat="always"',
+    "replace": 'existing="replace"',
+}
+"""The slots that are no option's name; an option is its keyword here."""
+
+_SLOT = re.compile("<<([a-z_]+)>>")
+
+
+def in_terms(text: str, terms: Terms = LIBRARY_TERMS) -> str:
+    """Fill the slots of a text in the terms of a front; what it has no term for is its name."""
+    return _SLOT.sub(lambda slot: terms.get(slot[1], slot[1]), text)
 
 
 def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
@@ -40,21 +68,32 @@ class MrtrCassetteError(Exception):
     """Base of all errors of this package.
 
     Attributes:
-        hint: what the user can do, or None.
-        exit_code: what the command line ends with.
+        exit_code: the exit code of the command line.
     """
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        """Hold the message, a lower-case sentence without a full stop, and the hint."""
+        """Hold the message, a lower-case sentence without a full stop, and the hint.
+
+        Both may have slots.
+        """
         super().__init__(message)
-        self.hint = hint
+        self._hint = hint
+
+    @property
+    def hint(self) -> str | None:
+        """What the user can do, in the terms of the library, or None."""
+        return None if self._hint is None else in_terms(self._hint)
+
+    def in_terms(self, terms: Terms) -> str:
+        """Return the message and the hint as one text, in the terms of a front."""
+        message = super().__str__()
+        return in_terms(f"{message}; {self._hint}" if self._hint else message, terms)
 
     def __str__(self) -> str:
-        """Return the message and the hint as one text."""
-        message = super().__str__()
-        return f"{message}; {self.hint}" if self.hint else message
+        """Return the message and the hint as one text, in the terms of the library."""
+        return self.in_terms(LIBRARY_TERMS)
 
 
 class UsageError(MrtrCassetteError):
@@ -90,7 +129,7 @@ class BodyTooLargeError(MrtrCassetteError):
         """Hold which call it was, and the limit."""
         super().__init__(
             f"the response to {call} has more than {limit:,} {unit} and is not recorded",
-            hint="allow more with --max-body" if unit == "bytes" else None,
+            hint="allow more with <<max_body>>" if unit == "bytes" else None,
         )
 
 

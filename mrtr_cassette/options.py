@@ -1,17 +1,431 @@
-"""Options as people write them, as the values that the shell takes.
+"""The options of recording and replaying: each is defined once, for every front.
 
-Owns: the checks that the command line, the library and the pytest plugin share.
-Does not own: which options there are, and how each front end spells them.
+Owns: which options there are, their defaults, choices and help texts, how the command line spells
+them, and every check of a value.
+Does not own: what the options do (`shell`), and how a front reads them (`cli`, `api`, `testing`).
+Rule: every run of pytest imports this module, so it imports nothing large before there is a value
+to check. A new option is one field here, and one line in the keywords of `api`.
+
+The library, the marker of pytest and its ini values use the name of the field; an ini value has
+`mrtr_cassette_` before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
-from mrtr_cassette.core.wire.jsonbytes import pointer_path
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.secrets.rules import RedactionRules
+    from mrtr_cassette.core.wire.http import Headers
+    from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+
+FilePath = str | os.PathLike[str]
+Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
+Existing = Literal["keep", "replace", "append"]
+RequestStates = Literal["sealed", "verbatim"]
+Repeats = Literal["auto", "always", "never"]
+Pace = Literal["none", "recorded"]
+
+MEBIBYTE = 1024 * 1024
+
+
+class Option(NamedTuple):
+    """What the fronts have to know of one option.
+
+    Attributes:
+        kind: what its values are.
+        help: what it does, as a sentence without its full stop.
+        flag: its flag on the command line; empty where it has none of its own.
+        flags: for a choice, the flags that stand for a value, each with its help text.
+        metavar: what stands for its value in a help text.
+        choices: the values of a choice.
+        smallest: the smallest number.
+        largest: the largest number, or None.
+        unit: how many bytes one is on the command line.
+        shell_default: the command line's default where that is another one.
+        in_ini: it can be an ini value.
+    """
+
+    kind: Kind
+    help: str
+    flag: str = ""
+    flags: Mapping[str, tuple[str, str]] | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    smallest: int = 0
+    largest: int | None = None
+    unit: int = 1
+    shell_default: Any = None
+    in_ini: bool = True
+
+
+def _option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
+    """Return the metadata of a field that is an option."""
+    return {"option": Option(kind=kind, help=text, flag=flag, **facts)}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Options:
+    """What both have in common: where the proxy listens, and for whom.
+
+    Attributes:
+        terms: how the front that made this value spells the options.
+
+    Raises:
+        UsageError: a value has the wrong type, or can't be meant.
+    """
+
+    host: str = field(
+        default="127.0.0.1",
+        metadata=_option(
+            "text",
+            "Address to listen on; any but loopback opens the proxy to others",
+            "--host",
+        ),
+    )
+    port: int = field(
+        default=0,
+        metadata=_option(
+            "number",
+            "Port to listen on; 0 takes a free one",
+            "--port",
+            largest=65535,
+            shell_default=8722,
+        ),
+    )
+    allow_hosts: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list", "Let clients call the proxy by this name too", "--allow-host", metavar="NAME"
+        ),
+    )
+    allow_origins: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Let pages of this origin call the proxy, such as https://app.example",
+            "--allow-origin",
+            metavar="ORIGIN",
+        ),
+    )
+    max_body: int = field(
+        default=256 * MEBIBYTE,
+        metadata=_option(
+            "number",
+            "Largest body that is taken and kept",
+            "--max-body",
+            metavar="MIB",
+            smallest=1,
+            unit=MEBIBYTE,
+        ),
+    )
+    ignore: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Leave a value out of matching: a JSON Pointer into the params, such as "
+            "/inputResponses/summary or /arguments/requestedAt",
+            "--ignore",
+            metavar="POINTER",
+        ),
+    )
+    repeat: Repeats = field(
+        default="auto",
+        metadata=_option(
+            "choice",
+            "Whether a call may be played more often than recorded; auto: where it only reads",
+            "--repeat",
+            choices=("auto", "always", "never"),
+        ),
+    )
+    log: Callable[[str], None] | None = field(
+        default=None,
+        metadata=_option(
+            "function",
+            "Takes one line of text at a time, from the thread of the proxy: each recorded "
+            "exchange, each miss, each problem",
+            in_ini=False,
+        ),
+    )
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check every value, and make lists unchangeable."""
+        for name, option in options_of(type(self)).items():
+            value = getattr(self, name)
+            if value != default_of(type(self), name):
+                object.__setattr__(self, name, _checked(name, option, value))
+        if self.ignore:
+            _ = self.ignored
+
+    @cached_property
+    def ignored(self) -> tuple[MemberPath, ...]:
+        """The members of the params that don't count in matching."""
+        from mrtr_cassette.core.wire.jsonbytes import pointer_path
+
+        paths = []
+        for pointer in self.ignore:
+            try:
+                paths.append(pointer_path(pointer))
+            except ValueError:
+                raise UsageError(
+                    f"<<ignore>> {pointer!r} is no JSON Pointer",
+                    hint="it begins with a slash, such as /arguments/requestedAt",
+                ) from None
+        return tuple(paths)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplayOptions(Options):
+    """The options of a replay."""
+
+    pace: Pace = field(
+        default="none",
+        metadata=_option(
+            "choice",
+            "Send event streams at once, or in the recorded rhythm",
+            "--pace",
+            choices=("none", "recorded"),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordOptions(Options):
+    """The options of a recording."""
+
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = field(
+        default=(),
+        metadata=_option(
+            "headers",
+            "Add a header to every request to the upstream, in the place of the client's of that "
+            "name",
+            "--header",
+            metavar="'NAME: VALUE'",
+        ),
+    )
+    request_state: RequestStates = field(
+        default="sealed",
+        metadata=_option(
+            "choice",
+            "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
+            "--request-state",
+            choices=("sealed", "verbatim"),
+        ),
+    )
+    redact: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Replace what this regular expression matches by a placeholder, besides the known "
+            "shapes of secrets; with a group, group 1",
+            "--redact",
+            metavar="REGEX",
+        ),
+    )
+    redact_keys: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Replace values under this member name too, such as pin",
+            "--redact-key",
+            metavar="NAME",
+        ),
+    )
+    no_redact: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Switch off a rule, such as jwt, or a member name, such as password",
+            "--no-redact",
+            metavar="NAME",
+        ),
+    )
+    seal_answers: bool = field(
+        default=False,
+        metadata=_option("switch", "Keep only hashes of what the user answered", "--seal-answers"),
+    )
+    ca_file: FilePath | None = field(
+        default=None,
+        metadata=_option(
+            "file",
+            "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
+            "--ca-file",
+        ),
+    )
+    insecure: bool = field(
+        default=False,
+        metadata=_option(
+            "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
+        ),
+    )
+    fsync: bool = field(
+        default=False,
+        metadata=_option(
+            "switch",
+            "Have each exchange on the medium before its client has it, against a power cut",
+            "--fsync",
+        ),
+    )
+    existing: Existing = field(
+        default="keep",
+        metadata=_option(
+            "choice",
+            "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
+            "has is played, and what it lacks is recorded and added",
+            choices=("keep", "replace", "append"),
+            flags={
+                "replace": ("--force", "Replace the cassette if it exists"),
+                "append": (
+                    "--append",
+                    "Play what the cassette has, record what it lacks, and add that",
+                ),
+            },
+            in_ini=False,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value, and what goes together."""
+        super().__post_init__()
+        if (self.ignore or self.repeat != "auto") and self.existing != "append":
+            raise UsageError(
+                "<<ignore>> and <<repeat>> need <<append>>",
+                hint="they say which calls are played from the cassette that is added to",
+            )
+        if self.redact or self.redact_keys or self.no_redact:
+            _ = self.redaction
+
+    @cached_property
+    def added_headers(self) -> Headers:
+        """The headers that every request to the upstream gets."""
+        return tuple(self.headers)  # type: ignore[arg-type]
+
+    @property
+    def ca_path(self) -> Path | None:
+        """The file of certificates."""
+        return None if self.ca_file is None else Path(self.ca_file)
+
+    @cached_property
+    def redaction(self) -> RedactionRules:
+        """What is changed about the built-in rules of redaction."""
+        from mrtr_cassette.core.secrets.rules import RedactionRules
+
+        try:
+            return RedactionRules(
+                tuple(self.redact), tuple(self.redact_keys), tuple(self.no_redact)
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+
+def options_of(options: type[Options]) -> dict[str, Option]:
+    """Return the options of a class by name, in the order in which a help text has them."""
+    return {
+        each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
+    }
+
+
+def default_of(options: type[Options], name: str) -> Any:
+    """Return the default of an option."""
+    return options.__dataclass_fields__[name].default
+
+
+def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
+    """Refuse names that are no option.
+
+    Args:
+        names: what is to be checked.
+        known: the names of the options.
+        owner: what takes the options.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    import difflib
+
+    for name in names:
+        if name in known:
+            continue
+        nearest = difflib.get_close_matches(name, known, n=1)
+        raise UsageError(
+            f"{owner} has no option {name!r}",
+            hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
+        )
+
+
+def _checked(name: str, option: Option, value: Any) -> Any:
+    """Return a value in its unchangeable form.
+
+    Raises:
+        UsageError: it is of the wrong type or none of those that there are.
+    """
+    match option.kind:
+        case "list":
+            return _checked_list(name, value)
+        case "headers":
+            return _checked_headers(value)
+        case "choice":
+            if value not in option.choices:
+                known = ", ".join(option.choices)
+                raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
+        case "number":
+            _check_number(name, option, value)
+        case "file":
+            _require(name, value, value is None or isinstance(value, str | os.PathLike), "a path")
+        case "text":
+            _require(name, value, isinstance(value, str), "a text")
+        case "switch":
+            _require(name, value, isinstance(value, bool), "True or False")
+        case "function":
+            _require(name, value, value is None or callable(value), "a function")
+    return value
+
+
+def _require(name: str, value: Any, is_right: bool, wanted: str) -> None:  # noqa: FBT001
+    if not is_right:
+        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
+
+
+def _check_number(name: str, option: Option, value: Any) -> None:
+    _require(name, value, isinstance(value, int) and not isinstance(value, bool), "a whole number")
+    if value < option.smallest or (option.largest is not None and value > option.largest):
+        most = "" if option.largest is None else f" and at most {option.largest}"
+        raise UsageError(f"<<{name}>> is {value}, and not at least {option.smallest}{most}")
+
+
+def _checked_list(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise UsageError(f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]")
+    is_list = isinstance(value, Sequence | set | frozenset)
+    _require(
+        name, value, is_list and all(isinstance(each, str) for each in value), "a list of texts"
+    )
+    return tuple(value)
+
+
+def _checked_headers(value: Any) -> Headers:
+    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
+    for name, text in pairs:
+        # The value is not shown: it may be a secret.
+        if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
+            raise UsageError(
+                f"<<headers>>: the header {name!r} is none that HTTP can carry",
+                hint="give it as <<header_form>>",
+            )
+    return pairs
+
+
+def _is_header(name: str, value: str) -> bool:
+    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return is_token and not {"\r", "\n"} & set(value)
 
 
 def ignored_member(pointer: str, option: str) -> MemberPath:
@@ -24,6 +438,8 @@ def ignored_member(pointer: str, option: str) -> MemberPath:
     Raises:
         UsageError: it is no JSON Pointer.
     """
+    from mrtr_cassette.core.wire.jsonbytes import pointer_path
+
     try:
         return pointer_path(pointer)
     except ValueError:
@@ -58,6 +474,8 @@ def redaction_rules(
     Raises:
         UsageError: a pattern, key or rule is none.
     """
+    from mrtr_cassette.core.secrets.rules import RedactionRules
+
     try:
         return RedactionRules(tuple(patterns), tuple(keys), tuple(disabled))
     except ValueError as error:

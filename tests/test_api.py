@@ -222,7 +222,7 @@ def test_options_are_those_of_the_command_line(server, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (lambda: replay("c", ignore=["a"]), "ignore: 'a' is no JSON Pointer"),
+        (lambda: replay("c", ignore=["a"]), "ignore 'a' is no JSON Pointer"),
         (lambda: replay("c", ignore="/a"), r"ignore is one text; give a list: ignore=\['/a'\]"),
         (lambda: replay("c", repeat="x"), "repeat is 'x', and not one of auto, always, never"),
         (lambda: replay("c", pace="x"), "pace is 'x', and not one of none, recorded"),

@@ -25,7 +25,7 @@ from mrtr_cassette.errors import (
             BodyTooLargeError("GET /", 1_000_000),
             (
                 "the response to GET / has more than 1,000,000 bytes and is not recorded; "
-                "allow more with --max-body"
+                "allow more with max_body"
             ),
             3,
         ),

@@ -35,6 +35,7 @@ from mrtr_cassette.core.wire.http import (
     Request,
 )
 from mrtr_cassette.errors import UsageError, printable
+from mrtr_cassette.options import Options
 
 LONGEST_HEADER: Final = 256 * 1024
 """Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
@@ -120,6 +121,17 @@ class Access:
         except ValueError:
             return False
         return True
+
+
+def access_of(options: Options) -> Access:
+    """Return what options say of where to listen, and for whom."""
+    return Access(
+        options.host,
+        options.port,
+        tuple(options.allow_hosts),
+        tuple(options.allow_origins),
+        options.max_body,
+    )
 
 
 LOOPBACK: Final = Access()
