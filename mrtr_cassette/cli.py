@@ -20,7 +20,7 @@ from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules
-    from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+    from mrtr_cassette.core.wire.jsonbytes import MemberPath
     from mrtr_cassette.shell.http_server import Access
     from mrtr_cassette.shell.recording import RecordSession
 

@@ -24,7 +24,7 @@ from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
-    from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+    from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 FilePath = str | os.PathLike[str]
 Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
@@ -168,7 +168,7 @@ class Options:
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
         """The members of the params that don't count in matching."""
-        from mrtr_cassette.core.wire.jsonbytes import pointer_path
+        from mrtr_cassette.core.wire.pointers import pointer_path
 
         paths = []
         for pointer in self.ignore:
@@ -438,7 +438,7 @@ def ignored_member(pointer: str, option: str) -> MemberPath:
     Raises:
         UsageError: it is no JSON Pointer.
     """
-    from mrtr_cassette.core.wire.jsonbytes import pointer_path
+    from mrtr_cassette.core.wire.pointers import pointer_path
 
     try:
         return pointer_path(pointer)

@@ -50,7 +50,7 @@ from mrtr_cassette.core.report.report import (
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.errors import (
     BodyTooLargeError,
     UpstreamError,

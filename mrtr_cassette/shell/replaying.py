@@ -25,7 +25,7 @@ from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
 from mrtr_cassette.core.report.report import miss_body, miss_text, missed_event, played_event
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.jsonbytes import Path as MemberPath
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.http_server import (
     LOOPBACK,

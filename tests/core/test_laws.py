@@ -72,8 +72,8 @@ from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire import jsonbytes
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
     Number,
-    Path,
     canonical,
     find_spans,
     parse,
@@ -255,7 +255,7 @@ def test_framing_loses_nothing_and_does_not_depend_on_the_cut(data: st.DataObjec
 
 # Splicing
 
-SPLICED: tuple[Path, ...] = (
+SPLICED: tuple[MemberPath, ...] = (
     ("id",),
     ("params", "_meta", "progressToken"),
     ("params", "requestState"),
@@ -297,7 +297,9 @@ def duplicates_kept(raw: bytes) -> Any:
 
 
 @given(messy_objects(), st.sampled_from(SPLICED), values.flatmap(spelled))
-def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new: bytes) -> None:
+def test_splicing_changes_the_span_and_nothing_else(
+    raw: bytes, path: MemberPath, new: bytes
+) -> None:
     """Outside the spans every byte stays, the members get the new value, and it can be undone."""
     spans = find_spans(raw, [path]).get(path, [])
     old = [raw[span.start : span.end] for span in spans]
@@ -319,7 +321,7 @@ def test_splicing_changes_the_span_and_nothing_else(raw: bytes, path: Path, new:
     assert [spliced[span.start : span.end] for span in found] == [new] * len(spans)
     assert splice(spliced, list(zip(found, old, strict=True))) == raw
 
-    def replaced(value: Any, at: Path) -> Any:
+    def replaced(value: Any, at: MemberPath) -> Any:
         if not at:
             return duplicates_kept(new)
         if not (isinstance(value, tuple) and value[0] == "object"):

@@ -30,7 +30,10 @@ from builders import (
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.core.report.report import MISS_CODE, miss_body, miss_data, miss_text
-from mrtr_cassette.core.wire.jsonbytes import Difference, pointer_path
+from mrtr_cassette.core.wire.pointers import (
+    Difference,
+    pointer_path,
+)
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 SELL = tool("sell", item="lamp")

@@ -39,7 +39,7 @@ from builders import (
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record import recorder as recorder_module
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.states import placeholder, sha256_of
+from mrtr_cassette.core.secrets.states import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
@@ -309,7 +309,7 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
         Answer((DONE,), (*JSON_HEADERS, ("mcp-session-id", "s3ssion"), ("Set-Cookie", "s3cret"))),
     )
 
-    sealed = placeholder("s3ssion")
+    sealed = sealed_hash("s3ssion")
     assert recorded.request.headers == (*JSON_HEADERS, ("Mcp-Session-Id", sealed), ("Accept", "a"))
     assert recorded.response.headers == (*JSON_HEADERS, ("mcp-session-id", sealed))
 
@@ -324,8 +324,8 @@ def test_state_is_sealed_in_the_ask_and_in_the_retry() -> None:
     )
     ask, final = talk.exchanges
 
-    assert json.loads(ask.response.body)["result"]["requestState"] == placeholder(STATE)
-    assert state_of(final.request.body) == placeholder(STATE)
+    assert json.loads(ask.response.body)["result"]["requestState"] == sealed_hash(STATE)
+    assert state_of(final.request.body) == sealed_hash(STATE)
     assert (ask.issued_sha256, ask.echoed_sha256) == (sha256_of(STATE), None)
     assert (final.issued_sha256, final.echoed_sha256) == (None, sha256_of(STATE))
     assert talk.observation(1).ask is not None
@@ -346,7 +346,7 @@ def test_verbatim_recording_keeps_states() -> None:
 def test_any_state_is_sealed_in_its_place(state: str) -> None:
     """Empty, short, quoted, odd and long states are all replaced, and nothing else is."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": asks("k", state=state)}).encode()
-    plain = body.replace(json.dumps(state).encode(), b'"%s"' % placeholder(state).encode())
+    plain = body.replace(json.dumps(state).encode(), b'"%s"' % sealed_hash(state).encode())
 
     recorded = exchange(CALL, body)
 
@@ -360,7 +360,7 @@ def test_state_is_sealed_in_every_duplicate() -> None:
 
     sealed = exchange(CALL, body).response.body
 
-    assert json.loads(sealed)["result"]["requestState"] == placeholder("two")
+    assert json.loads(sealed)["result"]["requestState"] == sealed_hash("two")
     assert sealed.count(b"sha256:") == 2
     assert b"one" not in sealed
 
@@ -372,7 +372,7 @@ def test_state_is_sealed_across_chunks(cut: int) -> None:
 
     recorded = exchange(CALL, Answer((body[:cut], body[cut:])))
 
-    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+    assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
 
 
 def test_sealed_body_came_with_its_last_chunk() -> None:
@@ -393,14 +393,14 @@ def test_state_is_sealed_in_a_stream_before_and_in_the_ask() -> None:
     )
     recorded = exchange(CALL, Answer((body,), STREAM_HEADERS))
 
-    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+    assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
 
 
 def test_state_is_sealed_in_the_array_dialect() -> None:
     """Whichever dialect issues a state, it is sealed."""
     recorded = exchange(CALL, array_asks("ok", state="short"))
 
-    assert json.loads(recorded.response.body)["result"]["requestState"] == placeholder("short")
+    assert json.loads(recorded.response.body)["result"]["requestState"] == sealed_hash("short")
 
 
 def test_state_that_an_answer_repeats_is_sealed() -> None:
@@ -408,7 +408,7 @@ def test_state_that_an_answer_repeats_is_sealed() -> None:
     recorded = exchange(retry(CALL, {"note": f"got {STATE}"}, state=STATE), text(f"for {STATE}"))
 
     assert STATE.encode() not in recorded.request.body + recorded.response.body
-    assert recorded.request.body.count(placeholder(STATE).encode()) == 2
+    assert recorded.request.body.count(sealed_hash(STATE).encode()) == 2
 
 
 def test_state_with_something_added_keeps_what_was_added() -> None:
@@ -419,7 +419,7 @@ def test_state_with_something_added_keeps_what_was_added() -> None:
     )
     tampered = talk.exchanges[1]
 
-    assert state_of(tampered.request.body) == placeholder(STATE) + "x"
+    assert state_of(tampered.request.body) == sealed_hash(STATE) + "x"
     assert tampered.echoed_sha256 == sha256_of(STATE + "x")
 
 
@@ -433,9 +433,9 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
     )
     request, response = talk.exchanges[2].request, talk.exchanges[2].response
 
-    assert state_of(request.body) == placeholder(later)
-    assert f"for {placeholder(later)}".encode() in request.body
-    assert f"got {placeholder(later)} and {placeholder(STATE)}".encode() in response.body
+    assert state_of(request.body) == sealed_hash(later)
+    assert f"for {sealed_hash(later)}".encode() in request.body
+    assert f"got {sealed_hash(later)} and {sealed_hash(STATE)}".encode() in response.body
 
 
 def test_altered_state_is_sealed_whole() -> None:
@@ -446,7 +446,7 @@ def test_altered_state_is_sealed_whole() -> None:
     )
     tampered = talk.exchanges[1]
 
-    assert state_of(tampered.request.body) == placeholder(altered)
+    assert state_of(tampered.request.body) == sealed_hash(altered)
     assert altered.encode() not in tampered.response.body
 
 
@@ -471,7 +471,7 @@ def test_state_is_sealed_once_however_the_response_ends(
 
     recorded = exchange(CALL, Answer((body,), end=end))
 
-    assert recorded.response.body == body.replace(STATE.encode(), placeholder(STATE).encode())
+    assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
     assert recorded.issued_sha256 == sha256_of(STATE)
 
 
@@ -505,7 +505,7 @@ ODD_BODIES = [
 def test_state_in_what_is_no_message_is_sealed(odd: bytes, state: str) -> None:
     """Whatever stands under `requestState` is sealed, in requests, responses and events."""
     raw = odd % state.encode()
-    sealed = odd % placeholder(state).encode()
+    sealed = odd % sealed_hash(state).encode()
 
     assert exchange(raw, b"x").request.body == sealed
     assert exchange(CALL, raw).response.body == sealed
@@ -527,7 +527,7 @@ def test_state_in_a_url_is_sealed(spell: Callable[[str], str], state: str) -> No
     asked["inputRequests"]["k"]["params"]["url"] = f"https://example.com{url}"
     moved = Answer((b"",), (("Location", url),), 302)
     talk = conversation((CALL, asked), (get(url), moved))
-    sealed = f"/confirm?state={placeholder(state).replace(':', '%3A')}&x=%20"
+    sealed = f"/confirm?state={sealed_hash(state).replace(':', '%3A')}&x=%20"
 
     ask, confirmed = talk.exchanges
     assert f'"https://example.com{sealed}"'.encode() in ask.response.body
@@ -648,7 +648,7 @@ def test_states_are_sealed_and_not_redacted() -> None:
     state = "Bearer " + "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlLW9m"
     recorded = exchange(CALL, asks("k", state=state), redacts=True)
 
-    assert json.loads(recorded.response.body)["result"]["requestState"] == placeholder(state)
+    assert json.loads(recorded.response.body)["result"]["requestState"] == sealed_hash(state)
 
 
 def test_answers_are_sealed_on_request() -> None:
@@ -668,8 +668,8 @@ def test_label_of_a_call_has_no_state() -> None:
         (rpc("resources/read", {"uri": f"x://{STATE}"}), text("x")),
     )
 
-    assert talk.observation(2).label == f"GET /confirm?state={placeholder(STATE)}"
-    assert talk.observation(3).label == f'resources/read "x://{placeholder(STATE)}"'
+    assert talk.observation(2).label == f"GET /confirm?state={sealed_hash(STATE)}"
+    assert talk.observation(3).label == f'resources/read "x://{sealed_hash(STATE)}"'
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ from mrtr_cassette.core.report.report import (
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import (
-    Path,
+    MemberPath,
     Span,
     canonical,
-    differences,
     find_spans,
     parse,
     splice,
 )
+from mrtr_cassette.core.wire.pointers import differences
 from mrtr_cassette.core.wire.sse import Event, SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, NotJsonError
 
@@ -164,8 +164,14 @@ def _check_data(event: Event, *, first: bool) -> None:
 
 # --- JSON as bytes ---
 
-SUBSCRIPTION: Path = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
-PATHS: tuple[Path, ...] = (ID, PROGRESS_TOKEN, ECHOED_STATE_PATH, ISSUED_STATE_PATH, SUBSCRIPTION)
+SUBSCRIPTION: MemberPath = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
+PATHS: tuple[MemberPath, ...] = (
+    ID,
+    PROGRESS_TOKEN,
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    SUBSCRIPTION,
+)
 
 
 def spans(data: bytes) -> None:
@@ -212,13 +218,13 @@ def canonical_or_none(value: Any) -> str | None:
         return None
 
 
-def _at(tree: Any, path: Path) -> Any:
+def _at(tree: Any, path: MemberPath) -> Any:
     for key in path:
         tree = tree[key]
     return tree
 
 
-def _is_there(tree: Any, path: Path) -> bool:
+def _is_there(tree: Any, path: MemberPath) -> bool:
     for key in path:
         if not isinstance(tree, dict) or key not in tree:
             return False

@@ -43,12 +43,14 @@ from mrtr_cassette.core.secrets.states import (
 )
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import (
-    Difference,
     canonical,
-    differences,
     find_spans,
     parse,
     splice,
+)
+from mrtr_cassette.core.wire.pointers import (
+    Difference,
+    differences,
 )
 from mrtr_cassette.errors import shorten
 

@@ -12,7 +12,11 @@ from typing import NamedTuple
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import Answers
 from mrtr_cassette.core.secrets.states import compared_sha256
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical, without_paths
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+)
+from mrtr_cassette.core.wire.pointers import without_paths
 
 
 class LookupKey(NamedTuple):
@@ -29,7 +33,7 @@ class LookupKey(NamedTuple):
     answers: str | None
 
 
-def lookup_key(call: Call, ignored: Collection[Path] = ()) -> LookupKey:
+def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     """Return what a request's recorded exchange is found by."""
     answers = call.answers
     key = call.key(ignored)
@@ -43,7 +47,7 @@ def lookup_key(call: Call, ignored: Collection[Path] = ()) -> LookupKey:
     return LookupKey(key, state, responses)
 
 
-def _comparable(answers: Answers, ignored: Collection[Path]) -> str | None:
+def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None:
     """Return the canonical text of a retry's answers; None where there are none.
 
     A member that is null equals an absent one.

@@ -35,7 +35,10 @@ from mrtr_cassette.core.protocol.messages import Ask, ask_in, messages_in
 from mrtr_cassette.core.replay.reply import Echoed, echoed_in
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+)
 
 
 class _Unread(Enum):
@@ -95,7 +98,7 @@ class Node:
         """Its call key."""
         return self.slot[0]
 
-    def match_as(self, request: Request, ignored: Collection[Path]) -> None:
+    def match_as(self, request: Request, ignored: Collection[MemberPath]) -> None:
         """Take another request in the recorded one's place, such as one without its secrets."""
         if request != self.request:
             call = read_call(request)
@@ -173,7 +176,7 @@ def _steps(number: int, interaction: InteractionModel) -> Iterator[_Step]:
 def read_nodes(
     cassette: CassetteModel,
     path: str,
-    ignored: Collection[Path] = (),
+    ignored: Collection[MemberPath] = (),
     matched_as: Callable[[Request], Request] = lambda request: request,
     *,
     interactions: Iterable[InteractionModel] | None = None,
@@ -248,7 +251,7 @@ class _Reader:
     def __init__(
         self,
         path: str,
-        ignored: Collection[Path],
+        ignored: Collection[MemberPath],
         matched_as: Callable[[Request], Request],
         timings: _Timings,
     ) -> None:

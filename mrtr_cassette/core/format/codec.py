@@ -23,7 +23,7 @@ from mrtr_cassette.core.format.model import (
     ExchangeFactsModel,
     InteractionModel,
 )
-from mrtr_cassette.core.wire.jsonbytes import escape_pointer
+from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
 
 

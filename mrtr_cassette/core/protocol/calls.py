@@ -22,11 +22,11 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, header_value
 from mrtr_cassette.core.wire.jsonbytes import (
-    Path,
+    MemberPath,
     canonical,
     parse,
-    without_paths,
 )
+from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -120,7 +120,7 @@ class Call(NamedTuple):
         return answers_in(self.message.params)
 
     @property
-    def asked(self) -> Any:
+    def arguments(self) -> Any:
         """What the key's arguments are the canonical text of; bytes where the body is no JSON."""
         if self.message is None or not self.is_rpc:
             try:
@@ -149,21 +149,23 @@ class Call(NamedTuple):
         name = self.message.params.get(_NAMED_BY.get(self.message.method, ""))
         return name if isinstance(name, str) else ""
 
-    def key(self, ignored: Collection[Path] = ()) -> CallKey:
+    def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
         """Return the call key, leaving the members at the `ignored` paths out of it."""
-        asked, method, name = self.asked, self.method, self.name
+        arguments, method, name = self.arguments, self.method, self.name
         if ignored:
-            asked = without_paths(asked, ignored)
-            if isinstance(asked, dict) and name and asked.get("arguments") == {}:
-                del asked["arguments"]
-        is_json = not isinstance(asked, bytes)
-        arguments = canonical(asked) if is_json else f"bytes {asked.decode('latin-1')}"
+            arguments = without_paths(arguments, ignored)
+            if isinstance(arguments, dict) and name and arguments.get("arguments") == {}:
+                del arguments["arguments"]
+        if isinstance(arguments, bytes):
+            text = f"bytes {arguments.decode('latin-1')}"
+        else:
+            text = canonical(arguments)
         if self.message is not None and self.message.kind is Kind.NOTIFICATION:
             # Nobody answers a notification, even one that has a request's method.
-            arguments = f"notification {arguments}"
+            text = f"notification {text}"
         endpoint = f"{self.request.method} {self.request.target}"
         # Nearly all calls share these with others.
-        return CallKey(intern(endpoint), intern(method), intern(name), arguments)
+        return CallKey(intern(endpoint), intern(method), intern(name), text)
 
     @property
     def traits(self) -> Traits:

@@ -15,16 +15,21 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, replace_members
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    replace_members,
+)
 
 INPUT_REQUESTS: Final = "inputRequests"
 INPUT_RESPONSES: Final = "inputResponses"
 REQUEST_STATE: Final = "requestState"
 RESULT_TYPE: Final = "resultType"
 
-ANSWERS_PATH: Final[Path] = ("params", INPUT_RESPONSES)
-ECHOED_STATE_PATH: Final[Path] = ("params", REQUEST_STATE)
-ISSUED_STATE_PATH: Final[Path] = ("result", REQUEST_STATE)
+ANSWERS_PATH: Final[MemberPath] = ("params", INPUT_RESPONSES)
+ECHOED_STATE_PATH: Final[MemberPath] = ("params", REQUEST_STATE)
+ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
 
 
 @dataclass(frozen=True, slots=True)

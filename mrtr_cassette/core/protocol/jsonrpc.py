@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import Number, Path, Span, canonical, find_spans, parse
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Number,
+    Span,
+    canonical,
+    find_spans,
+    parse,
+)
 from mrtr_cassette.errors import NotJsonError
 
-ID: Path = ("id",)
-PROGRESS_TOKEN: Path = ("params", "_meta", "progressToken")
+ID: MemberPath = ("id",)
+PROGRESS_TOKEN: MemberPath = ("params", "_meta", "progressToken")
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 
 ID_KEY = b'"id"'
@@ -62,7 +69,7 @@ class Message(NamedTuple):
         """Canonical text of the progress token that the message carries, or None."""
         return _scalar(self.meta.get("progressToken"))
 
-    def spelled(self, path: Path) -> bytes | None:
+    def spelled(self, path: MemberPath) -> bytes | None:
         """Return the bytes of the last value at a path, as they came."""
         spans = find_spans(self.raw, [path]).get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
@@ -139,8 +146,8 @@ def _echoes_at_a_glance(message: Message, request: Message) -> Echoes | None:
 
 
 def _echoes_by_path(message: Message, request: Message) -> Echoes:
-    wanted: dict[Path, str | None] = {}
-    token_paths: tuple[Path, ...] = ()
+    wanted: dict[MemberPath, str | None] = {}
+    token_paths: tuple[MemberPath, ...] = ()
     if message.kind is Kind.RESPONSE:
         wanted[ID] = request.id
         wanted["result", "_meta", _SUBSCRIPTION_ID] = request.id

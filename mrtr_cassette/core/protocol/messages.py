@@ -14,7 +14,10 @@ from enum import Enum
 from mrtr_cassette.core.protocol.dialect import InputRequest, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import Piece, Response
-from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    Span,
+    splice,
+)
 from mrtr_cassette.core.wire.sse import Event, read_event
 
 

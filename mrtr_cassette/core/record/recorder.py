@@ -24,8 +24,8 @@ from mrtr_cassette.core.secrets.states import (
     KnownStates,
     find_states,
     may_have_states,
-    placeholder,
     seal_found,
+    sealed_hash,
     sha256_of,
 )
 from mrtr_cassette.core.wire.coding import ContentDecoder
@@ -42,7 +42,10 @@ from mrtr_cassette.core.wire.http import (
     kept_request_headers,
     kept_response_headers,
 )
-from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    Span,
+    splice,
+)
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
@@ -247,14 +250,14 @@ class Observation:
             # A state that the client tampered with may contain the one that it was given.
             # With that one replaced in its place, the tampering can be matched on replay.
             partly = state if state in known else known.seal_text(state)
-            return placeholder(state) if partly == state else partly
+            return sealed_hash(state) if partly == state else partly
 
         echoed = find_states(request.body)
         issued = _states_in(response)
         if not (echoed or issued or len(known)):
             return request, response, []
         body = splice(request.body, seal_found(echoed, sealed))
-        pieces = splice_pieces(response.pieces, seal_found(issued, placeholder))
+        pieces = splice_pieces(response.pieces, seal_found(issued, sealed_hash))
         for _, found in (*echoed, *issued):
             known.remember(found.secret)
         request = Request(
@@ -368,6 +371,6 @@ def _joined(pieces: list[Piece]) -> list[Piece]:
 
 def _sealed_session(headers: Headers) -> Headers:
     return tuple(
-        (name, placeholder(value) if name.lower() == SESSION_HEADER else value)
+        (name, sealed_hash(value) if name.lower() == SESSION_HEADER else value)
         for name, value in headers
     )

@@ -16,9 +16,11 @@ from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.exchange.nodes import Node
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.wire.jsonbytes import (
-    Difference,
-    Path,
+    MemberPath,
     canonical,
+)
+from mrtr_cassette.core.wire.pointers import (
+    Difference,
     differences,
     without_paths,
 )
@@ -70,7 +72,7 @@ def no_more(call: Call, candidates: Sequence[Node], *, was_asked: bool) -> Miss:
     return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
 
 
-def no_match(call: Call, nodes: Sequence[Node], ignored: Collection[Path]) -> Miss:
+def no_match(call: Call, nodes: Sequence[Node], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
     key = lookup_key(call, ignored)[0]
     here = [node for node in nodes if node.key.endpoint == key.endpoint]
@@ -99,7 +101,7 @@ class _Search:
         call: Call,
         nodes: Sequence[Node],
         same_name: Sequence[Node],
-        ignored: Collection[Path],
+        ignored: Collection[MemberPath],
     ) -> None:
         self._call = call
         self._nodes = nodes
@@ -176,8 +178,10 @@ class _Search:
 
     def _arguments_differ(self, candidates: Sequence[Node]) -> Miss:
         def shown(call: Call) -> Any:
-            asked = call.asked.decode("latin-1") if isinstance(call.asked, bytes) else call.asked
-            return without_paths(asked, self._ignored)
+            arguments = call.arguments
+            if isinstance(arguments, bytes):
+                arguments = arguments.decode("latin-1")
+            return without_paths(arguments, self._ignored)
 
         nearest, found = self._nearest(candidates, shown)
         detail = f"{nearest.key} was recorded, with other arguments"

@@ -36,7 +36,7 @@ from mrtr_cassette.core.secrets.placeholders import without_numbers, without_rul
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import as_recorded, seal_states
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.core.wire.jsonbytes import Path
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 
@@ -162,7 +162,7 @@ class Player:
         *,
         interactions: Iterable[InteractionModel] | None = None,
         exchanges: Iterable[ExchangeFactsModel] | None = None,
-        ignored: Collection[Path] = (),
+        ignored: Collection[MemberPath] = (),
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,
     ) -> None:

@@ -24,7 +24,8 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.jsonbytes import canonical, pointer_path
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import pointer_path
 from mrtr_cassette.errors import printable, shorten
 
 MISS_CODE = -32010
@@ -194,7 +195,7 @@ def _asker_place(asker: Node) -> str:
 
 def _asked(call: Call) -> str:
     text = str(call.key())
-    arguments = call.asked.get("arguments") if isinstance(call.asked, dict) else None
+    arguments = call.arguments.get("arguments") if isinstance(call.arguments, dict) else None
     if arguments is not None and call.is_rpc:
         text += f" with {shorten(canonical(arguments))}"
     if call.answers is not None:
@@ -328,7 +329,7 @@ def _inspected(
     interaction = cassette.interactions[number - 1]
     chain = _with_shared(nodes)
     call = chain[0].call
-    arguments = call.asked.get("arguments") if isinstance(call.asked, dict) else None
+    arguments = call.arguments.get("arguments") if isinstance(call.arguments, dict) else None
     return {
         "number": number,
         "call": str(chain[0].key),

@@ -13,11 +13,17 @@ from typing import Any
 
 from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES
 from mrtr_cassette.core.secrets.states import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, parse, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+    splice,
+)
 from mrtr_cassette.errors import NotJsonError
 
 _INPUT_RESPONSES = f'"{INPUT_RESPONSES}"'.encode()
-_RESULT: Path = ("result",)
+_RESULT: MemberPath = ("result",)
 SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
 
 
@@ -47,7 +53,7 @@ def seal_answers(body: bytes) -> bytes:
     )
 
 
-def _sealed_answers(message: Any) -> dict[Path, Any]:
+def _sealed_answers(message: Any) -> dict[MemberPath, Any]:
     """Return what a message answers, sealed, by where in it that stands."""
     if not isinstance(message, dict):
         return {}

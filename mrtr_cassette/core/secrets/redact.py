@@ -52,14 +52,17 @@ from mrtr_cassette.core.secrets.rules import (
     fold,
 )
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers
-from mrtr_cassette.core.wire.jsonbytes import Path, find_spans
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    find_spans,
+)
 from mrtr_cassette.errors import NotJsonError
 
 _SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
 """What `seal` has put in a secret's place: the same for everyone, and matched by."""
 
 _SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
-_EXEMPT: Final[tuple[Path, ...]] = (
+_EXEMPT: Final[tuple[MemberPath, ...]] = (
     ("id",),
     ("params", "_meta", "progressToken"),
     ("params", "progressToken"),

@@ -1,9 +1,9 @@
 """Keeping raw request states and session ids off the disk.
 
-Owns: where raw states stand in what passes, the placeholder that stands for a secret while a
+Owns: where raw states stand in what passes, the sealed hash that stands for a secret while a
 recording runs (its hash), and the surrogate that stands for it in a cassette and on replay.
 Rule: a state is what stands under `requestState`, however deep, and whatever repeats one. A
-placeholder says nothing but the hash; a surrogate is the same on every re-recording.
+sealed hash tells nothing but the hash; a surrogate is the same on every re-recording.
 Source: docs/design.md, "Sealing".
 """
 
@@ -17,7 +17,10 @@ from typing import Final
 
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
 from mrtr_cassette.core.secrets.escapes import Found, json_tokens, json_view, long_words, through
-from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    Span,
+    splice,
+)
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -40,8 +43,8 @@ _IS_JSON = re.compile(r'\s*+[{\["]')
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
 _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
 _RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
-_PLACEHOLDER = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
-_PLACEHOLDER_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+_SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
+_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
@@ -53,21 +56,21 @@ def sha256_of(state: str) -> str:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def placeholder(secret: str) -> str:
+def sealed_hash(secret: str) -> str:
     """Return what stands for a secret in the journal."""
     return f"sha256:{sha256_of(secret)}"
 
 
 def compared_sha256(state: str) -> str:
-    """Return the hash of a state on replay, where a placeholder may stand for it."""
-    placed = _PLACEHOLDER.fullmatch(state)
+    """Return the hash of a state on replay, where a sealed hash may stand for it."""
+    placed = _SEALED_HASH.fullmatch(state)
     return sha256_of(state) if placed is None else placed[2]
 
 
 def as_recorded(state: str) -> str:
     """Return what stands in a cassette for a state that a client sends on replay."""
-    is_sealed = STATE_SURROGATE.fullmatch(state) or _PLACEHOLDER.fullmatch(state)
-    return state if is_sealed else placeholder(state)
+    is_sealed = STATE_SURROGATE.fullmatch(state) or _SEALED_HASH.fullmatch(state)
+    return state if is_sealed else sealed_hash(state)
 
 
 def may_have_states(raw: bytes) -> bool:
@@ -145,11 +148,11 @@ class KnownState:
 
         Args:
             state: the state.
-            shown_as: the state that it is another issue of, whose placeholder it gets; None stands
+            shown_as: the state that it is another issue of, whose sealed hash it gets; None stands
                 for the state itself.
         """
         self.state = state
-        self._shown = placeholder(state if shown_as is None else shown_as)
+        self._shown = sealed_hash(state if shown_as is None else shown_as)
         self.is_searched = len(state) >= SHORTEST_SEARCHED
         # Whatever the escapes are, the longest run of plain characters is in all spellings.
         self.probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
@@ -164,9 +167,9 @@ class KnownState:
             return raw
         if self._spellings is None:
             self._spellings = re.compile(_spellings(self.state))
-        return self._spellings.sub(self._placeholder, raw)
+        return self._spellings.sub(self._spelled, raw)
 
-    def _placeholder(self, match: re.Match[bytes]) -> bytes:
+    def _spelled(self, match: re.Match[bytes]) -> bytes:
         new = self._shown
         return (new.replace(":", "%3A") if match.lastgroup == "in_url" else new).encode()
 
@@ -288,13 +291,13 @@ def _in_url(run: str) -> bytes:
 
 
 def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
-    """Put surrogates in the place of placeholders; one without a surrogate stays."""
+    """Put surrogates in the place of sealed hashes; one without a surrogate stays."""
 
     def surrogate(match: re.Match[bytes]) -> bytes:
         found = surrogate_of(match[2].decode())
         return match[0] if found is None else found.encode().replace(b":", match[1])
 
-    return _PLACEHOLDER_BYTES.sub(surrogate, raw)
+    return _SEALED_HASH_BYTES.sub(surrogate, raw)
 
 
 def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:

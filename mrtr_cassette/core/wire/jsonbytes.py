@@ -21,7 +21,7 @@ import orjson
 
 from mrtr_cassette.errors import NotJsonError
 
-Path = tuple[str, ...]
+MemberPath = tuple[str, ...]
 
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
@@ -207,7 +207,7 @@ def canonical_number(text: str) -> str:
     return f"{sign}{digits}e{exponent}"
 
 
-def find_spans(raw: bytes, paths: Collection[Path]) -> dict[Path, list[Span]]:
+def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at `paths`, every one of a duplicate key.
 
     Args:
@@ -220,7 +220,7 @@ def find_spans(raw: bytes, paths: Collection[Path]) -> dict[Path, list[Span]]:
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
-    found: dict[Path, list[Span]] = {}
+    found: dict[MemberPath, list[Span]] = {}
     try:
         _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), found)
     except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
@@ -234,7 +234,11 @@ def _skip_space(text: str, index: int) -> int:
 
 
 def _collect_spans(
-    text: str, index: int, paths: frozenset[Path], at: Path, found: dict[Path, list[Span]]
+    text: str,
+    index: int,
+    paths: frozenset[MemberPath],
+    at: MemberPath,
+    found: dict[MemberPath, list[Span]],
 ) -> int:
     """Collect what `paths` names below the value at `index`; return the value's end."""
     depth = len(at)
@@ -278,7 +282,7 @@ def splice(raw: bytes, replacements: Sequence[tuple[Span, bytes]]) -> bytes:
     return b"".join(parts)
 
 
-def replace_members(raw: bytes, at: Path, members: Mapping[str, bytes | None]) -> bytes:
+def replace_members(raw: bytes, at: MemberPath, members: Mapping[str, bytes | None]) -> bytes:
     """Give members of an object other values, leaving all other bytes.
 
     A member that exists gets its new value in its place, every one of a duplicate key. A new one
@@ -345,78 +349,3 @@ def _members_of(raw: bytes, of: Span) -> Iterator[_Member]:
         index = _skip_space(text, index)
         if text[index] == ",":
             index = _skip_space(text, index + 1)
-
-
-class Difference(NamedTuple):
-    """One place where two values differ; None stands for an absent member."""
-
-    pointer: str
-    recorded: str | None
-    received: str | None
-
-
-def differences(
-    recorded: Any, received: Any, pointer: str = "", *, without_null: bool = False
-) -> list[Difference]:
-    """Return the innermost places, by JSON Pointer (RFC 6901), where two values differ."""
-    if isinstance(recorded, dict) and isinstance(received, dict):
-        if without_null:
-            recorded = {key: value for key, value in recorded.items() if value is not None}
-            received = {key: value for key, value in received.items() if value is not None}
-        found: list[Difference] = []
-        for key in sorted(recorded.keys() | received.keys()):
-            step = f"{pointer}/{escape_pointer(key)}"
-            if key not in received:
-                found.append(Difference(step, canonical(recorded[key]), None))
-            elif key not in recorded:
-                found.append(Difference(step, None, canonical(received[key])))
-            else:
-                found += differences(recorded[key], received[key], step, without_null=without_null)
-        return found
-    if isinstance(recorded, list) and isinstance(received, list) and len(recorded) == len(received):
-        return [
-            difference
-            for index, pair in enumerate(zip(recorded, received, strict=True))
-            for difference in differences(*pair, f"{pointer}/{index}", without_null=without_null)
-        ]
-    one = canonical(recorded, without_null=without_null)
-    other = canonical(received, without_null=without_null)
-    return [] if one == other else [Difference(pointer, one, other)]
-
-
-def escape_pointer(key: str) -> str:
-    """Spell a key as one step of a JSON Pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
-
-
-def pointer_path(pointer: str) -> Path:
-    """Return the keys of a JSON Pointer.
-
-    Raises:
-        ValueError: it doesn't begin with a slash.
-    """
-    if not pointer.startswith("/"):
-        raise ValueError(pointer)
-    return tuple(
-        step.replace("~1", "/").replace("~0", "~") for step in pointer.removeprefix("/").split("/")
-    )
-
-
-def without_paths(value: Any, paths: Collection[Path]) -> Any:
-    """Return `value` less the members at `paths`; array items are named by their index."""
-    if not paths or not isinstance(value, dict | list):
-        return value
-    below: dict[str, list[Path]] = {}
-    for path in paths:
-        below.setdefault(path[0], []).append(path[1:])
-    if isinstance(value, list):
-        return [
-            without_paths(item, below[str(index)]) if str(index) in below else item
-            for index, item in enumerate(value)
-            if () not in below.get(str(index), ())
-        ]
-    return {
-        key: without_paths(item, below[key]) if key in below else item
-        for key, item in value.items()
-        if () not in below.get(key, ())
-    }

@@ -30,12 +30,12 @@ from mrtr_cassette.core.protocol.calls import CallKey, is_reading, read_call
 from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.core.wire.jsonbytes import Path
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 
 
-def key(request: bytes | Request, *ignored: Path) -> CallKey:
+def key(request: bytes | Request, *ignored: MemberPath) -> CallKey:
     """Return the call key of a request."""
     return read_call(post(request) if isinstance(request, bytes) else request).key(ignored)
 
@@ -155,7 +155,7 @@ def test_opaque_bodies_are_compared_whole(one: bytes, other: bytes, same: bool) 
 
 def test_ignored_members_are_no_part_of_the_key() -> None:
     """What is ignored doesn't count; where nothing else is left, the arguments are empty."""
-    at: Path = ("arguments", "at")
+    at: MemberPath = ("arguments", "at")
     one, other = (tool("log", at=at_, text="x") for at_ in (1, 2))
 
     assert key(one) != key(other)
@@ -208,7 +208,7 @@ def test_empty_answers_equal_none_beside_a_state() -> None:
 
 def test_ignored_answers_are_no_part_of_the_slot() -> None:
     """An ignored answer doesn't count, in both spellings of answers."""
-    ignored: list[Path] = [("inputResponses", "summary")]
+    ignored: list[MemberPath] = [("inputResponses", "summary")]
 
     def slot(answers: object) -> object:
         return lookup_key(read_call(post(retry(DEPLOY, answers, state="S"))), ignored)

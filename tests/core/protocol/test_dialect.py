@@ -19,7 +19,11 @@ from mrtr_cassette.core.protocol.dialect import (
     write_retry,
     write_state,
 )
-from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import (
+    Number,
+    canonical,
+    parse,
+)
 from mrtr_cassette.errors import NotJsonError
 
 

@@ -14,7 +14,12 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     classify,
     echoes,
 )
-from mrtr_cassette.core.wire.jsonbytes import Path, canonical, find_spans, parse
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+)
 
 
 def message(raw: bytes) -> Message:
@@ -212,7 +217,7 @@ def test_token_is_no_echo_where_the_request_has_none() -> None:
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":{"id":2}}}}',
     ],
 )
-def test_own_values_are_found_as_by_structure(raw: bytes, path: Path) -> None:
+def test_own_values_are_found_as_by_structure(raw: bytes, path: MemberPath) -> None:
     """What is found at a glance is what stands last at the path."""
     message = classify(raw)
     assert message is not None

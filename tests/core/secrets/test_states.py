@@ -17,10 +17,10 @@ from mrtr_cassette.core.secrets.states import (
     as_recorded,
     compared_sha256,
     find_states,
-    placeholder,
     reveal,
     reveal_text,
     seal_states,
+    sealed_hash,
     session_surrogate,
     sha256_of,
     state_surrogate,
@@ -33,7 +33,7 @@ def test_hash_is_that_of_the_text() -> None:
     """A state is hashed as UTF-8, lone surrogates included."""
     assert sha256_of("é") == hashlib.sha256("é".encode()).hexdigest()
     assert len(sha256_of("\ud800")) == 64
-    assert placeholder("é") == f"sha256:{sha256_of('é')}"
+    assert sealed_hash("é") == f"sha256:{sha256_of('é')}"
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def test_long_state_is_replaced_in_every_spelling(state: str) -> None:
     plain = json.dumps({"log": state}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     assert (
-        KnownState(state).seal(escaped) == b'{"log": "state is %s!"}' % placeholder(state).encode()
+        KnownState(state).seal(escaped) == b'{"log": "state is %s!"}' % sealed_hash(state).encode()
     )
-    assert KnownState(state).seal(plain) == b'{"log": "%s"}' % placeholder(state).encode()
+    assert KnownState(state).seal(plain) == b'{"log": "%s"}' % sealed_hash(state).encode()
 
 
 def test_state_with_escaped_slashes_is_replaced() -> None:
@@ -64,7 +64,7 @@ def test_state_with_escaped_slashes_is_replaced() -> None:
     state = "ab/cd/" * 8
     raw = json.dumps({"log": state}).replace("/", "\\/").encode()
 
-    assert b"cd" not in KnownState(state).seal(raw).replace(placeholder(state).encode(), b"")
+    assert b"cd" not in KnownState(state).seal(raw).replace(sealed_hash(state).encode(), b"")
 
 
 def test_short_state_is_left_where_it_may_be_a_word() -> None:
@@ -76,7 +76,7 @@ def test_short_state_is_left_where_it_may_be_a_word() -> None:
 
     longer = raw.replace(b"confirmed", b"c" * 24)
     assert KnownState("c" * 24).seal(longer) == raw.replace(
-        b"confirmed", placeholder("c" * 24).encode()
+        b"confirmed", sealed_hash("c" * 24).encode()
     )
 
 
@@ -87,7 +87,7 @@ def test_state_in_json_inside_a_string_is_replaced() -> None:
 
     sealed = KnownState(state).seal(nested)
 
-    assert json.loads(json.loads(sealed)["text"]) == {"log": placeholder(state)}
+    assert json.loads(json.loads(sealed)["text"]) == {"log": sealed_hash(state)}
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
     surrogate = state_surrogate("call", 1, 2)
 
     assert as_recorded(surrogate) == surrogate
-    assert as_recorded(placeholder("abc")) == placeholder("abc") == as_recorded("abc")
-    assert as_recorded(f"{surrogate}x") == placeholder(f"{surrogate}x")
-    assert compared_sha256("abc") == compared_sha256(placeholder("abc")) == sha256_of("abc")
+    assert as_recorded(sealed_hash("abc")) == sealed_hash("abc") == as_recorded("abc")
+    assert as_recorded(f"{surrogate}x") == sealed_hash(f"{surrogate}x")
+    assert compared_sha256("abc") == compared_sha256(sealed_hash("abc")) == sha256_of("abc")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_search_for_odd_states_comes_to_an_end(state: str) -> None:
 
 def test_placeholder_gives_way_to_its_surrogate() -> None:
     """Placeholders with a surrogate are replaced, and others stay."""
-    known, other = placeholder("known"), placeholder("other")
+    known, other = sealed_hash("known"), sealed_hash("other")
     surrogates = {sha256_of("known"): "S1"}
 
     assert reveal(f"<{known}|{other}>".encode(), surrogates.get) == f"<S1|{other}>".encode()
@@ -243,7 +243,7 @@ def test_known_state_is_found_in_every_layer(
     after: str,
 ) -> None:
     """However deep in strings of JSON a state is repeated, it is replaced and the rest stays."""
-    text, sealed = before + state + after, before + placeholder(state) + after
+    text, sealed = before + state + after, before + sealed_hash(state) + after
     for _ in range(layers):
         text = json.dumps(text, ensure_ascii=ensure_ascii)
         sealed = json.dumps(sealed, ensure_ascii=ensure_ascii)
@@ -255,12 +255,12 @@ def test_known_state_is_found_in_every_layer(
 
 @given(STATES, st.sampled_from(["", "/", "/:", "~!*'()"]), st.booleans())
 def test_known_state_is_found_in_a_url(state: str, safe: str, plus: bool) -> None:  # noqa: FBT001
-    """However a state is percent-encoded, it is replaced by its percent-encoded placeholder."""
+    """However a state is percent-encoded, it is replaced by its percent-encoded sealed_hash."""
     spelled = quote_plus(state, safe) if plus else quote(state, safe)
 
     sealed = KnownState(state).seal(f"/x?state={spelled}&y=%20".encode()).decode()
 
-    assert unquote(sealed) == f"/x?state={placeholder(state)}&y= "
+    assert unquote(sealed) == f"/x?state={sealed_hash(state)}&y= "
 
 
 _RUN = st.text(alphabet="ab", min_size=5, max_size=20)

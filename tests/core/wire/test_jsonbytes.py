@@ -8,20 +8,22 @@ from patience import seconds
 
 from mrtr_cassette.core.wire.jsonbytes import (
     DEEPEST,
-    Difference,
+    MemberPath,
     Number,
-    Path,
     Span,
     canonical,
     canonical_number,
-    differences,
-    escape_pointer,
     find_spans,
     is_deep,
     parse,
-    pointer_path,
     replace_members,
     splice,
+)
+from mrtr_cassette.core.wire.pointers import (
+    Difference,
+    differences,
+    escape_pointer,
+    pointer_path,
     without_paths,
 )
 from mrtr_cassette.errors import NotJsonError
@@ -173,8 +175,8 @@ def test_canonical_number_of_something_else_is_refused() -> None:
         canonical_number("one")
 
 
-ID: Path = ("id",)
-TOKEN: Path = ("params", "_meta", "progressToken")
+ID: MemberPath = ("id",)
+TOKEN: MemberPath = ("params", "_meta", "progressToken")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ TOKEN: Path = ("params", "_meta", "progressToken")
         (b"{}", ID, []),
     ],
 )
-def test_spans_are_those_of_the_values(raw: bytes, path: Path, found: list[bytes]) -> None:
+def test_spans_are_those_of_the_values(raw: bytes, path: MemberPath, found: list[bytes]) -> None:
     """Every value at a path is found, duplicates too, and arrays are not entered."""
     spans = find_spans(raw, [path]).get(path, [])
 
@@ -321,7 +323,7 @@ def test_depth_of_a_text_cut_off_inside_a_string_is_told_at_once() -> None:
         ("//a", ("", "a")),
     ],
 )
-def test_pointer_is_read_as_keys(pointer: str, path: Path) -> None:
+def test_pointer_is_read_as_keys(pointer: str, path: MemberPath) -> None:
     """A JSON Pointer names keys from the outermost inwards, and is spelled by them again."""
     assert pointer_path(pointer) == path
     assert "".join(f"/{escape_pointer(key)}" for key in path) == pointer
@@ -348,7 +350,7 @@ def test_pointer_without_slash_is_refused(pointer: str) -> None:
         ),
     ],
 )
-def test_members_can_be_left_out(paths: list[Path], left: Any) -> None:
+def test_members_can_be_left_out(paths: list[MemberPath], left: Any) -> None:
     """What the paths name is left out, and everything else stays."""
     value = {"a": {"b": 1, "c": [1, {"d": 2, "e": 3}]}, "f": 4}
 
