@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Interaction, Miss, Recording, Replay, Turn, record, replay
+    from mrtr_cassette.api import Interaction, Recording, Replay, Turn, record, replay
+    from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.testing import MrtrCassette
 
 __version__ = "0.1.0"
 __all__ = [
     "Interaction",
-    "Miss",
+    "MissReport",
     "MrtrCassette",
     "Recording",
     "Replay",

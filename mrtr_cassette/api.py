@@ -17,7 +17,10 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player, Repeat
-from mrtr_cassette.core.report.report import inspection, miss_data, miss_text, not_led_text
+from mrtr_cassette.core.report.misses import MissReport
+from mrtr_cassette.core.report.report import inspection
+from mrtr_cassette.core.report.summary import reports_of_misses
+from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
 from mrtr_cassette.options import (
     Existing,
     FilePath,
@@ -71,21 +74,6 @@ class Interaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
-    """A request that was not recorded.
-
-    Attributes:
-        reason: one of the reasons in docs/matching.md, such as `answers-differ`.
-        text: the miss as people read it, several lines.
-        facts: the same as JSON, as the client got it in `error.data`.
-    """
-
-    reason: str
-    text: str
-    facts: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Recording:
     """A recording under way, or done."""
 
@@ -122,9 +110,9 @@ class Recording:
         player = self._session.player
         if player is None:
             return ()
-        path = str(self.path)
         return tuple(
-            player.redacted(not_led_text(one, path)) for one in tuple(self._session.not_led)
+            report_of_unrecorded(failure, str(self.path), player.redacted).text
+            for failure in tuple(self._session.not_led)
         )
 
     @property
@@ -160,9 +148,9 @@ class Replay:
         return _interactions(files.read_cassette(self.path), self.path)
 
     @property
-    def misses(self) -> tuple[Miss, ...]:
+    def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
-        return _misses(self._session.player)
+        return reports_of_misses(self._session.player)
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
@@ -273,17 +261,6 @@ async def _shown_as(
     """Run a session of the shell, and give the view of it that users get."""
     async with opened() as session:
         yield view(session)
-
-
-def _misses(player: Player) -> tuple[Miss, ...]:
-    return tuple(
-        Miss(
-            miss.reason.value,
-            player.redacted(miss_text(miss, player.path)),
-            miss_data(miss, player.path),
-        )
-        for miss in tuple(player.misses)
-    )
 
 
 def _unplayed(cassette: CassetteModel, player: Player) -> tuple[Interaction, ...]:

@@ -19,6 +19,7 @@ from mrtr_cassette import __version__
 from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, UsageError
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.report.summary import ReplayReport
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
     from mrtr_cassette.shell.http_server import Access
@@ -363,7 +364,7 @@ def replay(**options: Any) -> None:
 
 async def _replay(**options: Any) -> int:
     from mrtr_cassette.core.replay.player import Repeat
-    from mrtr_cassette.core.report.report import replay_report, summary
+    from mrtr_cassette.core.report.summary import report_of_replay, summary_text
     from mrtr_cassette.shell.files import check_writable, without_collection
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
@@ -387,39 +388,40 @@ async def _replay(**options: Any) -> int:
                 # What was loaded stays, so looking for garbage in it would be in vain.
                 gc.freeze()
             code = await _until_stopped(session.url, options[_COMMAND], signals)
-        player = session.player
+        summary = report_of_replay(session.player)
         _conclude(
             options,
-            summary(player),
+            summary_text(summary),
             {
-                "interactions": len(player.interactions),
-                "unplayed": player.unplayed,
-                "misses": len(player.misses),
+                "interactions": len(summary.interactions),
+                "unplayed": [each.number for each in summary.incomplete],
+                "misses": len(summary.misses),
             },
         )
-        _report(replay_report(player), report)
+        _report(summary, report)
     return code or (1 if session.player.misses else 0)
 
 
-def _report(data: dict[str, Any], path: Path | None) -> None:
+def _report(summary: ReplayReport, path: Path | None) -> None:
     """Write the report that was asked for, and say misses where GitHub shows them."""
     import orjson
 
     from mrtr_cassette.core.report.junit import junit
-    from mrtr_cassette.core.report.report import annotation
+    from mrtr_cassette.core.report.misses import annotation
+    from mrtr_cassette.core.report.summary import summary_data
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # Standard error has one JSON object a line, if asked for; the runner reads both streams.
-        for miss in data["misses"]:
+        for miss in summary.misses:
             click.echo(annotation(miss))
     if path is None:
         return
     if path.suffix.lower() == ".xml":
-        write_report(path, junit(data))
+        write_report(path, junit(summary))
     else:
         options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        write_report(path, orjson.dumps(data, option=options))
+        write_report(path, orjson.dumps(summary_data(summary), option=options))
 
 
 def _tell_of_journal(cassette: Path, options: dict[str, Any]) -> None:

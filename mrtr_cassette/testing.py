@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mrtr_cassette.api import Interaction, Miss, Recording, Replay, replay
+from mrtr_cassette.api import Interaction, Recording, Replay, replay
 from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import ignored_member
 from mrtr_cassette.shell import files
@@ -191,7 +192,7 @@ class MrtrCassette:
         return self._session.interactions
 
     @property
-    def misses(self) -> tuple[Miss, ...]:
+    def misses(self) -> tuple[MissReport, ...]:
         """What was asked and had not been recorded; the test fails if there is any."""
         return self._session.misses if isinstance(self._session, Replay) else ()
 

@@ -19,7 +19,7 @@ from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed, Open
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.report import not_led_body
+from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.shell.replaying import ReplayServer
@@ -98,7 +98,8 @@ class Appender:
             return self.upstream.unreachable(asked, str(error))
         if isinstance(sent, NotLed):
             self.upstream.not_led(sent)
-            body = not_led_body(sent, player.path)
+            report = report_of_unrecorded(sent, player.path, player.redacted)
+            body = unrecorded_body(report, sent.call)
             return web.Response(body=body, content_type="application/json")
         return await self.upstream.handle(request, asked, sent)
 

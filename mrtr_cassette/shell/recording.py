@@ -36,17 +36,17 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.player import Player, Repeat
-from mrtr_cassette.core.report.report import (
+from mrtr_cassette.core.report.events import (
+    exchange_line,
     lead_event,
     lead_line,
     not_led_event,
-    not_led_text,
-    observation_line,
     request_event,
     response_event,
     unread_coding_line,
-    upstream_error_body,
 )
+from mrtr_cassette.core.report.rpc_errors import upstream_error_body
+from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -439,12 +439,10 @@ class _Relay:
     def not_led(self, failure: NotLed) -> None:
         """Say that the server could not be led."""
         self.session.not_led.append(failure)
-        text = not_led_text(failure, str(self.session.path))
         redactor = self.recorder.redactor
-        self.say(
-            partial(not_led_event, failure),
-            lambda: text if redactor is None else redactor.text(text),
-        )
+        redacted = str if redactor is None else redactor.text
+        report = report_of_unrecorded(failure, str(self.session.path), redacted)
+        self.say(partial(not_led_event, failure), lambda: report.text)
 
     def _no_response(self, reason: str) -> str:
         return f"the upstream {shown_url(self.origin)} gave no response: {reason}"
@@ -582,7 +580,7 @@ class _Spectator:
             now = self._relay.now_ms()
             self._relay.say(
                 partial(response_event, observation, end, now),
-                partial(observation_line, observation, now),
+                partial(exchange_line, observation, now),
             )
 
     def _write(self, observation: Observation, end: End) -> None:

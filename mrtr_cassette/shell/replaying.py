@@ -23,7 +23,8 @@ from mrtr_cassette.core.format.model import InteractionModel
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
-from mrtr_cassette.core.report.report import miss_body, miss_text, missed_event, played_event
+from mrtr_cassette.core.report.events import missed_event, played_event
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.shell import files
@@ -146,15 +147,15 @@ class ReplayServer:
         return await self._send(request, play.reply, play.own)
 
     def _missed(self, miss: Miss) -> web.StreamResponse:
+        report = report_of_miss(miss, self.player.path, self.player.redacted)
         with suppress(OSError):
             if self.on_event is not None:
                 self.on_event(missed_event(miss))
             if self.log is not None:
-                self.log(self.player.redacted(miss_text(miss, self.player.path)))
+                self.log(report.text)
         if miss.call.message is None:
-            text = miss_text(miss, self.player.path) + "\n"
-            return web.Response(status=404, text=text)
-        return web.Response(body=miss_body(miss, self.player.path), content_type="application/json")
+            return web.Response(status=404, text=f"{report.text}\n")
+        return web.Response(body=miss_body(report, miss.call), content_type="application/json")
 
     async def _send(self, request: web.BaseRequest, reply: Reply, own: Own) -> web.StreamResponse:
         started = time.monotonic()

@@ -60,14 +60,10 @@ from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
-from mrtr_cassette.core.report.report import (
-    inspection,
-    inspection_text,
-    miss_body,
-    miss_text,
-    observation_line,
-    summary,
-)
+from mrtr_cassette.core.report.events import exchange_line
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.report import inspection, inspection_text
+from mrtr_cassette.core.report.summary import report_of_replay, summary_text
 from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire import jsonbytes
 from mrtr_cassette.core.wire.http import End, Request
@@ -651,7 +647,7 @@ def recorded_hostility(
                     observation.exchange(End.COMPLETE, talk.tick())
         observation.response_ended(talk.tick())
         recorded = observation.exchange(draw(st.sampled_from(End)), talk.tick())
-        observation_line(observation, talk.tick())
+        exchange_line(observation, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)
@@ -674,11 +670,12 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     for request in requests:
         decision = player.request_received(request)
         if isinstance(decision, Miss):
-            assert miss_text(decision, "f").encode()
-            assert parse(miss_body(decision, "f"))["error"]["code"]
+            report = report_of_miss(decision, "f")
+            assert report.text.encode()
+            assert parse(miss_body(report, decision.call))["error"]["code"]
         elif decision.reply is not None:
             assert all(part.fill(decision.own) is not None for part in decision.reply.parts)
-    assert summary(player)
+    assert summary_text(report_of_replay(player))
     assert player.plays + len(player.misses) == len(requests)
 
 
@@ -778,7 +775,7 @@ def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
         for node in own:
             decision = player.request_received(node.call.request)
             assert isinstance(decision, Play | Miss)
-    assert summary(player)
+    assert summary_text(report_of_replay(player))
 
 
 @given(st.one_of(st.sampled_from(JOURNAL_LINES).flatmap(mutated), hostile))
@@ -989,7 +986,7 @@ def replayed(plan: Plan, cassette: CassetteModel, order: list[int]) -> Player:
         identity, token = (step, f"t{step}") if step % 2 else (f"other {step}", 1000 + step)
         echoed = None if turn.echoes is None else issued[turn.echoes]
         decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
-        assert isinstance(decision, Play), miss_text(decision, "f")
+        assert isinstance(decision, Play), report_of_miss(decision, "f").text
         assert decision.reply is not None
         got = b"".join(part.fill(decision.own) for part in decision.reply.parts)
         if turn.state is not None:

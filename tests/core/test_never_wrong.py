@@ -29,11 +29,9 @@ from builders import (
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Repeat
-from mrtr_cassette.core.report.report import MISS_CODE, miss_body, miss_data, miss_text
-from mrtr_cassette.core.wire.pointers import (
-    Difference,
-    pointer_path,
-)
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.rpc_errors import MISS_CODE
+from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 SELL = tool("sell", item="lamp")
@@ -456,8 +454,9 @@ def test_miss_is_told_alike_as_text_and_as_json(asking: Asking, reason: Reason) 
     request = with_id(asking(replay.states), "my-id")
     miss = replay.miss(request)
 
-    body = json.loads(miss_body(miss, "talk.json"))
-    told, data = miss_text(miss, "talk.json"), miss_data(miss, "talk.json")
+    report = report_of_miss(miss, "talk.json")
+    body = json.loads(miss_body(report, miss.call))
+    told, data = report.text, report.facts
 
     assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
     assert body["error"] == {"code": MISS_CODE, "message": told, "data": data}
@@ -476,7 +475,7 @@ def test_text_of_a_miss() -> None:
 
     miss = replay.miss(retry(DEPLOY, {"when": 3}, state=replay.states[1]))
 
-    assert miss_text(miss, "talk.json").splitlines() == [
+    assert report_of_miss(miss, "talk.json").text.splitlines() == [
         "miss: answers-differ: the recorded answers are others",
         '  asked:    tools/call "deploy" with {"env":"prod","replicas":3}, answering when, echoing a request state',
         '  question: when (form) "when?"',
@@ -493,7 +492,7 @@ def test_text_of_a_miss_has_no_request_state() -> None:
     """Neither the raw state nor the client's is repeated in a text that ends up in logs."""
     replay = Replay()
     for _, asking, *_ in WRONG:
-        told = miss_text(replay.miss(asking(replay.states)), "talk.json")
+        told = report_of_miss(replay.miss(asking(replay.states)), "talk.json").text
         assert not any(state in told for state in (*STATES, *replay.states))
 
 
@@ -503,17 +502,19 @@ def test_long_values_are_cut() -> None:
 
     miss = missed(player, tool("say", text="b" * 1_000))
 
-    (difference,) = miss_data(miss, "f")["differences"]
-    assert difference["recorded"] == '"' + "a" * 199 + "… (302 more characters)"
-    assert difference["received"] == '"' + "b" * 199 + "… (802 more characters)"
-    assert max(map(len, miss_text(miss, "f").splitlines())) < 600
+    report = report_of_miss(miss, "f")
+    (difference,) = report.differences
+    assert difference.recorded == '"' + "a" * 199 + "… (302 more characters)"
+    assert difference.received == '"' + "b" * 199 + "… (802 more characters)"
+    assert max(map(len, report.text.splitlines())) < 600
 
 
 def test_miss_of_what_is_no_request_has_no_id() -> None:
     """A notification, an opaque body and a response are missed without an id."""
     player = player_of((DEPLOY, text("x")))
     for body in (b"[]", b'{"jsonrpc":"2.0","method":"n"}', b'{"jsonrpc":"2.0","id":1,"result":{}}'):
-        assert json.loads(miss_body(missed(player, body), "f"))["id"] is None
+        miss = missed(player, body)
+        assert json.loads(miss_body(report_of_miss(miss, "f"), miss.call))["id"] is None
 
 
 @pytest.mark.parametrize(
@@ -531,7 +532,7 @@ def test_miss_of_what_is_no_unicode_text_is_told(params: bytes) -> None:
     replay = Replay()
     miss = replay.miss(b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":%s}' % params)
 
-    body = json.loads(miss_body(miss, "talk.json"))
+    body = json.loads(miss_body(report_of_miss(miss, "talk.json"), miss.call))
 
     assert body["id"] == 7
     assert body["error"]["message"].encode()
@@ -542,9 +543,10 @@ def test_ids_come_back_as_they_were_spelled() -> None:
     player = player_of((DEPLOY, text("x")))
     request = b'{"jsonrpc":"2.0","id": 1.0e3 ,"method":"x","params":{}}'
 
-    assert miss_body(missed(player, request), "f").startswith(
-        b'{"jsonrpc":"2.0","id":1.0e3,"error":'
-    )
+    miss = missed(player, request)
+    body = miss_body(report_of_miss(miss, "f"), miss.call)
+
+    assert body.startswith(b'{"jsonrpc":"2.0","id":1.0e3,"error":')
 
 
 def test_same_request_under_another_id_and_token_is_the_same() -> None:

@@ -53,19 +53,17 @@ from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Reply
-from mrtr_cassette.core.report.report import (
-    inspection,
-    inspection_text,
-    miss_body,
-    miss_text,
+from mrtr_cassette.core.report.events import (
+    exchange_line,
     missed_event,
-    observation_line,
     played_event,
     request_event,
     response_event,
-    summary,
-    upstream_error_body,
 )
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.report import inspection, inspection_text
+from mrtr_cassette.core.report.rpc_errors import upstream_error_body
+from mrtr_cassette.core.report.summary import report_of_replay, summary_text
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -324,7 +322,7 @@ def recorder(data: bytes) -> None:
         assert len(body) > SMALL
         return
     kept = seen.exchange(end, 9.5)
-    orjson.dumps([observation_line(seen, 10.0), response_event(seen, end, 10.0)])
+    orjson.dumps([exchange_line(seen, 10.0), response_event(seen, end, 10.0)])
     assert seen.size == len(body)
     if not seals and not coding:
         assert kept.response.body == body
@@ -469,7 +467,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     for nodes in player.interactions:
         for node in nodes:
             _ask(player, read, node.call.request)
-    summary(player).encode()
+    summary_text(report_of_replay(player)).encode()
     added = assemble(
         [_recorded_exchange()],
         upstream="http://localhost:8000/mcp",
@@ -629,17 +627,18 @@ def player(data: bytes) -> None:
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
     assert playing.plays + len(playing.misses) == len(bodies)
-    summary(playing).encode()
+    summary_text(report_of_replay(playing)).encode()
 
 
 def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     """Ask for one request's answer, and check what comes."""
     decision = playing.request_received(request)
     if not isinstance(decision, Play):
-        body = miss_body(decision, PATH)
+        report = report_of_miss(decision, PATH)
+        body = miss_body(report, decision.call)
         json.loads(body)
         orjson.dumps(missed_event(decision))
-        miss_text(decision, PATH).encode()
+        report.text.encode()
         message = decision.call.message
         if message is not None and message.kind is Kind.REQUEST:
             assert b'"id":%b,' % (message.spelled(ID) or b"") in body

@@ -28,7 +28,7 @@ from standin import (
 )
 
 from mrtr_cassette.core.exchange.nodes import read_nodes
-from mrtr_cassette.core.report.report import miss_text
+from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.shell.files import read_cassette
 
@@ -98,7 +98,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
     async with playing(path) as replay:
         for sent in exchanges:
             await _send(replay.url, sent)
-            texts = [miss_text(miss, "c.json") for miss in replay.player.misses]
+            texts = [report_of_miss(miss, "c.json").text for miss in replay.player.misses]
             assert not texts, (sent.row.name, texts)
 
 

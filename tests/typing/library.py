@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import assert_type
 
-from mrtr_cassette import Interaction, Miss, MrtrCassette, Recording, Replay, Turn, record, replay
+from mrtr_cassette import (
+    Interaction,
+    MissReport,
+    MrtrCassette,
+    Recording,
+    Replay,
+    Turn,
+    record,
+    replay,
+)
 
 
 def in_plain_code(upstream: str, cassette: Path) -> None:
@@ -18,7 +27,7 @@ def in_plain_code(upstream: str, cassette: Path) -> None:
         assert_type(recording.problem, str | None)
     with replay("cassette.json", ignore=["/arguments/at"], repeat="always") as replaying:
         assert_type(replaying, Replay)
-        assert_type(replaying.misses, tuple[Miss, ...])
+        assert_type(replaying.misses, tuple[MissReport, ...])
         assert_type(replaying.misses[0].reason, str)
         assert_type(replaying.unplayed, tuple[Interaction, ...])
         assert_type(replaying.interactions[0].turns, tuple[Turn, ...])
@@ -36,5 +45,5 @@ def test_with_the_fixture(mrtr_cassette: MrtrCassette) -> None:
     """Annotate the fixture of the pytest plugin."""
     assert_type(mrtr_cassette.url, str)
     assert_type(mrtr_cassette.is_recording, bool)
-    assert_type(mrtr_cassette.misses, tuple[Miss, ...])
+    assert_type(mrtr_cassette.misses, tuple[MissReport, ...])
     assert_type(mrtr_cassette.unplayed, tuple[Interaction, ...])

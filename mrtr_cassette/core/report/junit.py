@@ -8,34 +8,34 @@ Rule: the XML is well-formed, whatever a client or a server named things (XML 1.
 from __future__ import annotations
 
 import re
-from typing import Any
 from xml.etree import ElementTree as ET
+
+from mrtr_cassette.core.report.summary import Outcome, ReplayReport
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(report: dict[str, Any]) -> bytes:
-    """Return a `replay_report` as XML."""
-    cassette = _allowed(report["cassette"])
+def junit(report: ReplayReport) -> bytes:
+    """Return what a replay came to as XML."""
+    cassette = _allowed(report.cassette)
     cases = [
-        _case(cassette, f"#{one['number']} {one['call']}", one["outcome"])
-        for one in report["interactions"]
+        _case(cassette, f"#{each.number} {each.call}", each.outcome) for each in report.interactions
     ]
-    for number, miss in enumerate(report["misses"], start=1):
-        case = _case(cassette, f"miss {number}: {miss['asked']}", "missed")
+    for number, miss in enumerate(report.misses, start=1):
+        case = _case(cassette, f"miss {number}: {miss.asked}")
         failure = ET.SubElement(
             case,
             "failure",
-            type=_allowed(miss["reason"]),
-            message=_allowed(f"{miss['reason']}: {miss['detail']}"),
+            type=_allowed(miss.reason),
+            message=_allowed(f"{miss.reason}: {miss.detail}"),
         )
-        failure.text = _allowed(miss["text"])
+        failure.text = _allowed(miss.text)
         cases.append(case)
     counts = {
         "tests": str(len(cases)),
-        "failures": str(len(report["misses"])),
+        "failures": str(len(report.misses)),
         "errors": "0",
-        "skipped": str(sum(case.find("skipped") is not None for case in cases)),
+        "skipped": str(len(report.incomplete)),
     }
     suites = ET.Element("testsuites", {"name": "mrtr-cassette replay", **counts})
     ET.SubElement(suites, "testsuite", {"name": cassette, **counts}).extend(cases)
@@ -44,10 +44,10 @@ def junit(report: dict[str, Any]) -> bytes:
     return xml + b"\n"
 
 
-def _case(cassette: str, name: str, outcome: str) -> ET.Element:
+def _case(cassette: str, name: str, outcome: Outcome = Outcome.PLAYED) -> ET.Element:
     case = ET.Element("testcase", classname=cassette, name=_allowed(name))
-    if outcome in {"unplayed", "played in part"}:
-        ET.SubElement(case, "skipped", message=outcome)
+    if outcome is not Outcome.PLAYED:
+        ET.SubElement(case, "skipped", message=outcome.value)
     return case
 
 

@@ -1,7 +1,8 @@
-"""Facts about reports of a replay: as data, as JUnit XML, as annotations."""
+"""Facts about the report of a replay as JUnit XML."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.junit import junit
-from mrtr_cassette.core.report.report import annotation, replay_report
+from mrtr_cassette.core.report.summary import InteractionOutcome, ReplayReport, report_of_replay
 
 STATE = "state-of-the-server-0123456789"
 CALL = tool("deploy", env="prod")
@@ -32,24 +33,9 @@ def replayed(*, answers: Any = YES) -> Player:
     return player
 
 
-def test_report_tells_played_unplayed_and_missed() -> None:
-    """Each interaction has an outcome, and each miss what its error has."""
-    report = replay_report(replayed(answers=NO))
-
-    assert [(one["number"], one["outcome"], one["plays"]) for one in report["interactions"]] == [
-        (1, "played", 1),
-        (2, "played in part", 1),
-        (3, "unplayed", 0),
-    ]
-    (miss,) = report["misses"]
-    assert miss["reason"] == "answers-differ"
-    assert miss["nearest"]["interaction"] == 2
-    assert miss["text"].startswith("miss: answers-differ")
-
-
 def test_junit_has_a_case_for_each_interaction_and_each_miss() -> None:
     """Misses are failures with the whole text, what was not played is skipped."""
-    root = ET.fromstring(junit(replay_report(replayed(answers=NO))))
+    root = ET.fromstring(junit(report_of_replay(replayed(answers=NO))))
     cases = list(root.iter("testcase"))
 
     assert [case.get("name") for case in cases][:3] == [
@@ -72,7 +58,7 @@ def test_junit_has_a_case_for_each_interaction_and_each_miss() -> None:
 
 def test_replay_without_misses_has_no_failures() -> None:
     """What was played whole is a case that passed."""
-    root = ET.fromstring(junit(replay_report(replayed())))
+    root = ET.fromstring(junit(report_of_replay(replayed())))
 
     assert root.find(".//failure") is None
     assert len(root.findall(".//skipped")) == 1
@@ -81,11 +67,15 @@ def test_replay_without_misses_has_no_failures() -> None:
 @given(st.text(st.characters()))
 def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
     """Control characters, lone surrogates and markup are spelled so that XML can hold them."""
-    report = replay_report(replayed(answers=NO))
-    report["cassette"] = words
-    report["interactions"][0]["call"] = words
-    report["misses"][0] |= {"asked": words, "detail": words, "text": words}
-    root = ET.fromstring(junit(report))
+    report = report_of_replay(replayed(answers=NO))
+    (miss,) = report.misses
+    first, *others = report.interactions
+    hostile = ReplayReport(
+        words,
+        (InteractionOutcome(1, words, first.outcome, 1), *others),
+        (replace(miss, asked=words, detail=words, text=words),),
+    )
+    root = ET.fromstring(junit(hostile))
 
     assert len(list(root.iter("testcase"))) == 4
 
@@ -93,31 +83,17 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
 @pytest.mark.parametrize(("text", "shown"), [("a\x00b", "a\\u0000b"), ("é<&\t", "é<&\t")])
 def test_what_xml_cannot_hold_is_escaped(text: str, shown: str) -> None:
     """The rest stays."""
-    report = replay_report(replayed(answers=NO))
-    report["misses"][0]["text"] = text
-    failure = ET.fromstring(junit(report)).find(".//failure")
+    report = report_of_replay(replayed(answers=NO))
+    misses = (replace(report.misses[0], text=text),)
+    failure = ET.fromstring(junit(replace(report, misses=misses))).find(".//failure")
 
     assert failure is not None
     assert failure.text == shown
 
 
-def test_annotation_is_one_line_that_names_the_file() -> None:
-    """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
-    miss = {"cassette": "a,b:c%.json", "reason": "answers-differ", "text": "50%\r\n::x"}
-
-    assert annotation(miss) == (
-        "::error file=a%2Cb%3Ac%25.json,title=miss%3A answers-differ::50%25%0D%0A::x"
-    )
-
-
-def test_report_has_no_secrets() -> None:
-    """A secret that a client sends is redacted, also where the cassette has none."""
+def test_secrets_are_not_in_the_xml() -> None:
+    """What is redacted in the report is redacted here."""
     player = player_of((tool("login", user="ada"), text("in")), redacts=True)
     player.request_received(post(tool("login", user="ada", password="correct-horse")))
-    report = replay_report(player)
 
-    assert "correct-horse" not in str(report)
-    assert report["misses"][0]["differences"] == [
-        {"pointer": "/arguments/password", "recorded": None, "received": '"<password>"'}
-    ]
-    assert b"correct-horse" not in junit(report)
+    assert b"correct-horse" not in junit(report_of_replay(player))

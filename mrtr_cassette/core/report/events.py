@@ -1,0 +1,154 @@
+"""What happens while recording and replaying, as events and as lines of a log.
+
+Owns: each event for a log that programs read, ready for JSON, and the line for people where an
+event has one.
+Does not own: where logs go and whether there are any (`shell`).
+Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mrtr_cassette.core.drive.leading import Lead, NotLed
+from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.report.unrecorded import recorded_ask
+from mrtr_cassette.core.report.wording import answering_text
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End
+from mrtr_cassette.errors import printable
+
+# Recording
+
+
+def request_event(observation: Observation) -> dict[str, Any]:
+    """Return that a call was started or a retry came."""
+    answers = observation.call.answers
+    if answers is None:
+        return {"event": "started", **_call_facts(observation)}
+    return {
+        "event": "answered",
+        **_call_facts(observation),
+        "keys": [printable(key) for key in sorted(answers.input_responses or {})],
+        "request_state_sha256": _hash(answers.request_state),
+    }
+
+
+def response_event(observation: Observation, end: End, at_ms: float) -> dict[str, Any]:
+    """Return that a call was asked something or ended."""
+    ask = observation.ask
+    facts = {
+        **_call_facts(observation),
+        "status": observation.status,
+        "end": end.value,
+        "bytes": observation.size,
+        "duration_ms": round(at_ms - observation.started_ms, 1),
+    }
+    if ask is None:
+        return {"event": "ended", **facts}
+    return {
+        "event": "asked",
+        **facts,
+        "keys": {
+            printable(key): printable(request.kind) for key, request in ask.input_requests.items()
+        },
+        "request_state_sha256": _hash(ask.request_state),
+    }
+
+
+def _call_facts(observation: Observation) -> dict[str, Any]:
+    return {"exchange": observation.number, "call": observation.label}
+
+
+def _hash(state: str | None) -> str | None:
+    return None if state is None else sha256_of(state)
+
+
+def exchange_line(observation: Observation, at_ms: float) -> str:
+    """Return one recorded exchange as a line."""
+    call = observation.call
+    line = f"{observation.number:>4}  {observation.label}"
+    if call.answers is not None:
+        line += f", {answering_text(call.answers)}"
+    line += f" -> HTTP {observation.status}" if observation.status else " -> no response"
+    if observation.ask is not None:
+        line += f", {_asking_text(observation.ask)}"
+    return f"{line} ({at_ms - observation.started_ms:.0f} ms)"
+
+
+def _asking_text(ask: InputRequired) -> str:
+    asked = ", ".join(
+        printable(f"{key} ({request.kind})") for key, request in ask.input_requests.items()
+    )
+    text = f"asks {asked}" if asked else "asks to be called again"
+    return text if ask.request_state is None else f"{text}, with request state"
+
+
+def unread_coding_line(coding: str) -> str:
+    """Return the warning about responses that nobody here can look into."""
+    return printable(
+        f"the upstream compresses responses with {coding}, which can't be read: in these, asks are "
+        "not recognised, and states and secrets are recorded as they are; "
+        "record with --header 'Accept-Encoding: gzip'"
+    )
+
+
+# Appending
+
+
+def lead_event(lead: Lead) -> dict[str, Any]:
+    """Return that the server was led to a recorded ask."""
+    asker = lead.asker
+    return {
+        "event": "led",
+        "call": str(asker.key),
+        "interaction": asker.interaction,
+        "turn": asker.turn + 1,
+    }
+
+
+def lead_line(lead: Lead) -> str:
+    """Return as a line that the server was led to a recorded ask."""
+    ask = recorded_ask(lead.asker)
+    return f"      led the server to {ask}, for an answer that is not recorded"
+
+
+def not_led_event(failure: NotLed) -> dict[str, Any]:
+    """Return that a retry was not recorded."""
+    asker = failure.asker
+    return {
+        "event": "not-led",
+        "call": str(failure.call.key()),
+        "recorded": None if asker is None else [asker.interaction, asker.turn + 1],
+        "pointers": [printable(difference.pointer) for difference in failure.differences],
+    }
+
+
+# Replaying
+
+
+def played_event(play: Play) -> dict[str, Any]:
+    """Return that a request got its recorded reply."""
+    node = play.node
+    return {
+        "event": "played",
+        "call": str(node.key),
+        "interaction": node.interaction,
+        "turn": node.turn,
+        "times": node.played,
+    }
+
+
+def missed_event(miss: Miss) -> dict[str, Any]:
+    """Return that a request was missed."""
+    nearest = miss.nearest
+    return {
+        "event": "missed",
+        "call": str(miss.call.key()),
+        "reason": miss.reason.value,
+        "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
+        "pointers": [printable(difference.pointer) for difference in miss.differences],
+    }

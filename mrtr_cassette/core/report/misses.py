@@ -1,0 +1,181 @@
+"""A miss as a report: what was requested, what comes nearest, what to do about it.
+
+Owns: every sentence about a miss that is not its reason in words (`replay.diagnosis`).
+Does not own: misses among what else a replay came to (`summary`), log events (`events`).
+Rule: the way out is in the terms of whoever reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body
+from mrtr_cassette.core.report.wording import (
+    difference_line,
+    printable_difference,
+    request_text,
+)
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import Difference, pointer_path
+from mrtr_cassette.errors import printable, shorten
+
+_IGNORE = "--ignore POINTER"
+_REPEAT = "--repeat always"
+
+_FIXES = {
+    Reason.UNKNOWN_METHOD: "record this request too, or check the URL that the client uses",
+    Reason.UNKNOWN_NAME: "record this call too, or call what was recorded",
+    Reason.ARGUMENTS_DIFFER: "call it with the recorded arguments, record this call too, or leave "
+    f"a value that is nobody's to fix out of the comparison with {_IGNORE}",
+    Reason.STATE_UNKNOWN: "echo the request state exactly as the ask of this replay gave it; "
+    "a state from a live server or from another call is not known here",
+    Reason.STATE_MISSING: "send the retry with the ask's requestState",
+    Reason.STATE_UNEXPECTED: "send the retry without requestState, as the ask gave none",
+    Reason.ANSWERS_DIFFER: "answer as recorded, record this answer too (the same ask may have "
+    f"several recorded answers), or leave a value out of the comparison with {_IGNORE}",
+    Reason.ANSWERS_MISSING: "answer everything that was answered in the recording",
+    Reason.ALREADY_PLAYED: "make the call as often as it was recorded, or allow it again with "
+    f"{_REPEAT}",
+    Reason.OUT_OF_ORDER: "make the call first, and answer what it asks",
+}
+_ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
+
+
+class Nearest(NamedTuple):
+    """The recorded exchange that comes nearest to a request without a recorded reply.
+
+    Attributes:
+        interaction: number of its interaction on the cassette, from 1.
+        turn: the turn that its request answers, from 1; 0 for a first request.
+        call: what was called, such as `tools/call "deploy"`.
+    """
+
+    interaction: int
+    turn: int
+    call: str
+
+    def __str__(self) -> str:
+        """Say where on the cassette it is."""
+        turn = f", answer of turn {self.turn}" if self.turn else ""
+        return f"#{self.interaction} ({self.call}{turn})"
+
+
+@dataclass(frozen=True, slots=True)
+class MissReport:
+    """A request that has no recorded reply.
+
+    Attributes:
+        reason: one of the reasons in docs/matching.md, such as `answers-differ`.
+        detail: the reason as a sentence.
+        asked: the request with its arguments and the keys of its answers.
+        questions: what the server asked under each key whose answer doesn't fit.
+        cassette: how messages name the file.
+        nearest: the recorded exchange that comes nearest, or None.
+        differences: where the two differ, by JSON Pointer into the params.
+        fix: what can be done about it.
+        text: all of this as people read it, several lines.
+    """
+
+    reason: str
+    detail: str
+    asked: str
+    questions: tuple[str, ...]
+    cassette: str
+    nearest: Nearest | None
+    differences: tuple[Difference, ...]
+    fix: str
+    text: str
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The same as JSON, as the client gets it in `error.data`."""
+        return {
+            "reason": self.reason,
+            "detail": self.detail,
+            "asked": self.asked,
+            "questions": list(self.questions),
+            "cassette": self.cassette,
+            "nearest": None if self.nearest is None else self.nearest._asdict(),
+            "differences": [difference._asdict() for difference in self.differences],
+            "fix": self.fix,
+        }
+
+
+def report_of_miss(
+    miss: Miss, path: str, redacted: Callable[[str], str] = lambda text: text
+) -> MissReport:
+    """Return a miss as a report.
+
+    Args:
+        miss: the miss.
+        path: how messages name the cassette's file.
+        redacted: takes secrets out of a text.
+    """
+    asked = request_text(miss.call)
+    questions = _questions(miss)
+    nearest = _nearest(miss)
+    shown = [printable_difference(difference) for difference in miss.differences]
+    fix = _FIXES[miss.reason]
+    lines = [
+        f"miss: {miss.reason.value}: {miss.detail}",
+        f"  asked:    {asked}",
+        *(f"  question: {question}" for question in questions),
+        f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
+        *(difference_line(difference, "received") for difference in shown),
+        f"  fix:      {fix}",
+    ]
+    return MissReport(
+        reason=miss.reason.value,
+        detail=miss.detail,
+        asked=asked,
+        questions=tuple(questions),
+        cassette=path,
+        nearest=nearest,
+        differences=tuple(shown),
+        fix=fix,
+        text=redacted("\n".join(lines)),
+    )
+
+
+def _questions(miss: Miss) -> list[str]:
+    """Return what the server asked under the keys whose answers don't fit."""
+    parent = miss.nearest.parent if miss.nearest is not None else None
+    if parent is None or parent.ask is None or miss.reason not in _ABOUT_ANSWERS:
+        return []
+    keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
+    return [
+        printable(f"{key} ({request.kind}) {shorten(canonical(request.message))}")
+        for key, request in parent.ask.input_requests.items()
+        if key in keys
+    ]
+
+
+def _nearest(miss: Miss) -> Nearest | None:
+    nearest = miss.nearest
+    if nearest is None:
+        return None
+    return Nearest(nearest.interaction, nearest.turn, str(nearest.key))
+
+
+def miss_body(report: MissReport, call: Call) -> bytes:
+    """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
+    return error_body(call, MISS_CODE, report.text, report.facts)
+
+
+def annotation(report: MissReport) -> str:
+    """Return a miss as a workflow command of GitHub Actions."""
+    file = _escaped(report.cassette, _IN_PROPERTY)
+    title = _escaped(f"miss: {report.reason}", _IN_PROPERTY)
+    return f"::error file={file},title={title}::{_escaped(report.text, _IN_MESSAGE)}"
+
+
+_IN_MESSAGE = "%\r\n"
+_IN_PROPERTY = "%\r\n:,"
+
+
+def _escaped(text: str, characters: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)

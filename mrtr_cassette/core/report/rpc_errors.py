@@ -1,0 +1,42 @@
+"""The JSON-RPC errors that a client gets from the proxy itself.
+
+Owns: their codes, in the range that is the implementation's own, and their form.
+Does not own: what they say of a miss (`misses`) or of a retry that is not recorded (`unrecorded`).
+Source: JSON-RPC 2.0, sections 4 and 5.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.jsonrpc import ID, Kind
+from mrtr_cassette.core.wire.http import Request
+
+MISS_CODE = -32010
+"""A miss."""
+
+UPSTREAM_CODE = -32011
+"""The upstream gave no response."""
+
+UNRECORDED_CODE = -32012
+"""A request that the cassette lacks could not be recorded."""
+
+
+def error_body(call: Call, code: int, message: str, data: Mapping[str, Any] | None = None) -> bytes:
+    """Return a JSON-RPC error with the id of a call; null where the call has none."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    request = call.message
+    is_request = request is not None and request.kind is Kind.REQUEST
+    identity = request.spelled(ID) if request is not None and is_request else None
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
+
+
+def upstream_error_body(request: Request, problem: str) -> bytes:
+    """Return the JSON-RPC error that a client gets when the upstream gave no response."""
+    return error_body(read_call(request), UPSTREAM_CODE, problem)

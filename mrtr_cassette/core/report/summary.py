@@ -1,0 +1,126 @@
+"""What a replay came to: as values, as text for a terminal, as data for programs.
+
+Owns: which interactions were played, played in part or not at all, and what was missed.
+Does not own: how one miss reads (`misses`), other formats of the same (`junit`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.misses import MissReport, report_of_miss
+
+_MOST_LISTED = 10
+
+
+class Outcome(Enum):
+    """What became of an interaction in a replay."""
+
+    PLAYED = "played"
+    PLAYED_IN_PART = "played in part"
+    UNPLAYED = "unplayed"
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionOutcome:
+    """What became of one interaction in a replay.
+
+    Attributes:
+        number: its number on the cassette, from 1.
+        call: what was called, such as `tools/call "deploy"`.
+        outcome: whether all of its own exchanges were played.
+        plays: how many replies of its own exchanges were played.
+    """
+
+    number: int
+    call: str
+    outcome: Outcome
+    plays: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What a replay came to.
+
+    Attributes:
+        cassette: how messages name its file.
+        interactions: all of the cassette, in its order.
+        misses: in the order in which they came.
+    """
+
+    cassette: str
+    interactions: tuple[InteractionOutcome, ...]
+    misses: tuple[MissReport, ...]
+
+    @property
+    def incomplete(self) -> list[InteractionOutcome]:
+        """The interactions of which something was never played."""
+        return [each for each in self.interactions if each.outcome is not Outcome.PLAYED]
+
+
+def report_of_replay(player: Player) -> ReplayReport:
+    """Return what a replay has come to so far."""
+    unplayed = set(player.unplayed)
+    # Many interactions are of the same call.
+    redacted = cache(player.redacted)
+    interactions = []
+    for number, exchanges in enumerate(player.interactions, start=1):
+        plays = sum(exchange.played for exchange in exchanges)
+        outcome = Outcome.PLAYED
+        if number in unplayed:
+            outcome = Outcome.PLAYED_IN_PART if plays else Outcome.UNPLAYED
+        call = redacted(str(exchanges[0].key))
+        interactions.append(InteractionOutcome(number, call, outcome, plays))
+    return ReplayReport(player.path, tuple(interactions), reports_of_misses(player))
+
+
+def reports_of_misses(player: Player) -> tuple[MissReport, ...]:
+    """Return what was missed so far."""
+    # Another thread may replay meanwhile.
+    misses = tuple(player.misses)
+    return tuple(report_of_miss(miss, player.path, player.redacted) for miss in misses)
+
+
+def summary_text(report: ReplayReport) -> str:
+    """Return what a replay came to, in one or a few lines."""
+    total, incomplete = len(report.interactions), report.incomplete
+    played = f"played {total - len(incomplete)} of {total} interactions"
+    lines = [f"{played}, {_misses_text(report.misses)}"]
+    for each in incomplete[:_MOST_LISTED]:
+        state = "never played" if each.outcome is Outcome.UNPLAYED else each.outcome.value
+        lines.append(f"  {state}: #{each.number} {each.call}")
+    if len(incomplete) > _MOST_LISTED:
+        lines.append(f"  and {len(incomplete) - _MOST_LISTED} more")
+    return "\n".join(lines)
+
+
+def _misses_text(misses: Sequence[MissReport]) -> str:
+    if not misses:
+        return "no misses"
+    reasons = Counter(miss.reason for miss in misses)
+    named = ", ".join(f"{reason} {times}" for reason, times in sorted(reasons.items()))
+    count = len(misses)
+    return f"{count} {'miss' if count == 1 else 'misses'} ({named})"
+
+
+def summary_data(report: ReplayReport) -> dict[str, Any]:
+    """Return what a replay came to, as JSON-ready data."""
+    return {
+        "cassette": report.cassette,
+        "interactions": [
+            {
+                "number": each.number,
+                "call": each.call,
+                "outcome": each.outcome.value,
+                "plays": each.plays,
+            }
+            for each in report.interactions
+        ],
+        "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
+    }

@@ -1,0 +1,116 @@
+"""A request that appending could not record, as a report.
+
+Owns: every sentence about it that is not its reason in words (`drive`).
+Does not own: log events (`events`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.exchange.nodes import Node
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.report.rpc_errors import UNRECORDED_CODE, error_body
+from mrtr_cassette.core.report.wording import difference_line, printable_difference, request_text
+from mrtr_cassette.core.wire.pointers import Difference
+
+_FIX = "record the whole call anew, into another cassette or with --force"
+
+
+class RecordedAsk(NamedTuple):
+    """An ask on a cassette.
+
+    Attributes:
+        interaction: number of its interaction, from 1.
+        turn: number of its turn, from 1.
+        call: what was called, such as `tools/call "deploy"`.
+    """
+
+    interaction: int
+    turn: int
+    call: str
+
+    def __str__(self) -> str:
+        """Say where on the cassette it is."""
+        return f"#{self.interaction} ({self.call}, ask of turn {self.turn})"
+
+
+def recorded_ask(asker: Node) -> RecordedAsk:
+    """Return where the ask of a recorded exchange stands."""
+    return RecordedAsk(asker.interaction, asker.turn + 1, str(asker.key))
+
+
+@dataclass(frozen=True, slots=True)
+class UnrecordedReport:
+    """A request that could not be recorded, as the live server is not where the cassette is.
+
+    Attributes:
+        detail: why, as a sentence.
+        asked: the request with its arguments and the keys of its answers.
+        cassette: how messages name the file.
+        recorded: the ask that the server should have repeated, or None.
+        differences: where the recorded ask and the live one differ, by JSON Pointer into the
+            result.
+        fix: what can be done about it.
+        text: all of this as people read it, several lines.
+    """
+
+    detail: str
+    asked: str
+    cassette: str
+    recorded: RecordedAsk | None
+    differences: tuple[Difference, ...]
+    fix: str
+    text: str
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The same as JSON, as the client gets it in `error.data`."""
+        return {
+            "detail": self.detail,
+            "asked": self.asked,
+            "cassette": self.cassette,
+            "recorded": None if self.recorded is None else self.recorded._asdict(),
+            "differences": [
+                {"pointer": pointer, "recorded": recorded, "live": live}
+                for pointer, recorded, live in self.differences
+            ],
+            "fix": self.fix,
+        }
+
+
+def report_of_unrecorded(
+    failure: NotLed, path: str, redacted: Callable[[str], str] = lambda text: text
+) -> UnrecordedReport:
+    """Return as a report why a request could not be recorded.
+
+    Args:
+        failure: what kept it from being recorded.
+        path: how messages name the cassette's file.
+        redacted: takes secrets out of a text.
+    """
+    asked = request_text(failure.call)
+    recorded = None if failure.asker is None else recorded_ask(failure.asker)
+    shown = [printable_difference(difference) for difference in failure.differences]
+    lines = [f"not recorded: {failure.detail}", f"  asked:    {asked}"]
+    if recorded is not None:
+        lines.append(f"  recorded: {recorded} in {path}")
+    lines += [difference_line(difference, "live") for difference in shown]
+    lines.append(f"  fix:      {_FIX}")
+    return UnrecordedReport(
+        detail=failure.detail,
+        asked=asked,
+        cassette=path,
+        recorded=recorded,
+        differences=tuple(shown),
+        fix=_FIX,
+        text=redacted("\n".join(lines)),
+    )
+
+
+def unrecorded_body(report: UnrecordedReport, call: Call) -> bytes:
+    """Return the JSON-RPC error that a client gets for it, with the client's own id."""
+    return error_body(call, UNRECORDED_CODE, report.text, report.facts)

@@ -1,0 +1,64 @@
+"""How a request, its answers and a value read in a report.
+
+Owns: the phrases that several reports share.
+Does not own: whole reports (the modules beside this one).
+"""
+
+from __future__ import annotations
+
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import Answers
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import printable, shorten
+
+
+def request_text(call: Call) -> str:
+    """Name a request with its arguments, and with the keys of its answers if it is a retry."""
+    text = str(call.key())
+    arguments = arguments_json(call)
+    if arguments is not None:
+        text += f" with {shorten(arguments)}"
+    if call.answers is not None:
+        text += f", {answering_text(call.answers)}"
+    return text
+
+
+def arguments_json(call: Call) -> str | None:
+    """Return the canonical text of a call's arguments, or None where it has none."""
+    params = call.arguments
+    arguments = params.get("arguments") if isinstance(params, dict) else None
+    return None if arguments is None or not call.is_rpc else canonical(arguments)
+
+
+def answering_text(answers: Answers) -> str:
+    """Name the keys that a retry answers, and say whether it echoes a request state."""
+    keys = ", ".join(printable(key) for key in sorted(answers.input_responses or {}))
+    text = f"answering {keys}" if keys else "answering nothing"
+    return text if answers.request_state is None else f"{text}, echoing a request state"
+
+
+def printable_difference(difference: Difference) -> Difference:
+    """Return a difference as it is shown: pointer and values printable, each cut to a line."""
+    pointer, recorded, received = difference
+    return Difference(
+        printable(pointer),
+        None if recorded is None else shorten(recorded),
+        None if received is None else shorten(received),
+    )
+
+
+def difference_line(difference: Difference, other: str) -> str:
+    """Return a printable difference as a line; an absent value reads as nothing.
+
+    Args:
+        difference: the difference.
+        other: what the value is called that is not the recorded one.
+    """
+    pointer, recorded, received = difference
+    return f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and a noun in the form that fits it."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,178 @@
+"""Facts about the events and lines of logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from builders import (
+    NO,
+    YES,
+    Answer,
+    Step,
+    answer,
+    asks,
+    conversation,
+    get,
+    missed,
+    player_of,
+    post,
+    retry,
+    text,
+    tool,
+)
+
+from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.report.events import (
+    exchange_line,
+    missed_event,
+    not_led_event,
+    played_event,
+    request_event,
+    response_event,
+    unread_coding_line,
+)
+from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+BRANCHED: tuple[Step, ...] = (
+    (CALL, asks("a", state=STATE)),
+    (retry(CALL, {"a": NO}, state=STATE), text("left")),
+    (retry(CALL, {"a": YES}, state=STATE), text("done")),
+)
+
+
+def observed(request: Any, response: Any, *, before: tuple[Step, ...] = ()) -> Any:
+    """Return what is seen of an exchange that has ended."""
+    talk = conversation(*before)
+    number = talk.request(request)
+    talk.response(number, response)
+    return talk.observation(number)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "line"),
+    [
+        (CALL, text("x"), '   1  tools/call "deploy" -> HTTP 200 (3 ms)'),
+        (
+            CALL,
+            asks("a", state=STATE),
+            '   1  tools/call "deploy" -> HTTP 200, asks a (form), with request state (3 ms)',
+        ),
+        (
+            CALL,
+            asks(state=STATE),
+            '   1  tools/call "deploy" -> HTTP 200, asks to be called again, with request state (3 ms)',
+        ),
+        (
+            retry(CALL, {"b": 1, "a": 2}),
+            asks("a", "b"),
+            '   1  tools/call "deploy", answering a, b -> HTTP 200, asks a (form), b (form) (3 ms)',
+        ),
+        (get("/x"), Answer((), status=0, end=End.OPEN), "   1  GET /x -> no response (3 ms)"),
+    ],
+)
+def test_exchange_is_one_line_in_the_log(request_: Any, response: Any, line: str) -> None:
+    """A recorded exchange is named with what was asked, and without any value."""
+    observation = observed(request_, response)
+
+    assert exchange_line(observation, observation.started_ms + 3) == line
+
+
+def test_events_of_a_recording_tell_the_turns() -> None:
+    """A log for programs has keys, kinds and hashes, and no value that anybody sent."""
+    asked = observed(CALL, asks("a", state=STATE))
+    assert request_event(asked) == {
+        "event": "started",
+        "exchange": 1,
+        "call": 'tools/call "deploy"',
+    }
+    assert response_event(asked, End.COMPLETE, asked.started_ms + 2.04) == {
+        "event": "asked",
+        "exchange": 1,
+        "call": 'tools/call "deploy"',
+        "status": 200,
+        "end": "complete",
+        "bytes": len(answer(CALL, asks("a", state=STATE))),
+        "duration_ms": 2.0,
+        "keys": {"a": "form"},
+        "request_state_sha256": sha256_of(STATE),
+    }
+
+    answered = observed(retry(CALL, {"b": NO, "a": YES}, state=STATE), text("done"))
+    assert request_event(answered) == {
+        "event": "answered",
+        "exchange": 1,
+        "call": 'tools/call "deploy"',
+        "keys": ["a", "b"],
+        "request_state_sha256": sha256_of(STATE),
+    }
+    assert response_event(answered, End.OPEN, answered.started_ms)["event"] == "ended"
+    assert (
+        request_event(observed(retry(CALL, {"a": YES}), text("x")))["request_state_sha256"] is None
+    )
+
+
+def test_events_of_a_replay_tell_hits_and_misses() -> None:
+    """A log for programs has the place of a hit, and reason and pointers of a miss."""
+    player = player_of(*BRANCHED)
+    decision = player.request_received(post(CALL))
+    assert isinstance(decision, Play)
+    assert played_event(decision) == {
+        "event": "played",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 0,
+        "times": 1,
+    }
+    assert missed_event(missed(player, tool("deploy", env="secret"))) == {
+        "event": "missed",
+        "call": 'tools/call "deploy"',
+        "reason": "arguments-differ",
+        "nearest": [1, 0],
+        "pointers": ["/arguments/env"],
+    }
+    assert missed_event(missed(player, tool("x")))["nearest"] is None
+
+
+@pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])
+def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
+    """Every event can be written as JSON, and the text of a miss as UTF-8."""
+    request = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s"}}' % name
+    observation = observed(request, text("x"))
+    player = player_of((request, text("x")))
+    decision = player.request_received(post(request))
+    assert isinstance(decision, Play)
+    miss = missed(player, request)
+
+    for event in (
+        request_event(observation),
+        response_event(observation, End.COMPLETE, 1.0),
+        played_event(decision),
+        missed_event(miss),
+    ):
+        assert orjson.loads(orjson.dumps(event)) == event
+    assert report_of_miss(miss, "f").text.encode()
+
+
+def test_retry_that_is_not_recorded_is_an_event_without_values() -> None:
+    """The event of a request that could not be recorded names the call and no ask, if none is."""
+    failure = NotLed(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
+
+    assert not_led_event(failure) == {
+        "event": "not-led",
+        "call": 'tools/call "deploy"',
+        "recorded": None,
+        "pointers": [],
+    }
+
+
+def test_unread_coding_is_printable() -> None:
+    """The coding comes from the upstream, and a terminal obeys nothing of it."""
+    assert "with \\x1b[1m, which" in unread_coding_line("\x1b[1m")

@@ -1,0 +1,143 @@
+"""Facts about how a miss is reported."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from builders import (
+    NO,
+    YES,
+    form,
+    get,
+    missed,
+    play,
+    player_of,
+    retry,
+    rpc,
+    text,
+    tool,
+)
+
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss
+
+CALL = tool("deploy", env="prod")
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_a_way_out(reason: Reason) -> None:
+    """Each reason comes with what the user can do about it."""
+    miss = Miss(missed(player_of((CALL, text("x"))), tool("y")).call, reason, "detail")
+
+    report = report_of_miss(miss, "f")
+    assert len(report.fix) > 20
+    assert report.text.splitlines()[-1] == f"  fix:      {report.fix}"
+
+
+def test_miss_without_anything_near_names_the_cassette() -> None:
+    """Where nothing comes near, the text says which cassette was searched."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
+
+    report = report_of_miss(miss, "talk.json")
+    assert report.text == (
+        "miss: unknown-method: no request like tools/list was recorded\n"
+        "  asked:    tools/list\n"
+        "  cassette: talk.json\n"
+        "  fix:      record this request too, or check the URL that the client uses"
+    )
+    assert report.facts == {
+        "reason": "unknown-method",
+        "detail": "no request like tools/list was recorded",
+        "asked": "tools/list",
+        "questions": [],
+        "cassette": "talk.json",
+        "nearest": None,
+        "differences": [],
+        "fix": "record this request too, or check the URL that the client uses",
+    }
+
+
+def test_difference_at_the_top_is_shown() -> None:
+    """A body that differs as a whole is shown as a whole; an absent value reads as nothing."""
+    player = player_of((b"one", b"x"), (CALL, text("x")))
+
+    assert '  /: recorded "one", received "two"' in report_of_miss(missed(player, b"two"), "f").text
+    assert (
+        '  /arguments/env: recorded "prod", received nothing'
+        in report_of_miss(missed(player, tool("deploy", x=1)), "f").text
+    )
+
+
+def test_question_of_a_wrong_answer_is_repeated() -> None:
+    """A miss about answers says what was asked under each key that differs."""
+    asked = {
+        "resultType": "input_required",
+        "inputRequests": {"a": form("Sure?"), "b": {"method": "roots/list"}, "c": form("Why?")},
+    }
+    player = player_of((CALL, asked), (retry(CALL, {"a": YES, "b": 1, "c": 1}), text("done")))
+    play(player, CALL)
+
+    report = report_of_miss(missed(player, retry(CALL, {"a": NO, "b": 2, "c": 1})), "f")
+
+    assert report.questions == ('a (form) "Sure?"', 'b (roots) ""')
+    assert report.nearest == (1, 1, 'tools/call "deploy"')
+    assert report.facts["questions"] == list(report.questions)
+    assert report.facts["nearest"] == {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'}
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked"),
+    [
+        (tool("x", b=1, a="é"), 'tools/call "x" with {"a":"\\u00e9","b":1}'),
+        (tool("x"), 'tools/call "x"'),
+        (retry(tool("x"), {}), 'tools/call "x", answering nothing'),
+        (retry(tool("x"), {"b": 1, "a": 1}), 'tools/call "x", answering a, b'),
+        (retry(tool("x"), state="S"), 'tools/call "x", answering nothing, echoing a request state'),
+        (
+            tool("x", long="v" * 300),
+            f'tools/call "x" with {{"long":"{"v" * 191}… (111 more characters)',
+        ),
+        (b'{"arguments":{"a":1}}', "POST /mcp"),
+        (rpc("x/y", [1]), "x/y"),
+        (get("/x?y"), "GET /x?y"),
+    ],
+)
+def test_asked_is_what_a_person_would_say(request_: Any, asked: str) -> None:
+    """What was asked is named with its arguments and the keys of its answers."""
+    miss = missed(player_of((CALL, text("x"))), request_)
+    assert report_of_miss(miss, "f").asked == asked
+
+
+def test_error_of_a_miss_has_text_and_facts_under_the_callers_id() -> None:
+    """A client gets the text as the message and the facts as the data of a JSON-RPC error."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list", number="mine"))
+    report = report_of_miss(miss, "talk.json")
+
+    assert json.loads(miss_body(report, miss.call)) == {
+        "jsonrpc": "2.0",
+        "id": "mine",
+        "error": {"code": -32010, "message": report.text, "data": report.facts},
+    }
+
+
+def test_text_of_a_miss_has_no_secret_that_the_cassette_knows() -> None:
+    """Secrets are taken out of the text as a whole, wherever in it they stand."""
+    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="hush"))
+
+    report = report_of_miss(miss, "f", lambda text: text.replace("hush", "<secret>"))
+
+    assert "hush" not in report.text
+    assert report.text.count("<secret>") == 2
+
+
+def test_annotation_is_one_line_that_names_the_file() -> None:
+    """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
+    report = replace(report_of_miss(miss, "a,b:c%.json"), text="50%\r\n::x")
+
+    assert annotation(report) == (
+        "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
+    )
