@@ -5,13 +5,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format schema soak fuzz bench clean
+.PHONY: demo test coverage lint format schema soak fuzz bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The whole suite, and each core module by its own test file; floors are in the tests.
+coverage: $(VENV)/.installed-dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal
+	$(BIN)/coverage combine --quiet
+	$(BIN)/python tests/coverage_of_modules.py --package $(ARGS)
+	$(BIN)/python tests/coverage_of_modules.py $(ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check

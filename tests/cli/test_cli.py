@@ -42,6 +42,7 @@ from standin import (
     stream_head,
     taping,
     tool,
+    unmeasured,
     upstream,
     yes,
 )
@@ -482,7 +483,9 @@ async def test_a_full_disk_breaks_no_call_and_is_told(tmp_path: Path) -> None:
     async with (
         upstream(answering(*replies)) as server,
         command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, preexec_fn=limit
+            *("record", "--port", 0, "--output", path, "--upstream", server.url),
+            preexec_fn=limit,
+            env=unmeasured(),
         ) as process,
     ):
         url = await process.listening()

@@ -53,6 +53,7 @@ from standin import (
     raw_body,
     read,
     run,
+    unmeasured,
 )
 
 from mrtr_cassette.core.format.journal import decode_line
@@ -828,7 +829,7 @@ async def _failed(process: Process) -> None:
 async def limited(this: Round) -> Tally:
     """Fill up a disk whose files may not grow."""
     size = this.chance.choice([3_000, 40_000, 500_000, 4_000_000])
-    return await filled(this, preexec_fn=partial(limit_files, size))
+    return await filled(this, preexec_fn=partial(limit_files, size), env=unmeasured())
 
 
 @contextmanager

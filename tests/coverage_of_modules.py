@@ -1,0 +1,143 @@
+"""Measures how much of each core module its own test file covers, and how much all tests cover.
+
+    python tests/coverage_of_modules.py [MODULE ...]    each core module by its own test file alone
+    python tests/coverage_of_modules.py --package       the data of `coverage run -m pytest`
+    ... --raise                                         and write down what is higher than before
+
+Owns: the floors in `coverage_floors.json`, in percent of lines and branches.
+Rule: a floor rises or stays. Nothing here writes a lower one, nor one for a run that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+TESTS: Final = Path(__file__).resolve().parent
+ROOT: Final = TESTS.parent
+CORE: Final = ROOT / "mrtr_cassette" / "core"
+FLOORS: Final = TESTS / "coverage_floors.json"
+PACKAGE: Final = "package"
+
+
+class Measured(NamedTuple):
+    """What was measured for one name of the floors.
+
+    Attributes:
+        percent: lines and branches covered, rounded down to a tenth.
+        missing: lines that are not covered.
+        problem: why nothing was measured.
+    """
+
+    name: str
+    percent: float = 0.0
+    missing: Sequence[int] = ()
+    problem: str | None = None
+
+
+def modules() -> list[str]:
+    """Return the modules of the core as `folder/module`."""
+    paths = (path for path in CORE.rglob("*.py") if path.stem != "__init__")
+    return sorted(str(path.relative_to(CORE).with_suffix("")) for path in paths)
+
+
+def test_file(module: str) -> Path | None:
+    """Return the test file that stands beside a module's path."""
+    folder, _, name = module.rpartition("/")
+    places = (TESTS / "core" / folder, TESTS / "core")
+    paths = (place / f"test_{name}.py" for place in places)
+    return next((path for path in paths if path.exists()), None)
+
+
+def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of coverage."""
+    command = [sys.executable, "-m", "coverage", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def report(name: str, *options: str) -> Measured:
+    """Read what a data file says of the files that were measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        done = coverage("json", "-q", "-o", str(path), *options)
+        if not path.exists():
+            return Measured(name, problem=done.stdout + done.stderr)
+        tree = json.loads(path.read_text())
+    percent = int(tree["totals"]["percent_covered"] * 10) / 10
+    missing = [line for file in tree["files"].values() for line in file["missing_lines"]]
+    return Measured(name, percent, missing)
+
+
+def of_module(module: str) -> Measured:
+    """Run a module's own tests, and measure that module alone."""
+    path = test_file(module)
+    if path is None:
+        return Measured(module, problem="has no test file of its own")
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"--data-file={folder}/coverage"
+        included = f"--include={CORE / module}.py"
+        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(path))
+        done = coverage("run", f"--rcfile={os.devnull}", "--branch", included, data, *pytest)
+        if done.returncode:
+            return Measured(module, problem=f"its tests fail:\n{done.stdout}{done.stderr}")
+        return report(module, data, included)
+
+
+def verdict(measured: Measured, floors: Mapping[str, float]) -> str | None:
+    """Return what is wrong with a measurement."""
+    floor = floors.get(measured.name)
+    if measured.problem is not None:
+        return measured.problem
+    if floor is None:
+        return f"{measured.percent} %, and no floor is written down; --raise writes it"
+    if measured.percent < floor:
+        lines = ", ".join(map(str, measured.missing[:20]))
+        return f"{measured.percent} %, below its floor of {floor} %; not covered: lines {lines}"
+    return None
+
+
+def raised(results: Sequence[Measured], floors: Mapping[str, float]) -> dict[str, float]:
+    """Return the floors with what is higher now, and without modules that are gone."""
+    names = {PACKAGE, *modules()}
+    measured = {one.name: one.percent for one in results if one.problem is None}
+    return {
+        name: max(floors.get(name, 0.0), measured.get(name, 0.0))
+        for name in sorted(names)
+        if name in measured or name in floors
+    }
+
+
+def main() -> int:
+    """Measure, compare with the floors, and say what is below."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("modules", nargs="*", help="modules as folder/module; all by default")
+    parser.add_argument("--package", action="store_true", help="read the data of the whole suite")
+    parser.add_argument("--raise", action="store_true", dest="raises", help="write higher floors")
+    options = parser.parse_args()
+    floors: dict[str, float] = json.loads(FLOORS.read_text()) if FLOORS.exists() else {}
+    if options.package:
+        results = [report(PACKAGE)]
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            results = list(pool.map(of_module, options.modules or modules()))
+    if options.raises:
+        floors = raised(results, floors)
+        FLOORS.write_text(json.dumps(floors, indent=2) + "\n")
+    problems = [f"{one.name}: {wrong}" for one in results if (wrong := verdict(one, floors))]
+    for one in results:
+        sys.stdout.write(f"{one.percent:6.1f} %  {one.name}\n")
+    for problem in problems:
+        sys.stdout.write(f"{problem}\n")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
