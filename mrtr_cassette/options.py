@@ -258,6 +258,7 @@ class RecordOptions(Options):
             "file",
             "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
             "--ca-file",
+            metavar="FILE",
         ),
     )
     insecure: bool = field(

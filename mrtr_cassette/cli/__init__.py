@@ -1,0 +1,37 @@
+"""The command line: options in, one call of the shell, an exit code out.
+
+Exit codes: 0 good; 1 misses or differences; 2 usage; 3 cassette or file; 4 upstream; with
+`-- COMMAND` the command's own code where it failed.
+"""
+
+from __future__ import annotations
+
+import click
+
+from mrtr_cassette import __version__
+from mrtr_cassette.cli.common import Group
+from mrtr_cassette.cli.demo import demo
+from mrtr_cassette.cli.files import inspect, recover, schema
+from mrtr_cassette.cli.record import record
+from mrtr_cassette.cli.replay import replay
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mrtr-cassette")
+def main() -> None:
+    """Record a conversation between an MCP client and server, and play the server back.
+
+    It works where ordinary recorders fail: on calls that ask for input half-way
+    (multi round-trip requests, MCP 2026-07-28), whose state token is another one on every run.
+
+    \b
+      mrtr-cassette record --upstream http://localhost:8000/mcp
+      mrtr-cassette inspect cassette.json
+      mrtr-cassette replay cassette.json
+
+    `mrtr-cassette demo` shows all of it with a server of its own.
+    """  # noqa: D301  \b is click's mark for lines that stay as they are
+
+
+for command in (record, replay, inspect, recover, schema, demo):
+    main.add_command(command)

@@ -1,0 +1,227 @@
+"""What the commands have in common: errors, the log, and the options that the fronts share.
+
+Owns: how errors are shown, and how an option of `mrtr_cassette.options` becomes one of click.
+Rule: what is large is imported when a command runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.options import (
+    Option,
+    Options,
+    RecordOptions,
+    ReplayOptions,
+    default_of,
+    options_of,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+    import signal
+
+    from mrtr_cassette.shell.replaying import OnEvent
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+Decorator = Callable[[Any], Any]
+
+TERMS: Final[Terms] = {
+    **{
+        name: option.flag
+        for options in (RecordOptions, ReplayOptions)
+        for name, option in options_of(options).items()
+        if option.flag
+    },
+    "accept_gzip": "--header 'Accept-Encoding: gzip'",
+    "append": "--append",
+    "cassette": "--output",
+    "header_form": "--header 'Name: value'",
+    "ignore_value": "--ignore POINTER",
+    "record": "mrtr-cassette record --upstream URL --output FILE",
+    "repeat_always": "--repeat always",
+    "replace": "--force",
+}
+"""What the command line writes where a text names an option."""
+
+
+class Group(click.Group):
+    """A command group that shows our errors as one line, with their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except MrtrCassetteError as error:
+            say(f"error: {error.in_terms(TERMS)}")
+            ctx.exit(error.exit_code)
+
+
+def say(text: str) -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+class Log:
+    """What stderr gets of a run: lines for people, or one JSON object for each event.
+
+    Attributes:
+        line: takes a line, where people read it; else None.
+        event: takes the facts of an event, where a program reads it; else None.
+    """
+
+    def __init__(self, log_format: str) -> None:
+        """Log in the format `text` or `json`."""
+        is_text = log_format == "text"
+        self.line: Callable[[str], None] | None = say if is_text else None
+        self.event: OnEvent | None = None if is_text else _say_json
+
+    def tell(self, text: str, event: dict[str, Any]) -> None:
+        """Log one thing, in the form that is read."""
+        if self.line is not None:
+            self.line(text)
+        if self.event is not None:
+            self.event(event)
+
+
+def _say_json(event: dict[str, Any]) -> None:
+    import orjson
+
+    say(orjson.dumps(event).decode())
+
+
+log_format = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What stderr gets: lines for people, or one JSON object for each event.",
+)
+
+command_argument = click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND ...]"
+)
+
+
+def shared_options(options: type[Options]) -> Decorator:
+    """Return what gives a command the options of a class."""
+    decorators = [
+        decorator
+        for name, option in options_of(options).items()
+        for decorator in _click_options(name, option, default_of(options, name))
+    ]
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
+    """Return an option as those of click; there is none for what only programs can give."""
+    if option.flags is not None:
+        return [
+            click.option(flag, f"{name}_{value}", is_flag=True, help=f"{text}.")
+            for value, (flag, text) in option.flags.items()
+        ]
+    if not option.flag:
+        return []
+    facts: dict[str, Any] = {"metavar": option.metavar}
+    end = "."
+    match option.kind:
+        case "list" | "headers":
+            facts["multiple"] = True
+            end = "; may be repeated."
+        case "switch":
+            facts["is_flag"] = True
+        case "file":
+            facts["type"] = click.Path()
+        case "choice":
+            facts |= {"type": click.Choice(option.choices), "show_default": True}
+        case "number":
+            facts |= {"type": click.IntRange(option.smallest, option.largest)}
+            facts["show_default"] = True
+            end = ", in MiB." if option.unit > 1 else "."
+            default = option.shell_default or default // option.unit
+        case "text":
+            facts["show_default"] = True
+    return [click.option(option.flag, name, default=default, help=option.help + end, **facts)]
+
+
+def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> AnyOptions:
+    """Return the options that a command was given, and warn of what they open.
+
+    Raises:
+        UsageError: a value can't be meant, or two of them don't go together.
+    """
+    values: dict[str, Any] = {"log": log.line, "terms": TERMS}
+    for name, option in options_of(options).items():
+        if option.flags is not None:
+            flags = [
+                (flag, value)
+                for value, (flag, _) in option.flags.items()
+                if given[f"{name}_{value}"]
+            ]
+            if len(flags) > 1:
+                raise UsageError(f"{flags[0][0]} and {flags[1][0]} don't go together")
+            if flags:
+                values[name] = flags[0][1]
+        elif option.kind == "headers":
+            values[name] = [_header(text) for text in given[name]]
+        elif option.kind == "number":
+            values[name] = given[name] * option.unit
+        elif option.flag:
+            values[name] = given[name]
+    return options(**values)
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    return (name.strip(), value.strip()) if colon else ("", "")
+
+
+def warn_of_strangers(options: Options) -> None:
+    """Warn where others than this machine can reach the proxy."""
+    from mrtr_cassette.shell.http_server import access_of
+
+    if not access_of(options).is_loopback:
+        say(
+            f"warning: listening on {options.host}: whoever reaches this machine can read what is "
+            "played, or call the upstream through this proxy"
+        )
+
+
+def tell_of_journal(cassette: Path, log: Log) -> None:
+    """Say that a killed recording left something beside a cassette, which is whole all the same."""
+    from mrtr_cassette.shell.files import unpublished
+
+    note = unpublished(cassette) if cassette.exists() else None
+    if note is not None:
+        log.tell(f"note: {note}", {"event": "unpublished", "note": note})
+
+
+async def until_stopped(
+    url: str, command: Sequence[str], signals: asyncio.Queue[signal.Signals]
+) -> int:
+    """Announce the address; wait for the command's end or a signal; return the command's code."""
+    from mrtr_cassette.shell.running import run_command
+
+    click.echo(f"listening on {url}")
+    if command:
+        return await run_command(command, url, signals, say)
+    await signals.get()
+    return 0
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,66 @@
+"""The commands about files alone: `inspect`, `recover` and `schema`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mrtr_cassette.cli.common import Log, count_of, say, tell_of_journal
+
+
+@click.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def inspect(cassette: Path, *, as_json: bool) -> None:
+    """Show who asked what, and what was answered.
+
+    Each interaction on CASSETTE with its turns, how it ended, its size and its time.
+    """
+    import orjson
+
+    from mrtr_cassette.core.replay.player import Player
+    from mrtr_cassette.core.report.report import inspection, inspection_text
+    from mrtr_cassette.shell.files import read_cassette, without_collection
+
+    tell_of_journal(cassette, Log("text"))
+    with without_collection():
+        recorded = read_cassette(cassette)
+        data = inspection(recorded, Player(recorded, str(cassette)))
+    if as_json:
+        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo(inspection_text(data))
+
+
+@click.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+def recover(cassette: Path) -> None:
+    """Publish what a killed recording left.
+
+    CASSETTE is written from the journal beside it, which goes.
+    """
+    from mrtr_cassette.errors import CassetteError
+    from mrtr_cassette.shell.files import is_being_written, journal_path
+    from mrtr_cassette.shell.publishing import publish_journal
+
+    journal = journal_path(cassette)
+    if not journal.exists():
+        raise CassetteError(journal, "there is no journal to recover from")
+    if is_being_written(journal):
+        raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
+    published, lost = publish_journal(cassette)
+    if lost is not None:
+        say(f"{journal}: {lost}")
+    if published is None:
+        say(f"{journal} held no whole exchange, no cassette was written")
+    else:
+        say(f"wrote {cassette}: {count_of(len(published.interactions), 'interaction')}")
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the cassette format."""
+    from mrtr_cassette.core.format.codec import schema as generated
+
+    click.echo(generated(), nl=False)

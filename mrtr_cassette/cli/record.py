@@ -1,0 +1,121 @@
+"""`mrtr-cassette record`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mrtr_cassette.cli.common import (
+    Log,
+    command_argument,
+    count_of,
+    log_format,
+    read_options,
+    say,
+    shared_options,
+    until_stopped,
+    warn_of_strangers,
+)
+from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.options import RecordOptions
+
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.recording import RecordSession
+
+
+@click.command()
+@click.option(
+    "--upstream", required=True, metavar="URL", help="The real server, as the client would name it."
+)
+@click.option(
+    "--output",
+    default="cassette.json",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The cassette to write.",
+)
+@shared_options(RecordOptions)
+@log_format
+@command_argument
+def record(
+    upstream: str, output: Path, log_format: str, command: tuple[str, ...], **given: Any
+) -> None:
+    """Record what passes between client and server.
+
+    Point the client at the address that is printed, do what is to be recorded, and stop with
+    Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
+    command finds the address in the environment variable MRTR_CASSETTE_URL. With --append the
+    upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
+    """
+    from mrtr_cassette.shell.running import allow_many_files, run
+
+    log = Log(log_format)
+    options = read_options(RecordOptions, given, log)
+    if options.insecure:
+        say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
+    warn_of_strangers(options)
+    allow_many_files()
+    sys.exit(run(_record(upstream, output, options, log, command)))
+
+
+async def _record(
+    upstream: str, output: Path, options: RecordOptions, log: Log, command: tuple[str, ...]
+) -> int:
+    from mrtr_cassette.core.replay.player import Repeat
+    from mrtr_cassette.shell.http_server import access_of
+    from mrtr_cassette.shell.recording import recording
+    from mrtr_cassette.shell.running import stop_signals
+
+    async with stop_signals() as signals:
+        async with recording(
+            upstream,
+            output,
+            access=access_of(options),
+            headers=options.added_headers,
+            request_state=options.request_state,
+            existing=options.existing,
+            ignored=options.ignored,
+            repeat=Repeat(options.repeat),
+            redaction=options.redaction,
+            seals_answers=options.seal_answers,
+            ca_file=options.ca_path,
+            verifies=not options.insecure,
+            syncs=options.fsync,
+            log=options.log,
+            on_event=log.event,
+        ) as session:
+            code = await until_stopped(session.url, command, signals)
+        _conclude(session, log)
+    if code:
+        return code
+    if session.problem is not None:
+        text = f"error: the recording is not whole: {session.problem}"
+        log.tell(text, {"event": "concluded", "problem": session.problem})
+        return 3
+    if session.unreachable and not session.exchanges:
+        return UpstreamError.exit_code
+    return 1 if session.not_led else 0
+
+
+def _conclude(session: RecordSession, log: Log) -> None:
+    """Say what a recording came to."""
+    published = session.published
+    count = 0 if published is None else len(published.interactions)
+    done = [f"{count_of(session.exchanges, 'exchange')} recorded"]
+    facts = {"interactions": count, "exchanges": session.exchanges}
+    if session.player is not None:
+        done.append(f"{session.played} played")
+        facts |= {"played": session.played, "not_led": len(session.not_led)}
+    if session.not_led:
+        done.append(f"{len(session.not_led)} could not be recorded")
+    if published is not None:
+        text = f"wrote {session.path}: {count_of(count, 'interaction')}"
+    elif session.player is not None:
+        text = f"{session.path} stays as it is"
+    else:
+        text = "nothing was recorded, no cassette was written"
+        done = []
+    log.tell(", ".join([text, *done]), {"event": "concluded", **facts})

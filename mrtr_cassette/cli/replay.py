@@ -1,0 +1,124 @@
+"""`mrtr-cassette replay`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mrtr_cassette.cli.common import (
+    Log,
+    command_argument,
+    log_format,
+    read_options,
+    shared_options,
+    tell_of_journal,
+    until_stopped,
+    warn_of_strangers,
+)
+from mrtr_cassette.options import ReplayOptions
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.report.summary import ReplayReport
+
+
+@click.command()
+@click.argument("cassette", type=click.Path(path_type=Path))
+@shared_options(ReplayOptions)
+@log_format
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
+    "in .xml.",
+)
+@command_argument
+def replay(
+    cassette: Path, log_format: str, report: Path | None, command: tuple[str, ...], **given: Any
+) -> None:
+    """Serve CASSETTE as if it were the server.
+
+    Nothing else is needed, no network either. Point the client at the address that is printed
+    and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
+    MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
+    code is 1.
+    """
+    from mrtr_cassette.shell.files import check_writable
+    from mrtr_cassette.shell.running import allow_many_files, run
+
+    log = Log(log_format)
+    options = read_options(ReplayOptions, given, log)
+    if report is not None:
+        check_writable(report)
+    tell_of_journal(cassette, log)
+    warn_of_strangers(options)
+    allow_many_files()
+    sys.exit(run(_replay(cassette, options, log, report, command)))
+
+
+async def _replay(
+    cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
+) -> int:
+    from mrtr_cassette.core.replay.player import Repeat
+    from mrtr_cassette.core.report.summary import report_of_replay, summary_text
+    from mrtr_cassette.shell.files import without_collection
+    from mrtr_cassette.shell.http_server import access_of
+    from mrtr_cassette.shell.replaying import replaying
+    from mrtr_cassette.shell.running import stop_signals
+
+    async with stop_signals() as signals:
+        async with AsyncExitStack() as stack:
+            with without_collection():
+                served = replaying(
+                    cassette,
+                    access=access_of(options),
+                    ignored=options.ignored,
+                    repeat=Repeat(options.repeat),
+                    paced=options.pace == "recorded",
+                    log=options.log,
+                    on_event=log.event,
+                )
+                session = await stack.enter_async_context(served)
+                # What was loaded stays, so looking for garbage in it would be in vain.
+                gc.freeze()
+            code = await until_stopped(session.url, command, signals)
+        summary = report_of_replay(session.player)
+        log.tell(
+            summary_text(summary),
+            {
+                "event": "concluded",
+                "interactions": len(summary.interactions),
+                "unplayed": [each.number for each in summary.incomplete],
+                "misses": len(summary.misses),
+            },
+        )
+        _report(summary, report)
+    return code or (1 if session.player.misses else 0)
+
+
+def _report(summary: ReplayReport, path: Path | None) -> None:
+    """Write the report that was asked for, and say misses where GitHub shows them."""
+    import orjson
+
+    from mrtr_cassette.core.report.junit import junit
+    from mrtr_cassette.core.report.misses import annotation
+    from mrtr_cassette.core.report.summary import summary_data
+    from mrtr_cassette.shell.files import write_report
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        # Standard error has one JSON object a line, if asked for; the runner reads both streams.
+        for miss in summary.misses:
+            click.echo(annotation(miss))
+    if path is None:
+        return
+    if path.suffix.lower() == ".xml":
+        write_report(path, junit(summary))
+    else:
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        write_report(path, orjson.dumps(summary_data(summary), option=options))
