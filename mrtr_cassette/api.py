@@ -34,7 +34,8 @@ from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import Proxy
 from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import recorded_so_far
-from mrtr_cassette.shell.recording import RecordSession, recording
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
 
 S = TypeVar("S")

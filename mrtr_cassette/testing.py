@@ -25,7 +25,8 @@ from mrtr_cassette.options import ignored_member
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.publishing import publish_journal
-from mrtr_cassette.shell.recording import RecordSession, recording
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import (
     ENDPOINT,
     RunningCommand,

@@ -31,7 +31,8 @@ from patience import HANGS_S
 from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.demo.server import create_app
-from mrtr_cassette.shell.recording import RecordSession, recording
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
 
 JsonObject = dict[str, Any]

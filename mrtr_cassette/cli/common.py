@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     import signal
 
-    from mrtr_cassette.shell.replaying import OnEvent
+    from mrtr_cassette.shell.announcing import OnEvent
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]

@@ -23,7 +23,7 @@ from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
-    from mrtr_cassette.shell.recording import RecordSession
+    from mrtr_cassette.shell.record_session import RecordSession
 
 
 @click.command()

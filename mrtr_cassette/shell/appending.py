@@ -2,7 +2,7 @@
 
 Owns: which of the two a request gets, and having the live server follow a recorded conversation
 before a retry that continues it is relayed.
-Does not own: the relay and its upstream (`recording`), playing (`replaying`), what is sent to lead
+Does not own: the relay and its upstream (`relay`), playing (`replaying`), what is sent to lead
 the server (`core.leading`).
 Rule: nothing of what leads the server is recorded.
 """
@@ -11,49 +11,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Protocol
-
-from aiohttp import web
+from functools import partial
 
 from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed, Opening, Sessions
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.report.events import lead_event, lead_line, not_led_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
+from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
-
-
-class Upstream(Protocol):
-    """What is needed of the relay."""
-
-    async def handle(
-        self, request: web.BaseRequest, asked: Request, sent: Request | None = None
-    ) -> web.StreamResponse:
-        """Relay and record one exchange, in which something else is sent than the client asked."""
-        ...
-
-    async def ask(self, observation: Observation) -> None:
-        """Send a request of our own, and show its response to the observation.
-
-        Raises:
-            UpstreamError: there was no response.
-            BodyTooLargeError: the response is larger than what is kept.
-        """
-        ...
-
-    def unreachable(self, asked: Request, problem: str) -> web.StreamResponse:
-        """Answer for an upstream that gave no response."""
-        ...
-
-    def led(self, lead: Lead) -> None:
-        """Take note that the server has been led."""
-        ...
-
-    def not_led(self, failure: NotLed) -> None:
-        """Take note that it could not be led."""
-        ...
+from mrtr_cassette.shell.transport import JSON_HEADERS, Downstream
 
 
 @dataclass(slots=True)
@@ -62,7 +31,7 @@ class Appender:
 
     Attributes:
         server: plays the cassette.
-        upstream: records what is missing.
+        relay: records what is missing.
         leads: what retries answer in the cassette.
         live_asks: what the upstream asked in this run.
         sessions: which live sessions stand for the recorded ones.
@@ -70,9 +39,9 @@ class Appender:
     """
 
     server: ReplayServer
-    upstream: Upstream
+    relay: Relay
     leads: Leads
-    live_asks: LiveAsks = field(default_factory=LiveAsks)
+    live_asks: LiveAsks
     sessions: Sessions = field(init=False)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -80,30 +49,32 @@ class Appender:
         """Begin without sessions."""
         self.sessions = Sessions(self.leads.redactor)
 
-    async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
+    async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        call = read_call(asked)
+        call = read_call(request)
         if self.live_asks.answered_by(call):
-            return await self.upstream.handle(request, asked, self.sessions.in_live(asked))
+            await self.relay.handle(request, downstream, self.sessions.in_live(request))
+            return
         player = self.server.player
-        decision = player.request_received(asked)
+        decision = player.request_received(request)
         if isinstance(decision, Play):
             self.sessions.played(decision.call, decision.node.response)
-            return await self.server.play(request, decision)
+            await self.server.play(decision, downstream)
+            return
         # What the cassette lacks is no miss of a run that records it.
         player.misses.pop()
         try:
-            sent = await self._as_live(asked, decision.call)
+            sent = await self._as_live(request, decision.call)
         except (UpstreamError, BodyTooLargeError) as error:
-            return self.upstream.unreachable(asked, str(error))
+            await self.relay.answer_unreachable(request, downstream, str(error))
+            return
         if isinstance(sent, NotLed):
-            self.upstream.not_led(sent)
-            report = report_of_unrecorded(sent, player.path, player.redacted)
-            body = unrecorded_body(report, sent.call)
-            return web.Response(body=body, content_type="application/json")
-        return await self.upstream.handle(request, asked, sent)
+            body = self._not_led(sent)
+            await downstream.send_whole(200, JSON_HEADERS, body)
+        else:
+            await self.relay.handle(request, downstream, sent)
 
-    async def _as_live(self, asked: Request, shown: Call) -> Request | NotLed:
+    async def _as_live(self, request: Request, shown: Call) -> Request | NotLed:
         """Return a request as the live server understands it, once that is where the client is."""
         async with self.opening:
             opening = self.sessions.opening_for(shown)
@@ -114,21 +85,38 @@ class Appender:
                 opening = failure
         if opening is not None:
             return opening
-        sent = self.sessions.in_live(asked)
+        sent = self.sessions.in_live(request)
         lead = self.leads.lead_for(read_call(sent), shown)
         if not isinstance(lead, Lead):
             return sent if lead is None else lead
         failure = await self._follow(lead)
         if failure is not None:
             return failure
-        self.upstream.led(lead)
+        self._say_led(lead)
         return lead.retry()
 
     async def _follow(self, steps: Lead | Opening) -> NotLed | None:
         """Send what leads the server, one request after the other."""
         while (observation := steps.next()) is not None:
-            await self.upstream.ask(observation)
+            await self.relay.ask(observation)
             failure = steps.responded(observation)
             if failure is not None:
                 return failure
         return None
+
+    def _say_led(self, lead: Lead) -> None:
+        """Say that the server has been led, and look for its states from now on."""
+        watcher = self.relay.watcher
+        for live, recorded in lead.states:
+            watcher.recorder.known.remember(recorded)
+            watcher.recorder.known.remember(live, shown_as=recorded)
+        watcher.announcer.say(partial(lead_event, lead), partial(lead_line, lead))
+
+    def _not_led(self, failure: NotLed) -> bytes:
+        """Take note of a retry that the server could not be led to; return the answer to it."""
+        watcher = self.relay.watcher
+        watcher.session.not_led.append(failure)
+        player = self.server.player
+        report = report_of_unrecorded(failure, player.path, player.redacted)
+        watcher.announcer.say(partial(not_led_event, failure), lambda: report.text)
+        return unrecorded_body(report, failure.call)

@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -19,12 +20,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.http_server import MOST_HEADERS, write_together
+from mrtr_cassette.shell.http_message import MOST_HEADERS, write_together
+from mrtr_cassette.shell.transport import RawHeaders
 
-IDLE_S: Final = 3.0
-"""Seconds an unused connection is kept; less than the 5 s after which common servers close it."""
-_CONNECT_S = 30.0
-"""Seconds that a connection may take, a TLS handshake included."""
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
 _LARGEST_HEAD = 1024 * 1024
@@ -33,11 +31,26 @@ _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
-RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long connections have time.
+
+    Attributes:
+        connect_s: seconds that one may take, a TLS handshake included.
+        idle_s: seconds that an unused one is kept; less than the 5 s after which common servers
+            close it.
+    """
+
+    connect_s: float = 30.0
+    idle_s: float = 3.0
 
 
-class UpstreamResponse:
-    """A response of which the head has come.
+TIMEOUTS: Final = Timeouts()
+
+
+class HttpResponse:
+    """A response of which the head has come, as `transport.UpstreamResponse` has it.
 
     Attributes:
         status: the HTTP status.
@@ -114,16 +127,17 @@ class UpstreamResponse:
 class _Connection(asyncio.Protocol):
     """One connection, and the exchange that is under way on it."""
 
-    def __init__(self, kept: list[_Connection]) -> None:
+    def __init__(self, kept: list[_Connection], idle_s: float) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kept = kept
+        self._idle_s = idle_s
         self._parser = HttpResponseParser(self)
         # Line ends and spaces that a server should not send, and common clients take.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
-        self._coming: asyncio.Future[UpstreamResponse] | None = None
-        self._response: UpstreamResponse | None = None
+        self._coming: asyncio.Future[HttpResponse] | None = None
+        self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
@@ -131,7 +145,7 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
-    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> UpstreamResponse:
+    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> HttpResponse:
         """Send a request, and return its response when the head has come.
 
         Args:
@@ -227,7 +241,7 @@ class _Connection(asyncio.Protocol):
             raise ValueError("another protocol, which nobody asked for")
         if status < HTTPStatus.OK or self._coming is None:
             return
-        self._response = UpstreamResponse(self, status, reason, headers)
+        self._response = HttpResponse(self, status, reason, headers)
         # It is cancelled where the client has left meanwhile.
         if not self._coming.done():
             self._coming.set_result(self._response)
@@ -251,7 +265,7 @@ class _Connection(asyncio.Protocol):
             self.abort()
             return
         self.go_on()
-        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._transport.close)
+        self._idle = asyncio.get_running_loop().call_later(self._idle_s, self._transport.close)
         self._kept.append(self)
 
     def _end(self) -> None:
@@ -272,26 +286,30 @@ def _has_length(headers: RawHeaders) -> bool:
 
 
 class Client:
-    """Sends requests to one origin.
+    """Sends requests to one origin over HTTP, as `transport.Upstream` has it.
 
     Attributes:
         kept: connections for the next requests.
     """
 
-    def __init__(self, origin: URL, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, origin: URL, tls: ssl.SSLContext | None, timeouts: Timeouts = TIMEOUTS
+    ) -> None:
         """Begin without connections.
 
         Args:
             origin: scheme, host and port.
             tls: how the upstream is verified, for `https`.
+            timeouts: how long connections have time.
         """
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
+        self._timeouts = timeouts
         self._host = f"Host: {origin.host_port_subcomponent}\r\n"
         self.kept: list[_Connection] = []
         self._open: set[_Connection] = set()
 
-    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+    async def send(self, request: Request, headers: Headers) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
 
         Args:
@@ -325,14 +343,14 @@ class Client:
         loop = asyncio.get_running_loop()
         host, port = self._origin.raw_host or "", self._origin.port
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with asyncio.timeout(self._timeouts.connect_s):
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 connected = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
                     _, connection = await loop.create_connection(
-                        lambda: _Connection(self.kept),
+                        lambda: _Connection(self.kept, self._timeouts.idle_s),
                         sock=connected,
                         ssl=self._tls,
                         server_hostname=host.rstrip(".") if self._tls is not None else None,
@@ -341,7 +359,7 @@ class Client:
                     connected.close()
                     raise
         except TimeoutError:
-            raise TimeoutError(f"no connection within {_CONNECT_S:.0f} s") from None
+            raise TimeoutError(f"no connection within {self._timeouts.connect_s:.0f} s") from None
         self._open.add(connection)
         connection.gone.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -354,9 +372,11 @@ class Client:
 
 
 @asynccontextmanager
-async def connecting(origin: URL, tls: ssl.SSLContext | None) -> AsyncIterator[Client]:
+async def connecting(
+    origin: URL, tls: ssl.SSLContext | None, timeouts: Timeouts = TIMEOUTS
+) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
-    client = Client(origin, tls)
+    client = Client(origin, tls, timeouts)
     try:
         yield client
     finally:

@@ -1,8 +1,7 @@
-"""The HTTP server side that record and replay share.
+"""Serving HTTP: where the proxy listens, and which requests it takes.
 
-Owns: taking requests as values, sending responses without headers of aiohttp's own, refusing
-whoever talks to us under a foreign name, binding and stopping.
-Does not own: what is answered.
+Owns: binding, refusing whoever talks to us under a foreign name, and taking requests as values.
+Does not own: what is answered, and the connections (`aiohttp_server`).
 """
 
 from __future__ import annotations
@@ -10,57 +9,25 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
-import logging
-import resource
 import socket
-import struct
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from aiohttp import HttpVersion11, StreamReader, hdrs, web
-from multidict import CIMultiDict
-
-from mrtr_cassette.core.wire.http import (
-    FORBIDDEN_IN_HEADER,
-    HOP_BY_HOP,
-    LARGEST_BODY,
-    Headers,
-    Request,
-)
-from mrtr_cassette.errors import UsageError, printable
+from mrtr_cassette.core.wire.http import LARGEST_BODY, Request
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import Options
-
-LONGEST_HEADER: Final = 256 * 1024
-"""Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
-SLOWEST_BODY_S: Final = 60.0
-"""Seconds in which a request's body has to come; one that is only half sent holds memory."""
-
-MOST_HEADERS: Final = 1000
-"""Headers of one message; aiohttp's own limit is 128."""
-LONGEST_IDLE_S: Final = 75.0
-"""Seconds a connection may wait for a whole request head, from its start or the last response."""
-_LAST_CHUNK = b"0\r\n\r\n"
-_WORTH_A_COPY = 64 * 1024
-"""Bytes up to which one write of two parts costs less than two writes."""
-_LARGEST_BURST = 1024
-_SPARE_FILES = 16
-"""Descriptors that are left for the journal, the cassette and whoever else is in the process."""
-_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
-_KNOWN_STATUS = frozenset(HTTPStatus)
-
-Handler = Callable[[web.BaseRequest, Request], Awaitable[web.StreamResponse]]
+from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
+from mrtr_cassette.shell.http_message import header_texts, reason_of
+from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the proxy listens, who may talk to it, and how much at once.
+    """Where the proxy listens, who may talk to it, how much at once, and how long it waits.
 
     Attributes:
         host: address to listen on.
@@ -68,6 +35,9 @@ class Access:
         allowed_hosts: further names under which clients may call it.
         allowed_origins: further origins whose pages may call it, such as `https://app.example`.
         max_body: bytes of the largest body that is taken.
+        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
+        idle_s: seconds a connection may wait for a whole request head, from its start or the last
+            response.
     """
 
     host: str = "127.0.0.1"
@@ -75,6 +45,8 @@ class Access:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body: int = LARGEST_BODY
+    body_s: float = 60.0
+    idle_s: float = 75.0
 
     @property
     def is_loopback(self) -> bool:
@@ -138,6 +110,8 @@ LOOPBACK: Final = Access()
 """A free port that only this machine can reach."""
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""What binding an address fails with that this machine doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,380 +127,120 @@ class Address:
         return f"http://{host}:{self.port}{path}"
 
 
-async def read_request(request: web.BaseRequest, largest: int) -> Request:
-    """Return a request as a value, with its body.
-
-    Args:
-        request: the request, of which the head has come.
-        largest: bytes of the largest body that is taken.
-
-    Raises:
-        web.HTTPRequestEntityTooLarge: the body is larger than that.
-        web.HTTPRequestTimeout: the body does not come.
-    """
-    target = request.raw_path
-    if not target.startswith("/"):
-        target = request.rel_url.raw_path_qs or "/"
-    headers = _header_texts(request.raw_headers)
-    content = request.content
-    if content.is_eof():
-        body = content.read_nowait()
-    elif (announced := request.content_length or 0) > largest:
-        raise web.HTTPRequestEntityTooLarge(largest, announced)
-    else:
-        try:
-            async with asyncio.timeout(SLOWEST_BODY_S):
-                body = await _read_body(content, largest)
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(
-                text=f"the request's body did not come within {SLOWEST_BODY_S:.0f} s\n"
-            ) from None
-    if len(body) > largest:
-        raise web.HTTPRequestEntityTooLarge(largest, len(body))
-    return Request(request.method, target, headers, body)
-
-
-async def _read_body(content: StreamReader, largest: int) -> bytes:
-    """Return all of a body, or more than `largest` bytes of it."""
-    chunks = []
-    size = 0
-    while size <= largest and (chunk := await content.readany()):
-        chunks.append(chunk)
-        size += len(chunk)
-    return b"".join(chunks)
-
-
-@lru_cache(maxsize=1024)
-def _header_texts(raw: tuple[tuple[bytes, bytes], ...]) -> Headers:
-    # A client sends the same headers with call after call.
-    return tuple((header_text(name), header_text(value)) for name, value in raw)
-
-
-def header_text(raw: bytes) -> str:
-    """Decode a header as what it says, or as Latin-1 (RFC 9110, section 5.5)."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
-
-
-def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:
-    """Send two parts, in one write where that costs less."""
-    if len(rest) < _WORTH_A_COPY:
-        transport.write(first + rest)
-    else:
-        transport.write(first)
-        transport.write(rest)
-
-
-def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Return headers less those of one connection."""
-    listed = tuple(headers)
-    named = {
-        name.strip().lower()
-        for key, value in listed
-        if key.lower() == "connection"
-        for name in value.split(",")
-    }
-    return tuple(
-        (name, value)
-        for name, value in listed
-        if name.lower() not in HOP_BY_HOP and name.lower() not in named
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The status and the headers of a response, as bytes, less the framing of its body.
+class Listener:
+    """Sockets that listen, and how clients call them."""
 
-    Attributes:
-        status: the HTTP status.
-        raw: the status line after the version, and each header, with line ends.
-        has_length: a `Content-Length` is among the headers.
-    """
-
-    status: int
-    raw: bytes
-    has_length: bool
+    sockets: tuple[socket.socket, ...]
+    address: Address
 
 
-@lru_cache(maxsize=1024)
-def render_head(status: int, headers: Headers, *, reason: str | None = None) -> Head:
-    """Return a head with these headers and no others.
+@contextmanager
+def listening(access: Access) -> Iterator[Listener]:
+    """Listen until the block ends; who connects waits until somebody serves.
 
     Raises:
-        ValueError: a header has what HTTP forbids.
+        UsageError: the address can't be bound.
     """
-    if reason is None:
-        reason = HTTPStatus(status).phrase if status in _KNOWN_STATUS else ""
-    lines = [f" {status} {reason}\r\n"]
-    has_length = False
-    for name, value in headers:
-        if FORBIDDEN_IN_HEADER.search(name) or FORBIDDEN_IN_HEADER.search(value):
-            raise ValueError(f"the header {printable(name)} has a control character")
-        is_length = name.lower() == "content-length"
-        if is_length and status == HTTPStatus.NO_CONTENT:
-            continue
-        has_length = has_length or is_length
-        lines.append(f"{name}: {value}\r\n")
-    return Head(status, "".join(lines).encode("utf-8", "surrogateescape"), has_length)
+    try:
+        sockets = _bound_sockets(access.host, access.port)
+    except OSError as error:
+        raise UsageError(_bind_problem(access, error), hint="choose another --port") from None
+    try:
+        yield Listener(sockets, Address(access.host, sockets[0].getsockname()[1]))
+    finally:
+        for listener in sockets:
+            listener.close()
 
 
-class Response(web.StreamResponse):
-    """A response that has been sent: its head as given, and nothing else but the framing.
-
-    It goes to the transport as it is. aiohttp's own responses have a date, a server and a content
-    type that nobody sent.
-    """
-
-    def __init__(self, request: web.BaseRequest, head: Head) -> None:
-        """Begin the response to a request; nothing is sent yet."""
-        # What is sent is kept here; the base class, whose part is to be one, stays empty.
-        self._request = request
-        self._head = head
-        self._has_body = request.method != hdrs.METH_HEAD and head.status not in _WITHOUT_BODY
-        self._is_started = False
-        self._is_chunked = False
-        self._lasts = request.keep_alive
-
-    @property
-    def keep_alive(self) -> bool:
-        """Whether the connection goes on after this response."""
-        return self._lasts
-
-    async def send_whole(self, body: bytes) -> None:
-        """Send a head that announces no length, and all of the body, in one write."""
-        framing = b""
-        if body or self._head.status not in _WITHOUT_BODY:
-            framing = b"Content-Length: %d\r\n" % len(body)
-        await self._write(self._whole_head(framing), body if self._has_body else b"")
-
-    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
-        """Send the head, if it has not been sent, and the next bytes of the body.
-
-        Args:
-            chunk: the bytes; they may be none.
-            is_last: the body ends with them.
-        """
-        head = b"" if self._is_started else self._begin()
-        framed = self._framed(chunk, is_last=is_last)
-        if head or framed:
-            await self._write(head, framed)
-
-    def _begin(self) -> bytes:
-        """Return the head, with how the body will be framed."""
-        self._is_started = True
-        framing = b""
-        if self._has_body and not self._head.has_length:
-            # Without either, an older client knows the end by the close.
-            self._is_chunked = self._request.version >= HttpVersion11
-            self._lasts = self._lasts and self._is_chunked
-            framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
-        return self._whole_head(framing)
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Do nothing: what a handler returns has been sent."""
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: what a handler returns has been sent."""
-
-    def _whole_head(self, framing: bytes) -> bytes:
-        is_old = self._request.version < HttpVersion11
-        # Each version says only what is not its habit.
-        connection = b""
-        if is_old == self._lasts:
-            connection = b"Connection: keep-alive\r\n" if is_old else b"Connection: close\r\n"
-        version = b"HTTP/1.0" if is_old else b"HTTP/1.1"
-        return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
-
-    def _framed(self, chunk: bytes, *, is_last: bool) -> bytes:
-        if not self._has_body:
-            return b""
-        if not self._is_chunked:
-            return chunk
-        end = _LAST_CHUNK if is_last else b""
-        return b"%x\r\n%b\r\n%b" % (len(chunk), chunk, end) if chunk else end
-
-    async def _write(self, first: bytes, rest: bytes = b"") -> None:
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client is gone")
-        write_together(transport, first, rest)
-        await self._request.writer.drain()
+def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
+    """Return a listening socket for each address of a host that this machine has."""
+    sockets = []
+    problem: OSError | None = None
+    for family, address in _addresses(host, port):
+        try:
+            sockets.append(socket.create_server(address, family=family))
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            problem = error
+    if not sockets and problem is not None:
+        raise problem
+    return tuple(sockets)
 
 
-class _OneLine(logging.Handler):
-    """Tells of what aiohttp's server logs in one line, without a traceback."""
-
-    def __init__(self, log: Callable[[str], None]) -> None:
-        super().__init__(logging.ERROR)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        text = f"a request could not be handled: {error!r}" if error else record.getMessage()
-        with suppress(OSError):
-            self._log(printable(text))
+def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """Return the families and addresses of a host; what is an address already is not looked up."""
+    with suppress(ValueError):
+        version = ipaddress.ip_address(host).version
+        if "%" not in host:
+            return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
+    known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, address) for family, _, _, _, address in known]
 
 
-def _server_log(log: Callable[[str], None] | None) -> logging.Logger:
-    # One of its own for each server, as each has a log of its own; none is looked up by name.
-    logger = logging.Logger("mrtr_cassette.server")  # noqa: LOG001
-    logger.addHandler(logging.NullHandler() if log is None else _OneLine(log))
-    return logger
-
-
-class _Server(web.Server):
-    """aiohttp's server, with a bound on the connections that are open at once."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        most: int,
-        **options: Any,
-    ) -> None:
-        super().__init__(handler, **options)
-        self._most = most
-        self._open = 0
-        self._has_warned = False
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        self._open += 1
-        if self._open > self._most:
-            text = (
-                f"{self._most} connections are open, and the limit of open files allows no more; "
-                "raise it with: ulimit -n"
-            )
-            if not self._has_warned:
-                self._has_warned = True
-                handler.logger.error(text)
-            body = f"{text}\n".encode()
-            transport.write(
-                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
-                b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-            )
-            transport.close()
-
-    def connection_lost(
-        self, handler: web.RequestHandler, exc: BaseException | None = None
-    ) -> None:
-        super().connection_lost(handler, exc)
-        self._open -= 1
-
-
-def _most_connections(files_each: int) -> tuple[int, int]:
-    """Return how many connections the limit of open files allows at once, and in one burst.
-
-    Args:
-        files_each: how many descriptors each connection needs.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
-        return sys.maxsize, _LARGEST_BURST
-    free = limit - sum(1 for _ in Path("/dev/fd").iterdir()) - _SPARE_FILES
-    # An event loop accepts a whole burst before it can refuse the first.
-    burst = max(1, min(_LARGEST_BURST, free // 4))
-    return max(1, (free - burst) // files_each), burst
+def _bind_problem(access: Access, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {access.port} on {access.host} is in use"
+    return f"can't listen on {access.host} port {access.port}: {reason_of(error)}"
 
 
 @asynccontextmanager
 async def serving(
-    handler: Handler, access: Access, log: Callable[[str], None] | None, *, files_each: int = 1
-) -> AsyncIterator[Address]:
+    handler: Handler,
+    listener: Listener,
+    access: Access,
+    log: Callable[[str], None] | None,
+    *,
+    files_each: int = 1,
+) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
     Requests under way when it ends are cancelled, and awaited.
 
     Args:
         handler: answers a request.
-        access: where to listen, and for whom.
+        listener: where clients connect.
+        access: for whom, and how long.
         log: takes a line for each request that could not be handled.
         files_each: how many descriptors a client's connection needs.
-
-    Raises:
-        UsageError: the address can't be bound.
     """
-    running: set[asyncio.Task[object]] = set()
-    is_ending = False
 
     @lru_cache(maxsize=1024)
-    def refusal_of(raw_headers: tuple[tuple[bytes, bytes], ...]) -> str | None:
-        headers = CIMultiDict(_header_texts(raw_headers))
-        return access.refusal(headers.get(hdrs.HOST, ""), headers.get(hdrs.ORIGIN))
+    def refusal_of(raw_headers: RawHeaders) -> str | None:
+        headers = {name.lower(): value for name, value in reversed(header_texts(raw_headers))}
+        return access.refusal(headers.get("host", ""), headers.get("origin"))
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        # The connection's, which waits for the handler's.
-        task = request.task
-        running.add(task)
-        try:
-            if is_ending:
-                # It came while the others were being cancelled.
-                raise asyncio.CancelledError
-            refusal = refusal_of(request.raw_headers)
-            if refusal is not None:
-                return web.Response(status=403, text=f"{refusal}\n")
-            transport = None if request.content.is_eof() else request.transport
-            if transport and request.headers.get(hdrs.EXPECT, "").lower() == "100-continue":
-                transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            return await handler(request, await read_request(request, access.max_body))
-        except web.HTTPRequestEntityTooLarge:
-            text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
-            return web.Response(status=413, text=text)
-        except ConnectionResetError:
-            # Nobody is there any more for whom there could be a response.
-            raise asyncio.CancelledError from None
-        finally:
-            running.discard(task)
+    async def too_large(client: HttpDownstream) -> None:
+        text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
+        await client.send_whole(413, TEXT_HEADERS, text.encode())
 
-    most, burst = _most_connections(files_each)
-    server = _Server(
-        handle,
-        most,
-        access_log=None,
-        logger=_server_log(log),
-        auto_decompress=False,
-        handler_cancellation=True,
-        keepalive_timeout=LONGEST_IDLE_S,
-        max_field_size=LONGEST_HEADER,
-        max_headers=MOST_HEADERS,
-        max_line_size=LONGEST_HEADER,
-    )
-    runner = web.ServerRunner(server, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, access.host, access.port, backlog=burst)
-        try:
-            await site.start()
-        except OSError as error:
-            raise UsageError(_bind_problem(access, error), hint="choose another --port") from None
-        bound = runner.addresses[0]
-        yield Address(access.host, bound[1])
-        is_ending = True
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-    finally:
-        await runner.cleanup()
+    async def answer(client: HttpDownstream) -> None:
+        raw_headers = client.raw_headers
+        refusal = refusal_of(raw_headers)
+        if refusal is not None:
+            await client.send_whole(403, TEXT_HEADERS, f"{refusal}\n".encode())
+            return
+        if client.has_come:
+            body = client.body_now()
+        elif client.announced_size > access.max_body:
+            await too_large(client)
+            return
+        else:
+            try:
+                async with asyncio.timeout(access.body_s):
+                    body = await client.body(access.max_body)
+            except TimeoutError:
+                text = f"the request's body did not come within {access.body_s:.0f} s\n"
+                await client.send_whole(408, TEXT_HEADERS, text.encode())
+                return
+        if len(body) > access.max_body:
+            await too_large(client)
+            return
+        request = Request(client.method, client.target, header_texts(raw_headers), body)
+        await handler(request, client)
 
-
-def break_off(request: web.BaseRequest) -> None:
-    """End a response so that the client sees that it is not whole."""
-    if request.transport is None:
-        return
-    if request.version < HttpVersion11:
-        # Where the close is the end of the body, only a reset tells that it came too soon.
-        request.transport.get_extra_info("socket").setsockopt(
-            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-        )
-        request.transport.abort()
-    else:
-        # What was sent still arrives; the last chunk, or the rest of the length, does not.
-        request.transport.close()
-
-
-def _bind_problem(access: Access, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {access.port} on {access.host} is in use"
-    reason = (error.strerror or str(error)).lower()
-    return f"can't listen on {access.host} port {access.port}: {reason}"
+    async with accepting(
+        listener.sockets, answer, log, idle_s=access.idle_s, files_each=files_each
+    ):
+        yield

@@ -8,15 +8,12 @@ Rule: nothing here can reach the network; no HTTP client is imported (see tests/
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
-
-from aiohttp import web
 
 from mrtr_cassette.core.exchange.caller_values import Own
 from mrtr_cassette.core.format.model import InteractionModel
@@ -28,20 +25,13 @@ from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http_server import (
-    LOOPBACK,
-    Access,
-    Response,
-    break_off,
-    render_head,
-    serving,
-)
+from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
+from mrtr_cassette.shell.clock import CLOCK, Clock
+from mrtr_cassette.shell.http_server import LOOPBACK, Access, listening, serving
+from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
-Log = Callable[[str], None]
-_TOLD_AFTER = 500
+TOLD_AFTER = 500
 """Interactions after which to look whether a second has passed."""
-
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +57,8 @@ async def replaying(
     paced: bool = False,
     log: Log | None = None,
     on_event: OnEvent | None = None,
+    clock: Clock = CLOCK,
+    told_after: int = TOLD_AFTER,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
 
@@ -78,106 +70,123 @@ async def replaying(
         paced: event streams keep the recorded rhythm.
         log: takes the text of each miss.
         on_event: takes each play and each miss as facts, for programs.
+        clock: tells the time.
+        told_after: interactions after which to look whether a second has passed.
 
     Raises:
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
+    announcer = Announcer(log, on_event)
     with files.without_collection():
         recorded, interactions, exchanges = files.read_parts(cassette)
         upstream = urlsplit(recorded.upstream)
         player = Player(
             recorded,
             str(cassette),
-            interactions=_telling(interactions, cassette, log, on_event),
+            interactions=_with_progress(interactions, cassette, announcer, clock, told_after),
             exchanges=exchanges,
             ignored=ignored,
             repeat=repeat,
             paced=paced,
         )
         del recorded, interactions, exchanges
-    server = ReplayServer(player, paced, log, on_event)
-    async with serving(server.handle, access, log) as address:
-        query = f"?{upstream.query}" if upstream.query else ""
-        yield ReplaySession(address.url(f"{upstream.path or '/'}{query}"), player)
+    server = ReplayServer(player, announcer, paced, clock)
+    with listening(access) as listener:
+        async with serving(server.handle, listener, access, log):
+            query = f"?{upstream.query}" if upstream.query else ""
+            yield ReplaySession(listener.address.url(f"{upstream.path or '/'}{query}"), player)
 
 
-def _telling(
-    interactions: Iterable[InteractionModel], path: Path, log: Log | None, on_event: OnEvent | None
+def _with_progress(
+    interactions: Iterable[InteractionModel],
+    path: Path,
+    announcer: Announcer,
+    clock: Clock,
+    told_after: int,
 ) -> Iterator[InteractionModel]:
-    """Pass interactions on, and tell every second how many there were."""
-    told = time.monotonic()
+    """Pass interactions on, and say every second how many there were."""
+    said_at = clock.now()
     for count, interaction in enumerate(interactions, start=1):
         yield interaction
-        if count % _TOLD_AFTER == 0 and time.monotonic() - told >= 1:
-            told = time.monotonic()
-            if log is not None:
-                log(f"reading {path}: {count:,} interactions so far")
-            if on_event is not None:
-                on_event({"event": "reading", "interactions": count})
+        if count % told_after == 0 and clock.now() - said_at >= 1:
+            said_at = clock.now()
+            announcer.say(
+                partial(_progress_event, count),
+                partial("reading {}: {:,} interactions so far".format, path, count),
+            )
+
+
+def _progress_event(count: int) -> dict[str, object]:
+    return {"event": "reading", "interactions": count}
 
 
 @dataclass(slots=True)
 class ReplayServer:
-    """Answers requests from a player."""
+    """Answers requests from a player.
+
+    Attributes:
+        player: knows which reply a request gets.
+        announcer: says what was played, and what was missed.
+        paced: event streams keep the recorded rhythm.
+        clock: tells the time.
+        arrival: set when the next request has got its reply; None while nobody waits for one.
+    """
 
     player: Player
+    announcer: Announcer
     paced: bool
-    log: Log | None
-    on_event: OnEvent | None
+    clock: Clock = CLOCK
     arrival: asyncio.Event | None = None
 
-    async def handle(self, request: web.BaseRequest, asked: Request) -> web.StreamResponse:
+    async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        decision = self.player.request_received(asked)
+        decision = self.player.request_received(request)
         if isinstance(decision, Miss):
-            return self._missed(decision)
-        return await self.play(request, decision)
+            await self._miss(decision, downstream)
+        else:
+            await self.play(decision, downstream)
 
-    async def play(self, request: web.BaseRequest, play: Play) -> web.StreamResponse:
+    async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
-        if self.on_event is not None:
-            with suppress(OSError):
-                self.on_event(played_event(play))
+        self.announcer.say(partial(played_event, play), None)
         if self.arrival is not None:
             self.arrival.set()
             self.arrival = None
         if play.reply is None:
-            return await _hold_open()
-        return await self._send(request, play.reply, play.own)
+            await _hold_open()
+        else:
+            await self._send(play.reply, play.own, downstream)
 
-    def _missed(self, miss: Miss) -> web.StreamResponse:
+    async def _miss(self, miss: Miss, downstream: Downstream) -> None:
         report = report_of_miss(miss, self.player.path, self.player.redacted)
-        with suppress(OSError):
-            if self.on_event is not None:
-                self.on_event(missed_event(miss))
-            if self.log is not None:
-                self.log(report.text)
+        self.announcer.say(partial(missed_event, miss), lambda: report.text)
         if miss.call.message is None:
-            return web.Response(status=404, text=f"{report.text}\n")
-        return web.Response(body=miss_body(report, miss.call), content_type="application/json")
+            await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
+        else:
+            await downstream.send_whole(200, JSON_HEADERS, miss_body(report, miss.call))
 
-    async def _send(self, request: web.BaseRequest, reply: Reply, own: Own) -> web.StreamResponse:
-        started = time.monotonic()
-        response = Response(request, render_head(reply.status, reply.headers))
+    async def _send(self, reply: Reply, own: Own, downstream: Downstream) -> None:
         is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
         if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
-            await response.send_whole(b"".join(part.fill(own) for part in reply.parts))
-            return response
+            body = b"".join(part.fill(own) for part in reply.parts)
+            await downstream.send_whole(reply.status, reply.headers, body)
+            return
+        started = self.clock.now()
+        downstream.begin(reply.status, reply.headers)
         ends = reply.end is End.COMPLETE
         if not reply.parts:
-            await response.send(is_last=ends)
+            await downstream.send(is_last=ends)
         for number, part in enumerate(reply.parts, start=1):
             if self.paced or not self.player.is_due(part.gate):
                 # The head does not wait for the first part.
-                await response.send()
+                await downstream.send()
                 await self._wait_for(part, started)
-            await response.send(part.fill(own), is_last=ends and number == len(reply.parts))
+            await downstream.send(part.fill(own), is_last=ends and number == len(reply.parts))
         if reply.end is End.OPEN:
-            return await _hold_open()
-        if reply.end is End.BROKEN:
-            break_off(request)
-        return response
+            await _hold_open()
+        elif reply.end is End.BROKEN:
+            downstream.break_off()
 
     async def _wait_for(self, part: Part, started: float) -> None:
         """Wait until the requests that caused a part have come, and for its time."""
@@ -186,11 +195,11 @@ class ReplayServer:
                 self.arrival = asyncio.Event()
             await self.arrival.wait()
         if self.paced:
-            elapsed = time.monotonic() - started
-            await asyncio.sleep(max(0.0, part.at_ms / 1000 - elapsed))
+            elapsed = self.clock.now() - started
+            await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
 
 
-async def _hold_open() -> web.StreamResponse:
+async def _hold_open() -> None:
     """Wait until the client leaves or the replay ends; both cancel the request's task."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable because nobody sets this event")

@@ -10,26 +10,27 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, looped, response, u
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell import http_client as client_module
-from mrtr_cassette.shell.http_client import Client, UpstreamResponse, connecting
+from mrtr_cassette.shell.http_client import TIMEOUTS, Client, HttpResponse, Timeouts, connecting
 
 
 @asynccontextmanager
-async def calling(script: Script) -> AsyncIterator[tuple[Client, Upstream]]:
+async def calling(
+    script: Script, timeouts: Timeouts = TIMEOUTS
+) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
     async with (
         upstream(script) as server,
-        connecting(URL(server.url).origin(), None) as client,
+        connecting(URL(server.url).origin(), None, timeouts) as client,
     ):
         yield client, server
 
 
-async def send(client: Client, body: bytes = b"", method: str = "POST") -> UpstreamResponse:
+async def send(client: Client, body: bytes = b"", method: str = "POST") -> HttpResponse:
     """Send a request without headers of its own."""
     return await client.send(Request(method, "/mcp", (), body), ())
 
 
-async def whole(response: UpstreamResponse) -> bytes:
+async def whole(response: HttpResponse) -> bytes:
     """Read a body to its end."""
     chunks = []
     while chunk := await response.read():
@@ -147,12 +148,12 @@ async def test_connection_that_says_something_unasked_is_not_used() -> None:
 
 
 @looped
-async def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connection_is_closed() -> None:
     """A connection that nobody has used for a while is closed."""
-    monkeypatch.setattr(client_module, "IDLE_S", 0.0)
     left = asyncio.Event()
 
-    async with calling(saying_until_left(left, response(b"ab"))) as (client, _):
+    script = saying_until_left(left, response(b"ab"))
+    async with calling(script, timeouts=Timeouts(idle_s=0.0)) as (client, _):
         assert await body_of(client) == b"ab"
         await left.wait()
 
@@ -316,9 +317,8 @@ async def test_request_that_is_cancelled_ends_its_connection() -> None:
 
 
 @looped
-async def test_connection_that_does_not_come_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_does_not_come_has_an_end() -> None:
     """A host that never accepts is an error."""
-    monkeypatch.setattr(client_module, "_CONNECT_S", 0.0)
-    async with calling(saying(response())) as (client, _):
+    async with calling(saying(response()), timeouts=Timeouts(connect_s=0.0)) as (client, _):
         with pytest.raises(TimeoutError, match="no connection within 0 s"):
             await send(client)

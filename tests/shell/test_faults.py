@@ -50,7 +50,7 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.shell import http_server as http_module
+from mrtr_cassette.shell.http_server import Access
 
 
 @contextmanager
@@ -358,12 +358,13 @@ async def test_half_requests_hold_up_nobody(tmp_path: Path, half: str) -> None:
 
 @pytest.mark.parametrize("half", ["no body", "half a body", "half a chunk"])
 @looped
-async def test_a_body_that_never_comes_is_given_up(
-    tmp_path: Path, half: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_that_never_comes_is_given_up(tmp_path: Path, half: str) -> None:
     """A request of which the body never comes gets a 408, and the upstream hears nothing of it."""
-    monkeypatch.setattr(http_module, "SLOWEST_BODY_S", 0)
-    async with taping(tmp_path / "c.json", answering()) as tape, connected(tape.url) as link:
+    access = Access(body_s=0)
+    async with (
+        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        connected(tape.url) as link,
+    ):
         await link.write(HALF_REQUESTS[half])
         head, _ = await link.answer()
     assert head.line.split()[1] == "408"
@@ -372,12 +373,13 @@ async def test_a_body_that_never_comes_is_given_up(
 
 @pytest.mark.parametrize("half", ["half a head", "nothing"])
 @looped
-async def test_a_head_that_never_comes_is_given_up(
-    tmp_path: Path, half: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_head_that_never_comes_is_given_up(tmp_path: Path, half: str) -> None:
     """A connection on which no whole head comes is closed, and the upstream hears nothing of it."""
-    monkeypatch.setattr(http_module, "LONGEST_IDLE_S", 0.05)
-    async with taping(tmp_path / "c.json", answering()) as tape, connected(tape.url) as link:
+    access = Access(idle_s=0.05)
+    async with (
+        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        connected(tape.url) as link,
+    ):
         await link.write(HALF_REQUESTS[half])
         await link.closed()
     assert tape.server.received == []

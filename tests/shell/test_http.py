@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 from standin import (
     Visit,
     answering,
@@ -30,16 +29,10 @@ from standin import (
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell import http_server as http_module
-from mrtr_cassette.shell.http_server import (
-    LOOPBACK,
-    Access,
-    Address,
-    end_to_end,
-    header_text,
-    serving,
-)
+from mrtr_cassette.shell.http_message import end_to_end, header_text
+from mrtr_cassette.shell.http_server import LOOPBACK, Access, Address, listening, serving
 from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.transport import Downstream
 
 MODES = ["record", "replay"]
 
@@ -154,12 +147,13 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path, mode: str) ->
 
 
 @looped
-async def test_a_body_that_does_not_come_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
     """A client that announces a body and doesn't send it gets a 408 when its time is up."""
-    monkeypatch.setattr(http_module, "SLOWEST_BODY_S", 0)
-    async with taping(tmp_path / "c.json", answering()) as tape, connected(tape.url) as client:
+    access = Access(body_s=0)
+    async with (
+        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        connected(tape.url) as client,
+    ):
         await client.write(request("POST", "/mcp", "Content-Length: 5"))
         assert (await client.answer())[0].line.split()[1] == "408"
 
@@ -382,8 +376,8 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
     started = asyncio.Event()
     late: list[BaseException] = []
 
-    async def handler(_: web.BaseRequest, asked: Request) -> web.StreamResponse:
-        handled.append(asked.target)
+    async def handler(request: Request, _: Downstream) -> None:
+        handled.append(request.target)
         started.set()
         try:
             await asyncio.Event().wait()
@@ -395,10 +389,11 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
             raise
         raise AssertionError("unreachable because nobody sets the event")
 
-    async with serving(handler, LOOPBACK, None) as address:
-        url = address.url("/early")
-        early = asyncio.ensure_future(http("GET", url))
-        await started.wait()
+    with listening(LOOPBACK) as listener:
+        url = listener.address.url("/early")
+        async with serving(handler, listener, LOOPBACK, None):
+            early = asyncio.ensure_future(http("GET", url))
+            await started.wait()
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await early
     assert handled == ["/early"]

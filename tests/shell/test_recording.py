@@ -50,7 +50,8 @@ from standin import (
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell import files
-from mrtr_cassette.shell.http_server import Access, Response
+from mrtr_cassette.shell.aiohttp_server import HttpDownstream
+from mrtr_cassette.shell.http_server import Access
 from mrtr_cassette.shell.recording import recording
 
 ODD_BODIES = {
@@ -965,7 +966,7 @@ async def test_the_journal_is_written_before_the_last_byte(
     async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
         noting(files.Journal, "append")
         for name in ("send_whole", "send"):
-            noting(Response, name)
+            noting(HttpDownstream, name)
         await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
         _, body = await client.answer(is_empty=reply == "without")
         client_has[0].set()

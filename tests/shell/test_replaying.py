@@ -7,7 +7,6 @@ import random
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,7 +46,7 @@ from standin import (
 
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell import replaying as replaying_module
+from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import replaying
 
@@ -62,20 +61,17 @@ async def recorded(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any
 
 
 @looped
-async def test_a_long_load_tells_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
     """Whoever waits for a large cassette is told each second how much of it has been read."""
     path = tmp_path / "c.json"
     async with taping(path, answering(*[json_response(result({}))] * 3)) as tape:
         for _ in range(3):
             await post(tape.url, message("ping"))
-    clock = itertools.count(step=0.6)
-    monkeypatch.setattr(replaying_module, "_TOLD_AFTER", 1)
-    monkeypatch.setattr(replaying_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    ticks = itertools.count(step=0.6)
+    clock = Clock(lambda: next(ticks), asyncio.sleep)
     lines, events = [], []
-    async with replaying(path, log=lines.append, on_event=events.append):
-        monkeypatch.undo()
+    async with replaying(path, log=lines.append, on_event=events.append, clock=clock, told_after=1):
+        pass
     assert lines == [f"reading {path}: 2 interactions so far"]
     assert events == [{"event": "reading", "interactions": 2}]
 
@@ -363,7 +359,6 @@ async def test_replay_connects_to_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 @looped
 async def test_pace_asks_for_the_recorded_delays(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     paced: bool,
     expected: list[float],
@@ -381,17 +376,14 @@ async def test_pace_asks_for_the_recorded_delays(
     now = 100.0
     asked: list[float] = []
 
-    async def sleep(delay: float, *_: object) -> None:
+    async def sleep(delay: float) -> None:
         nonlocal now
         now += delay
         if delay:
             asked.append(delay)
 
-    async with playing(path, paced=paced) as replay:
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-        monkeypatch.setattr(replaying_module, "time", SimpleNamespace(monotonic=lambda: now))
+    async with playing(path, paced=paced, clock=Clock(lambda: now, sleep)) as replay:
         answer = await post(replay.url, message("ping", id=2))
-        monkeypatch.undo()
     assert answer.body == b"".join(map(event, (*notes, result({}, id=2))))
     assert asked == expected
 

@@ -1,0 +1,351 @@
+"""aiohttp's low-level server, and all that this program relies on in its inner workings.
+
+Owns: a client's request as aiohttp gives it, sending bytes past aiohttp's own responses, and a
+bound on the connections that are open at once.
+Does not own: who may send a request, and what it gets (`http_server`).
+Rule: tests/shell/test_aiohttp_server.py names each thing relied on, and pyproject.toml pins aiohttp
+to the minor version for which it holds. No other module reaches into aiohttp's server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from aiohttp import HttpVersion11, hdrs, web
+
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.errors import printable
+from mrtr_cassette.shell.http_message import MOST_HEADERS, Head, render_head, write_together
+from mrtr_cassette.shell.transport import RawHeaders
+
+LONGEST_HEADER: Final = 256 * 1024
+"""Bytes of one header line; aiohttp's own limit of 8 KiB is less than some tokens."""
+_SHUTDOWN_S = 1.0
+"""Seconds that a connection has to end; its request has been cancelled before."""
+_LAST_CHUNK = b"0\r\n\r\n"
+_LARGEST_BURST = 1024
+_SPARE_FILES = 16
+"""Descriptors that are left for the journal, the cassette and whoever else is in the process."""
+_WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+_NO_HEAD = Head(0, b"", has_length=False)
+
+
+class HttpDownstream:
+    """A client that has sent the head of a request over HTTP/1.
+
+    Its response goes to the connection as it is: aiohttp's own responses have a date, a server and
+    a content type that nobody sent. To aiohttp this is a response that has been sent already.
+    """
+
+    __slots__ = ("_has_body", "_head", "_is_chunked", "_is_started", "_request", "keep_alive")
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        """Begin with the head of the request."""
+        self._request = request
+        self._head = _NO_HEAD
+        self._has_body = False
+        self._is_started = False
+        self._is_chunked = False
+        self.keep_alive: bool = request.keep_alive
+        """Whether the connection goes on after the response; aiohttp asks for it."""
+
+    # The request
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return self._request.method
+
+    @property
+    def target(self) -> str:
+        """Path with query, as they came; a client that takes us for its proxy names a whole URL."""
+        target = self._request.raw_path
+        return target if target.startswith("/") else self._request.rel_url.raw_path_qs or "/"
+
+    @property
+    def raw_headers(self) -> RawHeaders:
+        """Names and values, as they came."""
+        return self._request.raw_headers
+
+    @property
+    def announced_size(self) -> int:
+        """Bytes that the body has, as far as the head tells."""
+        return self._request.content_length or 0
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the whole body has come."""
+        return self._request.content.is_eof()
+
+    def body_now(self) -> bytes:
+        """Return the body, where it has come."""
+        return self._request.content.read_nowait()
+
+    async def body(self, largest: int) -> bytes:
+        """Wait for the body; return it, or more than `largest` bytes of it."""
+        request = self._request
+        if request.headers.get(hdrs.EXPECT, "").lower() == "100-continue" and request.transport:
+            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        chunks = []
+        size = 0
+        while size <= largest and (chunk := await request.content.readany()):
+            chunks.append(chunk)
+            size += len(chunk)
+        return b"".join(chunks)
+
+    # The response, as `transport.Downstream` has it
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Begin a response that comes in chunks; the head is sent with the first of them.
+
+        Raises:
+            ValueError: a header has what HTTP forbids.
+        """
+        self._head = render_head(status, headers, reason)
+        self._has_body = self._request.method != hdrs.METH_HEAD and status not in _WITHOUT_BODY
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response in one write; its headers announce no length.
+
+        Raises:
+            ValueError: a header has what HTTP forbids.
+            ConnectionResetError: nobody is there any more.
+        """
+        self.begin(status, headers)
+        self._is_started = True
+        framing = b""
+        if body or status not in _WITHOUT_BODY:
+            framing = b"Content-Length: %d\r\n" % len(body)
+        await self._write(self._whole_head(framing), body if self._has_body else b"")
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the head, if it has not been sent, and the next bytes of the body.
+
+        Args:
+            chunk: the bytes; they may be none.
+            is_last: the body ends with them.
+
+        Raises:
+            ConnectionResetError: nobody is there any more.
+        """
+        head = b"" if self._is_started else self._started()
+        framed = self._framed(chunk, is_last=is_last)
+        if head or framed:
+            await self._write(head, framed)
+
+    def break_off(self) -> None:
+        """End the response so that the client sees that it is not whole."""
+        transport = self._request.transport
+        if transport is None:
+            return
+        if self._request.version < HttpVersion11:
+            # Where the close is the end of the body, only a reset tells that it came too soon.
+            transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            transport.abort()
+        else:
+            # What was sent still arrives; the last chunk, or the rest of the length, does not.
+            transport.close()
+
+    def _started(self) -> bytes:
+        """Return the head, with how the body will be framed."""
+        self._is_started = True
+        framing = b""
+        if self._has_body and not self._head.has_length:
+            # Without either, an older client knows the end by the close.
+            self._is_chunked = self._request.version >= HttpVersion11
+            self.keep_alive = self.keep_alive and self._is_chunked
+            framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
+        return self._whole_head(framing)
+
+    def _whole_head(self, framing: bytes) -> bytes:
+        is_old = self._request.version < HttpVersion11
+        # Each version says only what is not its habit.
+        connection = b""
+        if is_old == self.keep_alive:
+            connection = b"Connection: keep-alive\r\n" if is_old else b"Connection: close\r\n"
+        version = b"HTTP/1.0" if is_old else b"HTTP/1.1"
+        return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
+
+    def _framed(self, chunk: bytes, *, is_last: bool) -> bytes:
+        if not self._has_body:
+            return b""
+        if not self._is_chunked:
+            return chunk
+        end = _LAST_CHUNK if is_last else b""
+        return b"%x\r\n%b\r\n%b" % (len(chunk), chunk, end) if chunk else end
+
+    async def _write(self, first: bytes, rest: bytes = b"") -> None:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        write_together(transport, first, rest)
+        await self._request.writer.drain()
+
+    # What aiohttp asks of a response
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Do nothing: what a handler returns has been sent."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Do nothing: what a handler returns has been sent."""
+
+
+Answer = Callable[[HttpDownstream], Awaitable[None]]
+
+
+class _OneLine(logging.Handler):
+    """Tells of what aiohttp's server logs in one line, without a traceback."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        text = f"a request could not be handled: {error!r}" if error else record.getMessage()
+        with suppress(OSError):
+            self._log(printable(text))
+
+
+def _server_log(log: Callable[[str], None] | None) -> logging.Logger:
+    # One of its own for each server, as each has a log of its own; none is looked up by name.
+    logger = logging.Logger("mrtr_cassette.server")  # noqa: LOG001
+    logger.addHandler(logging.NullHandler() if log is None else _OneLine(log))
+    return logger
+
+
+class _BoundedServer(web.Server):
+    """aiohttp's server, with a bound on the connections that are open at once."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        most: int,
+        **options: Any,
+    ) -> None:
+        super().__init__(handler, **options)
+        self._most = most
+        self._open = 0
+        self._has_warned = False
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open += 1
+        if self._open > self._most:
+            text = (
+                f"{self._most} connections are open, and the limit of open files allows no more; "
+                "raise it with: ulimit -n"
+            )
+            if not self._has_warned:
+                self._has_warned = True
+                handler.logger.error(text)
+            body = f"{text}\n".encode()
+            transport.write(
+                b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
+                b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+            )
+            transport.close()
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        super().connection_lost(handler, exc)
+        self._open -= 1
+
+
+def _most_connections(files_each: int) -> tuple[int, int]:
+    """Return how many connections the limit of open files allows at once, and in one burst.
+
+    Args:
+        files_each: how many descriptors each connection needs.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize, _LARGEST_BURST
+    free = limit - len(os.listdir("/dev/fd")) - _SPARE_FILES  # noqa: PTH208  names will do
+    # An event loop accepts a whole burst before it can refuse the first.
+    burst = max(1, min(_LARGEST_BURST, free // 4))
+    return max(1, (free - burst) // files_each), burst
+
+
+@asynccontextmanager
+async def accepting(
+    sockets: Iterable[socket.socket],
+    answer: Answer,
+    log: Callable[[str], None] | None,
+    *,
+    idle_s: float,
+    files_each: int,
+) -> AsyncIterator[None]:
+    """Accept connections on bound sockets, and have each request answered, until the block ends.
+
+    Requests under way when it ends are cancelled, and awaited.
+
+    Args:
+        sockets: are closed with the block.
+        answer: answers a request.
+        log: takes a line for each request that could not be handled.
+        idle_s: seconds a connection may wait for a whole request head, from its start or the last
+            response.
+        files_each: how many descriptors a client's connection needs.
+    """
+    running: set[asyncio.Task[object]] = set()
+    is_ending = False
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        # The connection's, which waits for the handler's.
+        task = request.task
+        running.add(task)
+        try:
+            if is_ending:
+                # It came while the others were being cancelled.
+                raise asyncio.CancelledError
+            downstream = HttpDownstream(request)
+            await answer(downstream)
+            return cast("web.StreamResponse", downstream)
+        except ConnectionResetError:
+            # Nobody is there any more for whom there could be a response.
+            raise asyncio.CancelledError from None
+        finally:
+            running.discard(task)
+
+    most, burst = _most_connections(files_each)
+    server = _BoundedServer(
+        handle,
+        most,
+        access_log=None,
+        logger=_server_log(log),
+        auto_decompress=False,
+        handler_cancellation=True,
+        keepalive_timeout=idle_s,
+        max_field_size=LONGEST_HEADER,
+        max_headers=MOST_HEADERS,
+        max_line_size=LONGEST_HEADER,
+    )
+    loop = asyncio.get_running_loop()
+    listeners = [await loop.create_server(server, sock=one, backlog=burst) for one in sockets]
+    try:
+        yield
+        is_ending = True
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    finally:
+        for listener in listeners:
+            listener.close()
+        # Requests that have come begin to be handled before idle connections are closed.
+        await asyncio.sleep(0)
+        server.pre_shutdown()
+        await server.shutdown(_SHUTDOWN_S)

@@ -1,0 +1,114 @@
+"""What both sides know of an HTTP message: how a head is spelled, and how two parts are written.
+
+Owns: header bytes as text and back, and which headers are one connection's.
+Does not own: connections, and the framing of bodies (`aiohttp_server`, `http_client`).
+Source: RFC 9110, sections 5.5 and 7.6.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final
+
+from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HOP_BY_HOP, Headers
+from mrtr_cassette.errors import printable
+from mrtr_cassette.shell.transport import RawHeaders
+
+MOST_HEADERS: Final = 1000
+"""Headers of one message; aiohttp's own limit is 128."""
+_WORTH_A_COPY = 64 * 1024
+"""Bytes up to which one write of two parts costs less than two writes."""
+_KNOWN_STATUS = frozenset(HTTPStatus)
+
+# A client sends the same headers with call after call, so what they mean is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def header_texts(raw: RawHeaders) -> Headers:
+    """Decode headers."""
+    return tuple((header_text(name), header_text(value)) for name, value in raw)
+
+
+def header_text(raw: bytes) -> str:
+    """Decode a header as what it says, or as Latin-1 (RFC 9110, section 5.5)."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return headers less those of one connection."""
+    listed = tuple(headers)
+    named = {
+        name.strip().lower()
+        for key, value in listed
+        if key.lower() == "connection"
+        for name in value.split(",")
+    }
+    return tuple(
+        (name, value)
+        for name, value in listed
+        if name.lower() not in HOP_BY_HOP and name.lower() not in named
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The status and the headers of a response, as bytes, less the framing of its body.
+
+    Attributes:
+        status: the HTTP status.
+        raw: the status line after the version, and each header, with line ends.
+        has_length: a `Content-Length` is among the headers.
+    """
+
+    status: int
+    raw: bytes
+    has_length: bool
+
+
+@lru_cache(maxsize=1024)
+def render_head(status: int, headers: Headers, reason: str | None = None) -> Head:
+    """Return a head with these headers and no others.
+
+    Raises:
+        ValueError: a header has what HTTP forbids.
+    """
+    if reason is None:
+        reason = HTTPStatus(status).phrase if status in _KNOWN_STATUS else ""
+    lines = [f" {status} {reason}\r\n"]
+    has_length = False
+    for name, value in headers:
+        if FORBIDDEN_IN_HEADER.search(name) or FORBIDDEN_IN_HEADER.search(value):
+            raise ValueError(f"the header {printable(name)} has a control character")
+        is_length = name.lower() == "content-length"
+        if is_length and status == HTTPStatus.NO_CONTENT:
+            continue
+        has_length = has_length or is_length
+        lines.append(f"{name}: {value}\r\n")
+    return Head(status, "".join(lines).encode("utf-8", "surrogateescape"), has_length)
+
+
+def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:
+    """Send two parts, in one write where that costs less."""
+    if len(rest) < _WORTH_A_COPY:
+        transport.write(first + rest)
+    else:
+        transport.write(first)
+        transport.write(rest)
+
+
+def reason_of(error: OSError) -> str:
+    """Return what went wrong, in the system's words where it has some."""
+    # Those two have numbers of their own.
+    is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
+    text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
+    return text.lower() or type(error).__name__

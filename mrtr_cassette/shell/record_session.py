@@ -1,0 +1,46 @@
+"""A recording under way, as its callers see it.
+
+Owns: what a recording has come to so far.
+Does not own: who counts it (`watching`, `appending`), and the cassette's making (`publishing`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.replay.player import Player
+
+
+@dataclass(slots=True)
+class RecordSession:
+    """A recording under way, and what it came to.
+
+    Attributes:
+        url: what the client connects to.
+        path: the cassette that will be published.
+        earlier: the cassette that is added to; None where there was none.
+        player: what plays it.
+        exchanges: how many exchanges are in the journal.
+        unreachable: how many requests the upstream did not answer.
+        not_led: retries that a live server could not be led to, in order; nothing was recorded.
+        problem: why the recording is not whole, or None.
+        published: the cassette, once it is; None where there was nothing to publish.
+    """
+
+    url: str
+    path: Path
+    earlier: CassetteModel | None = None
+    player: Player | None = None
+    exchanges: int = 0
+    unreachable: int = 0
+    not_led: list[NotLed] = field(default_factory=list)
+    problem: str | None = None
+    published: CassetteModel | None = None
+
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette that is added to."""
+        return 0 if self.player is None else self.player.plays

@@ -1,0 +1,160 @@
+"""The relay between a downstream and the upstream.
+
+Owns: one upstream request for each request, and passing bytes on as they arrive.
+Does not own: what is kept of them (`watching`).
+Rule: relay first. What watches never breaks what passes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.report.rpc_errors import upstream_error_body
+from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.shell.http_message import end_to_end, header_texts, reason_of
+from mrtr_cassette.shell.transport import (
+    JSON_HEADERS,
+    Downstream,
+    RawHeaders,
+    Upstream,
+    UpstreamResponse,
+)
+from mrtr_cassette.shell.watching import WatchedExchange, Watcher
+
+_OURS = frozenset({"host", "expect"})
+"""Request headers of one connection for which `end_to_end` has no rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Passes requests on to one upstream, and shows what passes to the watcher.
+
+    Attributes:
+        upstream: takes the requests.
+        shown_as: how messages name it.
+        headers: added to every request, in the place of the client's of that name.
+        watcher: sees what passes.
+    """
+
+    upstream: Upstream
+    shown_as: str
+    headers: Headers
+    watcher: Watcher
+
+    async def handle(
+        self, request: Request, downstream: Downstream, sent: Request | None = None
+    ) -> None:
+        """Relay one exchange; `sent` is sent, where that is not what the client sent."""
+        watched = WatchedExchange(self.watcher, request)
+        try:
+            response = await self._send(request if sent is None else sent)
+        except OSError as error:
+            await self.answer_unreachable(request, downstream, self._no_response(error))
+            return
+        except asyncio.CancelledError:
+            watched.response_ended(End.OPEN)
+            raise
+        try:
+            headers = _passed_headers(response.headers)
+            try:
+                reason = response.reason.decode("utf-8", "surrogateescape")
+                downstream.begin(response.status, headers, reason)
+            except ValueError as error:
+                watched.forget()
+                await self.answer_unreachable(request, downstream, self._no_response(error))
+                return
+            watched.response_started(response.status, headers)
+            await _pass_on(response, downstream, watched)
+        finally:
+            response.close()
+
+    async def _send(self, request: Request) -> UpstreamResponse:
+        return await self.upstream.send(request, _sent_headers(request.headers, self.headers))
+
+    async def ask(self, observation: Observation) -> None:
+        """Send a request of our own, and show its response to the observation.
+
+        Raises:
+            UpstreamError: there was no response.
+            BodyTooLargeError: the response is larger than what is kept.
+        """
+        try:
+            response = await self._send(observation.call.request)
+            try:
+                headers = _passed_headers(response.headers)
+                observation.response_started(response.status, headers)
+                while not observation.is_answered and (chunk := await response.read()):
+                    observation.response_bytes(chunk, 0.0)
+                observation.response_ended(0.0)
+            finally:
+                response.close()
+        except OSError as error:
+            raise UpstreamError(self._no_response(error)) from None
+
+    async def answer_unreachable(
+        self, request: Request, downstream: Downstream, problem: str
+    ) -> None:
+        """Answer for an upstream that gave no response."""
+        self.watcher.unreachable(request, problem)
+        await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
+
+    def _no_response(self, error: OSError | ValueError) -> str:
+        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        return f"the upstream {self.shown_as} gave no response: {reason}"
+
+
+async def _pass_on(
+    response: UpstreamResponse, downstream: Downstream, watched: WatchedExchange
+) -> None:
+    """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
+    # What has come with the head goes on with it.
+    chunk = response.read_now()
+    if chunk:
+        watched.response_bytes(chunk)
+    if response.is_read:
+        watched.response_ended(End.COMPLETE)
+        await downstream.send(chunk, is_last=True)
+        return
+    end = End.OPEN
+    try:
+        await downstream.send(chunk)
+        while True:
+            try:
+                chunk = await response.read()
+            except OSError:
+                end = End.BROKEN
+                break
+            if chunk:
+                watched.response_bytes(chunk)
+            if response.is_read:
+                end = End.COMPLETE
+                break
+            await downstream.send(chunk)
+    finally:
+        # Before the client can know that its response is complete.
+        watched.response_ended(end)
+    if end is End.BROKEN:
+        downstream.break_off()
+    else:
+        await downstream.send(chunk, is_last=True)
+
+
+# What comes again, call after call, is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def _sent_headers(received: Headers, added: Headers) -> Headers:
+    """Return a client's headers as they go upstream, with those that the user added."""
+    left_out = _OURS | {name.lower() for name, _ in added}
+    kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
+    return (*kept, *added)
+
+
+@lru_cache(maxsize=1024)
+def _passed_headers(raw: RawHeaders) -> Headers:
+    """Return an upstream's headers as they go to the client."""
+    return end_to_end(header_texts(raw))

@@ -1,0 +1,81 @@
+"""The upstream as users name it: its URL, who they are there, and how it is verified.
+
+Owns: reading and showing the URL, Basic credentials in it, and the TLS settings.
+Does not own: connections (`http_client`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import ssl
+from pathlib import Path
+
+from yarl import URL
+
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.errors import UsageError
+
+
+def upstream_url(text: str) -> URL:
+    """Return the URL of an upstream.
+
+    Raises:
+        UsageError: it is none, or no HTTP URL.
+    """
+    try:
+        url = URL(text)
+        port = url.port
+    except ValueError as error:
+        raise UsageError(f"the upstream {text!r} is no URL: {error}") from None
+    if (
+        re.search(r"\s", text)
+        or url.scheme not in {"http", "https"}
+        or not url.host
+        or port is None
+    ):
+        raise UsageError(
+            f"the upstream {text!r} is no HTTP URL", hint="give one like http://localhost:8000/mcp"
+        )
+    return url
+
+
+def shown_url(url: URL) -> str:
+    """Return a URL without its user and password."""
+    return str(url.with_user(None).with_fragment(None))
+
+
+def credentials(url: URL) -> Headers:
+    """Return the headers by which the user in a URL is known there (RFC 7617).
+
+    Raises:
+        UsageError: the user has a colon.
+    """
+    if url.user is None:
+        return ()
+    if ":" in url.user:
+        raise UsageError("the upstream's user has a colon, which Basic authentication can't carry")
+    user = f"{url.user}:{url.password or ''}"
+    return (("Authorization", "Basic " + base64.b64encode(user.encode()).decode()),)
+
+
+def tls_context(url: URL, ca_file: Path | None, *, verifies: bool) -> ssl.SSLContext | None:
+    """Return how an upstream is verified; None where it has no TLS.
+
+    Raises:
+        UsageError: the certificates can't be used.
+    """
+    if url.scheme != "https" and ca_file is None:
+        return None
+    try:
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        if not verifies:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if ca_file is not None:
+            context.load_verify_locations(ca_file)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"can't use the certificates in {ca_file}: {reason}") from None
+    return context

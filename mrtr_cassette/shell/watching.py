@@ -1,0 +1,184 @@
+"""Watching what passes, so that it is recorded.
+
+Owns: showing each exchange to the recorder, writing it to the journal when it is due, counting, and
+saying what happens.
+Does not own: what passes (`relay`), and what the bytes mean (`core.record`).
+Rule: a failure in here is said once, and never breaks what passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from mrtr_cassette.core.format.journal import encode_line
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.report.events import (
+    exchange_line,
+    request_event,
+    response_event,
+    unread_coding_line,
+)
+from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.errors import BodyTooLargeError
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.clock import Clock
+from mrtr_cassette.shell.files import Journal
+from mrtr_cassette.shell.record_session import RecordSession
+
+OnAsk = Callable[[Call, InputRequired], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Watches all exchanges of one recording.
+
+    Attributes:
+        recorder: what the exchanges are shown to.
+        journal: takes what is due on disk.
+        session: counts them.
+        announcer: says what happens.
+        clock: tells the time.
+        started: when the recording began, by that clock.
+        on_ask: told of each ask of the upstream; None where nobody wants to know.
+    """
+
+    recorder: Recorder
+    journal: Journal
+    session: RecordSession
+    announcer: Announcer
+    clock: Clock
+    started: float
+    on_ask: OnAsk | None = None
+    _warned_of: set[str] = field(default_factory=set)
+
+    def now_ms(self) -> float:
+        """Milliseconds since the recording began."""
+        return (self.clock.now() - self.started) * 1000
+
+    def unreachable(self, request: Request, problem: str) -> None:
+        """Take note that the upstream gave no response; that is no exchange to record."""
+        self.session.unreachable += 1
+        self.announcer.say(
+            lambda: {"event": "unreachable", "problem": problem},
+            lambda: (
+                f"{request.method} {self.recorder.shown_target(request.target)}: "
+                f"{problem}; not recorded"
+            ),
+        )
+
+    def warn_of(self, coding: str) -> None:
+        """Say, once for each coding, that responses under it can't be read."""
+        if coding not in self._warned_of:
+            self._warned_of.add(coding)
+            self.announcer.say(
+                lambda: {"event": "unread-coding", "coding": coding},
+                lambda: unread_coding_line(coding),
+            )
+
+    def failed(self, error: Exception) -> None:
+        """Say, once, that the recording is not whole; what passes goes on."""
+        if self.session.problem is not None:
+            return
+        if isinstance(error, BodyTooLargeError):
+            problem = str(error)
+        elif isinstance(error, OSError):
+            problem = f"{self.session.path}: {error.strerror or error}".lower()
+        else:
+            problem = f"INTERNAL ERROR, please report it: {error!r}"
+        self.session.problem = problem
+        self.announcer.say(
+            lambda: {"event": "failed", "problem": problem},
+            lambda: f"RECORDING FAILED: {problem}; the traffic goes on",
+        )
+
+
+class _Guard:
+    """Hands whatever error its block raises to a function: the recorder is a spectator."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        if isinstance(error, Exception):
+            self._failed(error)
+            return True
+        return False
+
+
+class WatchedExchange:
+    """One exchange, which the recorder sees while it passes.
+
+    After a failure nothing of it is kept any more.
+    """
+
+    def __init__(self, watcher: Watcher, request: Request) -> None:
+        """Begin with the request."""
+        self._watcher = watcher
+        self._guard = _Guard(self._failed)
+        self._observation: Observation | None = None
+        self._is_written = False
+        self._is_stale = False
+        with self._guard:
+            self._observation = watcher.recorder.request_received(request, watcher.now_ms())
+            watcher.announcer.say(partial(request_event, self._observation), None)
+
+    def _failed(self, error: Exception) -> None:
+        self._observation = None
+        self._watcher.failed(error)
+
+    def forget(self) -> None:
+        """Keep nothing of this exchange, because none came about."""
+        self._observation = None
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Show the response's head."""
+        if self._observation is not None:
+            with self._guard:
+                self._observation.response_started(status, headers)
+                if self._observation.unread_coding:
+                    self._watcher.warn_of(self._observation.unread_coding)
+
+    def response_bytes(self, chunk: bytes) -> None:
+        """Show bytes that will be passed on, and write the exchange down if they complete it."""
+        observation = self._observation
+        if observation is not None:
+            with self._guard:
+                observation.response_bytes(chunk, self._watcher.now_ms())
+                self._is_stale = True
+                if observation.is_answered and not self._is_written:
+                    self._write(observation, End.COMPLETE)
+
+    def response_ended(self, end: End) -> None:
+        """Show the end, and write the exchange down as it is now."""
+        observation = self._observation
+        if observation is None:
+            return
+        with self._guard:
+            watcher = self._watcher
+            had_more = observation.response_ended(watcher.now_ms())
+            if had_more or self._is_stale or not self._is_written:
+                self._write(observation, end)
+            watcher.session.exchanges += 1
+            now = watcher.now_ms()
+            watcher.announcer.say(
+                partial(response_event, observation, end, now),
+                partial(exchange_line, observation, now),
+            )
+
+    def _write(self, observation: Observation, end: End) -> None:
+        watcher = self._watcher
+        exchange = observation.exchange(end, watcher.now_ms())
+        if observation.ask is not None and not self._is_written and watcher.on_ask is not None:
+            watcher.on_ask(observation.call, observation.ask)
+        watcher.journal.append(encode_line(exchange))
+        self._is_written = True
+        self._is_stale = False
