@@ -5,10 +5,12 @@ What is offered here is imported when it is first asked for, so that the import 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Interaction, Recording, Replay, Turn, record, replay
+    from mrtr_cassette.api import Recording, Replay, record, replay
+    from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.testing import MrtrCassette
 
@@ -24,17 +26,17 @@ __all__ = [
     "replay",
 ]
 
+_ELSEWHERE = {
+    "Interaction": "core.report.inspection",
+    "MissReport": "core.report.misses",
+    "MrtrCassette": "testing",
+    "Turn": "core.report.inspection",
+}
+"""The modules of the names that `api` does not define."""
+
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-    if name == "MrtrCassette":
-        from mrtr_cassette import testing
-
-        return testing.MrtrCassette
-
-    from mrtr_cassette import api
-
-    return getattr(api, name)
+    return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)

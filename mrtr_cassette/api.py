@@ -7,18 +7,17 @@ Rule: the keywords of both are the fields of their option classes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TypedDict, TypeVar, Unpack
 
-from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.report import inspection
 from mrtr_cassette.core.report.summary import reports_of_misses
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
 from mrtr_cassette.options import (
@@ -43,38 +42,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One elicitation turn of an interaction.
-
-    Attributes:
-        asked: what the server asked, as the message shown to the user, by key.
-        answered: what the client answered, as JSON, by key; None where it never did.
-    """
-
-    asked: Mapping[str, str]
-    answered: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Interaction:
-    """One logical call on a cassette.
-
-    Attributes:
-        number: its number on the cassette, from 1.
-        call: what was called, such as `tools/call "deploy"`.
-        arguments: its arguments as JSON; None where it had none.
-        turns: what was asked and answered before it ended.
-        ended: how it ended, such as `HTTP 200, result`.
-    """
-
-    number: int
-    call: str
-    arguments: Any
-    turns: tuple[Turn, ...]
-    ended: str
-
-
-@dataclass(frozen=True, slots=True)
 class Recording:
     """A recording under way, or done."""
 
@@ -94,8 +61,10 @@ class Recording:
     def interactions(self) -> tuple[Interaction, ...]:
         """What has been recorded so far, with what was on a cassette that is added to."""
         session = self._session
-        cassette = session.published or recorded_so_far(self.path) or session.earlier
-        return () if cassette is None else _interactions(cassette, self.path)
+        if session.published is not None:
+            return _interactions(files.load_cassette(self.path))
+        cassette = recorded_so_far(self.path) or session.earlier
+        return () if cassette is None else _interactions(cassette)
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
@@ -146,7 +115,7 @@ class Replay:
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """What is on the cassette."""
-        return _interactions(files.read_cassette(self.path), self.path)
+        return _interactions(self._session.cassette)
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
@@ -156,7 +125,7 @@ class Replay:
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played so far."""
-        return _unplayed(files.read_cassette(self.path), self._session.player)
+        return _unplayed(self._session.cassette, self._session.player)
 
 
 class _Keywords(TypedDict, total=False):
@@ -264,31 +233,10 @@ async def _shown_as(
         yield view(session)
 
 
-def _unplayed(cassette: CassetteModel, player: Player) -> tuple[Interaction, ...]:
+def _unplayed(cassette: Cassette, player: Player) -> tuple[Interaction, ...]:
     numbers = set(player.unplayed)
-    shown = _interactions(cassette, Path(player.path))
-    return tuple(one for one in shown if one.number in numbers)
+    return tuple(each for each in _interactions(cassette) if each.number in numbers)
 
 
-def _interactions(cassette: CassetteModel, path: Path) -> tuple[Interaction, ...]:
-    shown = inspection(cassette, Player(cassette, str(path)))
-    return tuple(
-        Interaction(
-            number=one["number"],
-            call=one["call"],
-            arguments=None if one["arguments"] is None else json.loads(one["arguments"]),
-            turns=tuple(_turn(turn) for turn in one["turns"]),
-            ended=one["ended"],
-        )
-        for one in shown["interactions"]
-    )
-
-
-def _turn(turn: dict[str, Any]) -> Turn:
-    answered = turn["answered"]
-    return Turn(
-        asked={asked["key"]: asked["message"] for asked in turn["asked"]},
-        answered=None
-        if answered is None
-        else {key: json.loads(value) for key, value in answered.items()},
-    )
+def _interactions(cassette: Cassette) -> tuple[Interaction, ...]:
+    return inspected(cassette).interactions

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from mrtr_cassette.api import Interaction, Recording, Replay, replay
+from mrtr_cassette.api import Recording, Replay, replay
 from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import ignored_member

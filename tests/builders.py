@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RequestState
+from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -330,6 +332,11 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
 # Replaying
 
 
+def loaded(cassette: CassetteModel, path: str = "f") -> Cassette:
+    """Return a cassette that went through a file."""
+    return load(encode_cassette(cassette), path)
+
+
 def player_of(
     *script: Step,
     seals: bool = True,
@@ -339,7 +346,7 @@ def player_of(
 ) -> Player:
     """Return a replay of a script's cassette."""
     cassette = cassette_of(*script, seals=seals, redacts=redacts, seals_answers=seals_answers)
-    return Player(cassette, "talk.json", **options)
+    return Player(loaded(cassette, "talk.json"), **options)
 
 
 def play(player: Player, request: bytes | Request) -> bytes:
@@ -348,7 +355,7 @@ def play(player: Player, request: bytes | Request) -> bytes:
     assert isinstance(decision, Play), decision.detail
     reply = decision.reply
     parts = reply.parts if reply is not None else ()
-    return b"".join(part.fill(decision.own) for part in parts)
+    return b"".join(part.fill(decision.values) for part in parts)
 
 
 def missed(player: Player, request: bytes | Request) -> Miss:

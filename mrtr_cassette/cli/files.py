@@ -19,18 +19,17 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     """
     import orjson
 
-    from mrtr_cassette.core.replay.player import Player
-    from mrtr_cassette.core.report.report import inspection, inspection_text
-    from mrtr_cassette.shell.files import read_cassette, without_collection
+    from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
+    from mrtr_cassette.shell.files import load_cassette, without_collection
 
     tell_of_journal(cassette, Log("text"))
     with without_collection():
-        recorded = read_cassette(cassette)
-        data = inspection(recorded, Player(recorded, str(cassette)))
+        inspection = inspected(load_cassette(cassette))
     if as_json:
+        data = inspection_data(inspection)
         click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
     else:
-        click.echo(inspection_text(data))
+        click.echo(inspection_text(inspection))
 
 
 @click.command()

@@ -58,7 +58,7 @@ class Appender:
         player = self.server.player
         decision = player.request_received(request)
         if isinstance(decision, Play):
-            self.sessions.played(decision.call, decision.node.response)
+            self.sessions.played(decision.call, decision.playable.exchange.response)
             await self.server.play(decision, downstream)
             return
         # What the cassette lacks is no miss of a run that records it.

@@ -13,19 +13,20 @@ import gc
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.format.codec import Parts, decode_cassette, decode_parts, encode_cassette
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
 from mrtr_cassette.core.format.journal import (
     JournalHeader,
     decode_header,
     decode_line,
     encode_header,
 )
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.errors import CassetteError
 
@@ -178,13 +179,17 @@ def read_cassette(path: Path) -> CassetteModel:
         return decode_cassette(_read(path), str(path))
 
 
-def read_parts(path: Path) -> Parts:
-    """Read a cassette whose lists are read item by item.
+def load_cassette(path: Path, progress: Callable[[int], None] = lambda _count: None) -> Cassette:
+    """Load a cassette.
+
+    Args:
+        path: the file.
+        progress: called with the number of interactions that have been read, after each.
 
     Raises:
         CassetteError: as `read_cassette`.
     """
-    return decode_parts(_read(path), str(path))
+    return load(_read(path), str(path), progress=progress)
 
 
 def _read(path: Path) -> bytes:

@@ -10,20 +10,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.exchange.nodes import read_nodes
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import files
 
 TOOL = f"mrtr-cassette {__version__}"
-
-
-def read_earlier(output: Path) -> CassetteModel:
-    """Return a cassette whose bodies are what was recorded."""
-    earlier = files.read_cassette(output)
-    read_nodes(earlier, str(output))
-    return earlier
 
 
 def publish_journal(output: Path) -> tuple[CassetteModel | None, str | None]:
@@ -45,13 +40,14 @@ def publish_journal(output: Path) -> tuple[CassetteModel | None, str | None]:
     return cassette, content.lost
 
 
-def recorded_so_far(output: Path) -> CassetteModel | None:
+def recorded_so_far(output: Path) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing."""
     try:
         content = files.read_journal(files.journal_path(output))
     except CassetteError:
         return None
-    return _assembled(content, output)
+    assembled = _assembled(content, output)
+    return None if assembled is None else load(encode_cassette(assembled), str(output))
 
 
 def _assembled(content: files.JournalContent, output: Path) -> CassetteModel | None:
@@ -61,7 +57,7 @@ def _assembled(content: files.JournalContent, output: Path) -> CassetteModel | N
     header = content.header
     earlier = None
     if header.existing == "append" and output.exists():
-        earlier = read_earlier(output)
+        earlier = files.read_cassette(output)
     return assemble(
         list(content.exchanges.values()),
         upstream=header.upstream,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player
 
@@ -32,7 +33,7 @@ class RecordSession:
 
     url: str
     path: Path
-    earlier: CassetteModel | None = None
+    earlier: Cassette | None = None
     player: Player | None = None
     exchanges: int = 0
     unreachable: int = 0

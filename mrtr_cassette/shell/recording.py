@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from mrtr_cassette.core.drive.leading import Leads, LiveAsks
-from mrtr_cassette.core.exchange.recorded import RequestState
+from mrtr_cassette.core.exchange.recorded import Cassette, RequestState
 from mrtr_cassette.core.format.journal import Existing, JournalHeader
-from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -31,7 +31,7 @@ from mrtr_cassette.shell.appending import Appender
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.http_server import LOOPBACK, Access, listening, serving
-from mrtr_cassette.shell.publishing import publish_journal, read_earlier
+from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
@@ -104,7 +104,7 @@ async def recording(
         )
         player = None
         if earlier is not None:
-            player = Player(earlier, str(output), ignored=ignored, repeat=repeat)
+            player = Player(earlier, ignored=ignored, repeat=repeat)
     redaction = _rules_of_both(earlier, redaction)
     redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
     header = JournalHeader(
@@ -144,7 +144,9 @@ async def recording(
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
                     server = ReplayServer(player, announcer, paced=False)
-                    handler = Appender(server, relay, Leads(earlier, player), live_asks).handle
+                    handler = Appender(
+                        server, relay, Leads(player, redactor_of(earlier)), live_asks
+                    ).handle
                 async with serving(handler, listener, access, log, files_each=2):
                     yield session
 
@@ -165,11 +167,11 @@ def _journal(
                 session.problem = lost
 
 
-def _rules_of_both(earlier: CassetteModel | None, rules: RedactionRules) -> RedactionRules:
+def _rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
     """Return the rules for a cassette that is added to: its own, and then those of the addition."""
     if earlier is None or earlier.redaction is None:
         return rules
-    before = earlier.redaction.rules()
+    before = earlier.redaction
     return RedactionRules(
         patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
         keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
@@ -192,7 +194,7 @@ def _check_output(
     existing: Existing,
     request_state: RequestState,
     answers: Literal["sealed"] | None,
-) -> CassetteModel | None:
+) -> Cassette | None:
     """Make sure, before anything is recorded, that the cassette can be written.
 
     Returns:
@@ -203,16 +205,16 @@ def _check_output(
         return None
     if existing == "keep":
         raise files.cassette_exists(output)
-    earlier = read_earlier(output)
+    earlier = files.load_cassette(output)
     if earlier.request_state != request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "
             f"and this recording would have them {request_state}",
             hint="choose another --output, or the same --request-state",
         )
-    if earlier.answers != answers:
+    if earlier.seals_answers != (answers is not None):
         raise UsageError(
-            f"{output} has its answers {earlier.answers or 'readable'}, "
+            f"{output} has its answers {'sealed' if earlier.seals_answers else 'readable'}, "
             f"and this recording would have them {answers or 'readable'}",
             hint="choose another --output, or --seal-answers as it was recorded",
         )

@@ -8,15 +8,15 @@ Rule: nothing here can reach the network; no HTTP client is imported (see tests/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mrtr_cassette.core.exchange.caller_values import Own
-from mrtr_cassette.core.format.model import InteractionModel
+from mrtr_cassette.core.exchange.caller_values import CallerValues
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
@@ -40,10 +40,12 @@ class ReplaySession:
 
     Attributes:
         url: what the client connects to.
+        cassette: what is served.
         player: knows what it came to.
     """
 
     url: str
+    cassette: Cassette
     player: Player
 
 
@@ -79,42 +81,35 @@ async def replaying(
     """
     announcer = Announcer(log, on_event)
     with files.without_collection():
-        recorded, interactions, exchanges = files.read_parts(cassette)
-        upstream = urlsplit(recorded.upstream)
-        player = Player(
-            recorded,
-            str(cassette),
-            interactions=_with_progress(interactions, cassette, announcer, clock, told_after),
-            exchanges=exchanges,
-            ignored=ignored,
-            repeat=repeat,
-            paced=paced,
+        recording = files.load_cassette(
+            cassette, _progress_of(cassette, announcer, clock, told_after)
         )
-        del recorded, interactions, exchanges
+        player = Player(recording, ignored=ignored, repeat=repeat, paced=paced)
+    upstream = urlsplit(recording.upstream)
     server = ReplayServer(player, announcer, paced, clock)
     with listening(access) as listener:
         async with serving(server.handle, listener, access, log):
             query = f"?{upstream.query}" if upstream.query else ""
-            yield ReplaySession(listener.address.url(f"{upstream.path or '/'}{query}"), player)
+            url = listener.address.url(f"{upstream.path or '/'}{query}")
+            yield ReplaySession(url, recording, player)
 
 
-def _with_progress(
-    interactions: Iterable[InteractionModel],
-    path: Path,
-    announcer: Announcer,
-    clock: Clock,
-    told_after: int,
-) -> Iterator[InteractionModel]:
-    """Pass interactions on, and say every second how many there were."""
+def _progress_of(
+    path: Path, announcer: Announcer, clock: Clock, told_after: int
+) -> Callable[[int], None]:
+    """Return what says every second how many interactions have been read."""
     said_at = clock.now()
-    for count, interaction in enumerate(interactions, start=1):
-        yield interaction
+
+    def progress(count: int) -> None:
+        nonlocal said_at
         if count % told_after == 0 and clock.now() - said_at >= 1:
             said_at = clock.now()
             announcer.say(
                 partial(_progress_event, count),
                 partial("reading {}: {:,} interactions so far".format, path, count),
             )
+
+    return progress
 
 
 def _progress_event(count: int) -> dict[str, object]:
@@ -156,7 +151,7 @@ class ReplayServer:
         if play.reply is None:
             await _hold_open()
         else:
-            await self._send(play.reply, play.own, downstream)
+            await self._send(play.reply, play.values, downstream)
 
     async def _miss(self, miss: Miss, downstream: Downstream) -> None:
         report = report_of_miss(miss, self.player.path, self.player.redacted)
@@ -166,10 +161,10 @@ class ReplayServer:
         else:
             await downstream.send_whole(200, JSON_HEADERS, miss_body(report, miss.call))
 
-    async def _send(self, reply: Reply, own: Own, downstream: Downstream) -> None:
+    async def _send(self, reply: Reply, values: CallerValues, downstream: Downstream) -> None:
         is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
         if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
-            body = b"".join(part.fill(own) for part in reply.parts)
+            body = b"".join(part.fill(values) for part in reply.parts)
             await downstream.send_whole(reply.status, reply.headers, body)
             return
         started = self.clock.now()
@@ -182,7 +177,7 @@ class ReplayServer:
                 # The head does not wait for the first part.
                 await downstream.send()
                 await self._wait_for(part, started)
-            await downstream.send(part.fill(own), is_last=ends and number == len(reply.parts))
+            await downstream.send(part.fill(values), is_last=ends and number == len(reply.parts))
         if reply.end is End.OPEN:
             await _hold_open()
         elif reply.end is End.BROKEN:

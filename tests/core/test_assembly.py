@@ -18,6 +18,7 @@ from builders import (
     converse,
     exchange,
     get,
+    loaded,
     play,
     post,
     progress,
@@ -332,7 +333,7 @@ def test_ask_of_one_recording_is_answered_in_the_next(echoed: str) -> None:
     assert shapes(both) == [(2, True)]
     assert states(both.interactions[0]) == [issued, issued, f"{issued[:-1]}2", f"{issued[:-1]}2"]
     assert turns(both) == [(1, 1, 0), (2, 1, 1), (3, 1, 2)]
-    player = Player(both, "c.json")
+    player = Player(loaded(both, "c.json"))
     one = play(player, CALL)
     two = play(player, retry(CALL, {"a": YES}, state=state_in(one)))
     assert said(play(player, retry(CALL, {"b": YES}, state=state_in(two)))) == "done"

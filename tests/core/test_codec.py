@@ -15,6 +15,7 @@ from builders import (
     cassette_of,
     exchange,
     get,
+    loaded,
     post,
     retry,
     sse,
@@ -23,7 +24,6 @@ from builders import (
     values_of,
 )
 
-from mrtr_cassette.core.exchange.nodes import read_nodes
 from mrtr_cassette.core.format.bodies import decode_body, encode_body, header_map, headers_of
 from mrtr_cassette.core.format.codec import AT_ONCE, decode_cassette, decode_parts, encode_cassette
 from mrtr_cassette.core.format.journal import (
@@ -92,9 +92,9 @@ def test_deep_body_comes_back(levels: int) -> None:
     cassette = cassette_of((b"x", raw))
 
     assert decode_cassette(encode_cassette(cassette), "f") == cassette
-    ((node,),) = read_nodes(cassette, "f")
-    assert node.response is not None
-    assert node.response.body == raw
+    response = loaded(cassette).interactions[0].exchanges[0].response
+    assert response is not None
+    assert response.body == raw
 
 
 def test_empty_body_has_no_form() -> None:
@@ -506,6 +506,7 @@ def test_end_of_a_response_comes_back() -> None:
         assert response is not None
         assert response.end is end
 
-        ((node,),) = read_nodes(cassette_of((CALL, Answer((b"a",), end=end))), "f")
-        assert node.response is not None
-        assert node.response.end is end
+        cassette = loaded(cassette_of((CALL, Answer((b"a",), end=end))))
+        response = cassette.interactions[0].exchanges[0].response
+        assert response is not None
+        assert response.end is end

@@ -31,6 +31,7 @@ from builders import (
     changed,
     conversation,
     dump,
+    loaded,
     post,
     progress,
     retry,
@@ -46,7 +47,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.exchange.nodes import read_nodes
 from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
@@ -61,8 +61,8 @@ from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.report.events import exchange_line
+from mrtr_cassette.core.report.inspection import inspected, inspection_text
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
-from mrtr_cassette.core.report.report import inspection, inspection_text
 from mrtr_cassette.core.report.summary import report_of_replay, summary_text
 from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.wire import jsonbytes
@@ -663,8 +663,8 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     assert decode_cassette(written, "f") == cassette
     assert encode_cassette(decode_cassette(written, "f")) == written
 
-    player = Player(cassette, "f", repeat=data.draw(st.sampled_from(Repeat)))
-    inspection_text(inspection(cassette, player))
+    player = Player(loaded(cassette, "f"), repeat=data.draw(st.sampled_from(Repeat)))
+    inspection_text(inspected(loaded(cassette)))
     requests = [one.request for one in talk.exchanges]
     requests += [post(data.draw(hostile)) for _ in range(2)]
     for request in requests:
@@ -674,7 +674,7 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
             assert report.text.encode()
             assert parse(miss_body(report, decision.call))["error"]["code"]
         elif decision.reply is not None:
-            assert all(part.fill(decision.own) is not None for part in decision.reply.parts)
+            assert all(part.fill(decision.values) is not None for part in decision.reply.parts)
     assert summary_text(report_of_replay(player))
     assert player.plays + len(player.misses) == len(requests)
 
@@ -696,14 +696,16 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
     cassette = talk.cassette()
 
     for read in (cassette, decode_cassette(encode_cassette(cassette), "f")):
-        nodes = [node for own in read_nodes(read, "f") for node in own]
-        for node, (request, response), recorded in zip(nodes, script, talk.exchanges, strict=True):
-            assert node.call.request.body == request.body
-            assert node.response is not None
-            assert node.response.body == b"".join(response.chunks) == recorded.response.body
-            assert node.response.end is recorded.response.end
+        exchanges = [each for own in loaded(read).interactions for each in own.exchanges]
+        for each, (request, response), recorded in zip(
+            exchanges, script, talk.exchanges, strict=True
+        ):
+            assert each.request.body == request.body
+            assert each.response is not None
+            assert each.response.body == b"".join(response.chunks) == recorded.response.body
+            assert each.response.end is recorded.response.end
             if recorded.response.is_event_stream:
-                assert [one.raw for one in node.response.pieces] == [
+                assert [one.raw for one in each.response.pieces] == [
                     one.raw for one in recorded.response.pieces
                 ]
 
@@ -764,16 +766,16 @@ def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
     """A damaged file is refused by the one documented error, or plays like any other."""
     try:
         cassette = decode_cassette(data, "the-file")
-        player = Player(cassette, "the-file")
+        player = Player(loaded(cassette, "the-file"))
     except CassetteError as error:
         refusal = str(error)
         assert refusal.startswith("the-file: ")
         return
     assert decode_cassette(encode_cassette(cassette), "f") == cassette
-    inspection_text(inspection(cassette, player))
+    inspection_text(inspected(loaded(cassette)))
     for own in player.interactions:
-        for node in own:
-            decision = player.request_received(node.call.request)
+        for each in own:
+            decision = player.request_received(each.exchange.request)
             assert isinstance(decision, Play | Miss)
     assert summary_text(report_of_replay(player))
 
@@ -979,7 +981,7 @@ def recorded_plan(
 
 def replayed(plan: Plan, cassette: CassetteModel, order: list[int]) -> Player:
     """Play a plan's requests in some order, checking every byte of every response."""
-    player = Player(decode_cassette(encode_cassette(cassette), "f"), "f")
+    player = Player(loaded(cassette))
     issued: dict[int, str] = {}
     for step, one in enumerate(order):
         turn = plan.turns[one]
@@ -988,7 +990,7 @@ def replayed(plan: Plan, cassette: CassetteModel, order: list[int]) -> Player:
         decision = player.request_received(post(asked_by(turn, identity, token, echoed)))
         assert isinstance(decision, Play), report_of_miss(decision, "f").text
         assert decision.reply is not None
-        got = b"".join(part.fill(decision.own) for part in decision.reply.parts)
+        got = b"".join(part.fill(decision.values) for part in decision.reply.parts)
         if turn.state is not None:
             issued[one] = state_of(got)
             assert (issued[one] == turn.state) is not plan.seals
@@ -1005,8 +1007,8 @@ def state_of(body: bytes) -> str:
 
 def assert_all_was_played_once(player: Player, plan: Plan) -> None:
     """Every recorded exchange was played exactly once, and nothing was missed."""
-    nodes = [node for own in player.interactions for node in own]
-    assert [node.played for node in nodes] == [1] * len(plan.turns)
+    playables = [each for own in player.interactions for each in own]
+    assert [each.played for each in playables] == [1] * len(plan.turns)
     assert (player.plays, player.misses, player.unplayed) == (len(plan.turns), [], [])
 
 
@@ -1047,16 +1049,17 @@ def test_what_was_recorded_plays_in_another_order(plan: Plan, chance: Any) -> No
     """Any order plays that respects each interaction, and the recorded order of equal requests."""
     talk, arrived = recorded_plan(plan)
     cassette = talk.cassette()
-    nodes = [node for own in Player(cassette, "f").interactions for node in own]
+    player = Player(loaded(cassette, "f"))
+    playables = [each for own in player.interactions for each in own]
     before: dict[int, set[int]] = {one: set() for one in arrived}
     alike: dict[Any, int] = {}
-    for node in sorted(nodes, key=lambda node: node.number or 0):
-        one = arrived[(node.number or 0) - 1]
-        if node.parent is not None:
-            before[one].add(arrived[(node.parent.number or 0) - 1])
+    for each in sorted(playables, key=lambda each: each.arrival):
+        one = arrived[(each.exchange.number or 0) - 1]
+        if each.parent is not None:
+            before[one].add(arrived[(each.parent.exchange.number or 0) - 1])
         if (echoes := plan.turns[one].echoes) is not None:
             before[one].add(echoes)
-        same = (*lookup_key(node.call)[::2], plan.turns[one].echoes, node.call.traits)
+        same = (*lookup_key(each.call)[::2], plan.turns[one].echoes, each.call.traits)
         if same in alike:
             before[one].add(alike[same])
         alike[same] = one

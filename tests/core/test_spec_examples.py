@@ -277,7 +277,7 @@ def test_listening_is_played_with_the_callers_subscription() -> None:
 
     assert isinstance(decision, Play)
     assert decision.reply is not None
-    got = b"".join(part.fill(decision.own) for part in decision.reply.parts)
+    got = b"".join(part.fill(decision.values) for part in decision.reply.parts)
     assert got == b"".join(recorded.chunks).replace(b'"ear"', b'"other"')
 
 

@@ -22,8 +22,9 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+from builders import loaded
 
-from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
@@ -60,8 +61,8 @@ from mrtr_cassette.core.report.events import (
     request_event,
     response_event,
 )
+from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
-from mrtr_cassette.core.report.report import inspection, inspection_text
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.report.summary import report_of_replay, summary_text
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -364,13 +365,13 @@ def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
     cassette = _assembled([kept], seals=seals)
     encoded = encode_cassette(cassette)
     assert decode_cassette(encoded, PATH) == cassette
-    inspection_text(inspection(cassette, Player(cassette, PATH)))
+    inspection_text(inspected(loaded(cassette, PATH)))
 
 
 def _check_replay(kept: RecordedExchange, request: Request) -> None:
     """Check that the request gets the kept bytes, its id in its own spelling."""
     cassette = _assembled([kept], seals=False)
-    player = Player(cassette, PATH)
+    player = Player(loaded(cassette, PATH))
     play = player.request_received(request)
     assert isinstance(play, Play), play
     assert play.reply is not None
@@ -385,7 +386,7 @@ def _check_replay(kept: RecordedExchange, request: Request) -> None:
 
 
 def _filled(reply: Reply, caller: Message | None) -> bytes:
-    return b"".join(part.fill(own_of(caller)) for part in reply.parts)
+    return b"".join(part.fill(caller_values(caller)) for part in reply.parts)
 
 
 def secrets(data: bytes) -> None:
@@ -422,7 +423,7 @@ def secrets(data: bytes) -> None:
     cassette = _assembled(kept, seals=True)
     assert state.encode() not in encode_cassette(cassette)
     assert decode_cassette(encode_cassette(cassette), PATH) == cassette
-    Player(cassette, PATH)
+    Player(loaded(cassette, PATH))
 
 
 # --- Files ---
@@ -447,7 +448,7 @@ def cassette(data: bytes) -> None:
     """A file is a cassette that can be read, written, shown, played and added to, or an error."""
     try:
         read = decode_cassette(data, PATH)
-        player = Player(read, PATH)
+        player = Player(loaded(read, PATH))
     except CassetteError as error:
         refusal = str(error)
     else:
@@ -461,12 +462,12 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     """Check that what could be read can be written, shown, played and added to."""
     encoded = encode_cassette(read)
     assert decode_cassette(encoded, PATH) == read
-    shown = inspection(read, player)
-    orjson.dumps(shown)
+    shown = inspected(loaded(read, PATH))
+    orjson.dumps(inspection_data(shown))
     inspection_text(shown).encode()
-    for nodes in player.interactions:
-        for node in nodes:
-            _ask(player, read, node.call.request)
+    for own in player.interactions:
+        for each in own:
+            _ask(player, read, each.exchange.request)
     summary_text(report_of_replay(player)).encode()
     added = assemble(
         [_recorded_exchange()],
@@ -622,7 +623,7 @@ def player(data: bytes) -> None:
     method, target = choices.one_of(*METHODS), choices.one_of(*TARGETS)
     accept, repeat = choices.one_of(*ACCEPTS), choices.one_of(*Repeat)
     headers: Headers = (("Accept", accept),) if accept else ()
-    playing = Player(recorded(), PATH, repeat=repeat)
+    playing = Player(loaded(recorded(), PATH), repeat=repeat)
     bodies = choices.rest.split(SEPARATOR)[:12]
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
@@ -644,16 +645,16 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
             assert b'"id":%b,' % (message.spelled(ID) or b"") in body
         return
     orjson.dumps(played_event(decision))
-    mine, theirs = decision.call.request, decision.node.call.request
+    mine, theirs = decision.call.request, decision.playable.call.request
     assert (mine.method, mine.target) == (theirs.method, theirs.target)
-    asked, known = decision.call.message, decision.node.call.message
+    asked, known = decision.call.message, decision.playable.call.message
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return
     assert asked.kind is known.kind
     if asked.kind is not Kind.RESPONSE:
         assert _question(mine.body) == _question(theirs.body)
-        place = decision.node.interaction, decision.node.turn
+        place = decision.playable.interaction, decision.playable.turn
         raw = {
             facts.echoed_state_sha256
             for facts in cassette.recording.exchanges

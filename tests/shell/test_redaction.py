@@ -27,10 +27,9 @@ from standin import (
     tool,
 )
 
-from mrtr_cassette.core.exchange.nodes import read_nodes
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.shell.files import read_cassette
+from mrtr_cassette.shell.files import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
 
@@ -111,11 +110,11 @@ async def test_look_alikes_stay_byte_for_byte(tmp_path: Path) -> None:
 
     await _record(path, exchanges)
 
-    nodes = [own[0] for own in read_nodes(read_cassette(path), str(path))]
-    by_target = {node.call.request.target: node for node in nodes}
+    requests = [one.exchanges[0].request for one in load_cassette(path).interactions]
+    by_target = {request.target: request for request in requests}
     async with playing(path) as replay:
         for sent in exchanges:
-            recorded = by_target[sent.target].call.request
+            recorded = by_target[sent.target]
             assert recorded.body == (sent.body or b""), sent.row.name
             if sent.row.place is Place.HEADER:
                 assert recorded.header("mcp-param-row") == sent.row.raw

@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii
-from typing import Any, NamedTuple
+from typing import Any
 
-from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import (
     ECHOED_STATE_PATH,
@@ -30,7 +28,8 @@ from mrtr_cassette.core.protocol.dialect import (
 from mrtr_cassette.core.protocol.jsonrpc import ID, Kind
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.player import Player, redactor_of
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -72,7 +71,7 @@ class NotLed:
 
     call: Call
     detail: str
-    asker: Node | None = None
+    asker: Playable | None = None
     differences: tuple[Difference, ...] = ()
 
 
@@ -83,27 +82,20 @@ class Leads:
         redactor: redacts what the live server says, as what was recorded is.
     """
 
-    def __init__(self, cassette: CassetteModel, player: Player) -> None:
-        """Read a cassette.
+    def __init__(self, player: Player, redactor: Redactor | None) -> None:
+        """Find the asks of a cassette.
 
         Args:
-            cassette: what was recorded.
             player: what plays it.
-
-        Raises:
-            CassetteError: a body isn't what was recorded.
+            redactor: redacts what the live server says, as what was recorded is.
         """
         self._player = player
-        self._asks: dict[str, list[_Asker]] = {}
-        self.redactor = redactor_of(cassette)
-        # The player knows its requests without their secrets; the answers are given as recorded.
-        for nodes, matched in zip(
-            read_nodes(cassette, player.path), player.interactions, strict=True
-        ):
-            for node, as_matched in zip(nodes, matched, strict=True):
-                if node.ask is not None and node.ask.request_state is not None:
-                    asker = _Asker(node, as_matched.key)
-                    self._asks.setdefault(node.ask.request_state, []).append(asker)
+        self._asks: dict[str, list[Playable]] = {}
+        self.redactor = redactor
+        for own in player.interactions:
+            for asker in own:
+                if asker.ask is not None and asker.ask.request_state is not None:
+                    self._asks.setdefault(asker.ask.request_state, []).append(asker)
 
     def lead_for(self, call: Call, shown: Call) -> Lead | NotLed | None:
         """Return how the server is led to the ask that a request answers.
@@ -125,16 +117,16 @@ class Leads:
             key = self._player.key_of(shown)
             issued = max(within, key=len)
             askers = self._asks[issued]
-            found = next((asker.node for asker in askers if asker.key == key), None)
+            found = next((asker for asker in askers if asker.key == key), None)
             if found is None:
                 detail = "its request state was recorded for another call"
-                return NotLed(shown, detail, askers[0].node)
+                return NotLed(shown, detail, askers[0])
             return self._lead(call, shown, found, issued)
         if STATE_SURROGATE.search(state):
             return NotLed(shown, "its request state is of no ask in this cassette")
         return None
 
-    def _lead(self, call: Call, shown: Call, asker: Node, issued: str) -> Lead | NotLed:
+    def _lead(self, call: Call, shown: Call, asker: Playable, issued: str) -> Lead | NotLed:
         chain = _conversation(asker)
         problem = _problem_of(chain)
         if problem is not None:
@@ -142,31 +134,24 @@ class Leads:
         return Lead(call, shown, chain, issued, self.redactor)
 
 
-class _Asker(NamedTuple):
-    """An exchange whose ask issued a state, and its call key as requests are matched."""
-
-    node: Node
-    key: CallKey
-
-
 def _is_within(issued: str, state: str) -> bool:
     """Tell whether a state is a recorded one, with or without something added."""
     return issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
 
 
-def _conversation(asker: Node) -> list[Node]:
+def _conversation(asker: Playable) -> list[Playable]:
     chain = [asker]
     while chain[0].parent is not None:
         chain.insert(0, chain[0].parent)
     return chain
 
 
-def _problem_of(chain: Sequence[Node]) -> str | None:
+def _problem_of(chain: Sequence[Playable]) -> str | None:
     """Return why a recorded conversation can't be had again, or None."""
-    if chain[0].call.answers is not None:
+    if chain[0].exchange.call.answers is not None:
         return "the recorded conversation begins with a retry whose ask was not recorded"
     for node in chain[1:]:
-        answers = answers_text(node.request.body) or b""
+        answers = answers_text(node.exchange.request.body) or b""
         if SEALED_ANSWER.search(answers.decode("latin-1")):
             return f"the recorded answer of turn {node.turn} is sealed: only its hash is known"
         if _plain(answers) != answers:
@@ -193,7 +178,7 @@ class Lead:
         self,
         call: Call,
         shown: Call,
-        chain: Sequence[Node],
+        chain: Sequence[Playable],
         issued: str,
         redactor: Redactor | None,
     ) -> None:
@@ -227,7 +212,7 @@ class Lead:
         node = self._chain[self._sent]
         self._sent += 1
         request = self._call.request
-        body = write_retry(request.body, answers_text(node.request.body), self.state)
+        body = write_retry(request.body, answers_text(node.exchange.request.body), self.state)
         # The client uses its own id for the retry.
         identity = b'"mrtr-cassette-%d"' % self._sent
         body = splice(body, [(span, identity) for span in find_spans(body, [ID])[ID]])
@@ -249,7 +234,7 @@ class Lead:
             self._recorded_by_hash[sha256_of(self.state)] = recorded
             self.states.append((self.state, recorded))
         found = differences(
-            _requests_of(node.call, node.response, {}),
+            _requests_of(node.exchange.call, node.exchange.response, {}),
             _requests_of(observation.call, exchange.response, self._recorded_by_hash),
             "/inputRequests",
         )

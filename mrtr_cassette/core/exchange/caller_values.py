@@ -1,9 +1,9 @@
-"""What is the caller's own in a request, and the rest by which the request comes again.
+"""The values that differ on every call (id, progress token), and a digest of everything else.
 
-Owns: cutting the id and the progress token out of a body, without reading the body as JSON.
-Does not own: what a body means (`jsonrpc`, `calls`).
-Law: two bodies with the same rest, one of which `is_cut_right`, are the same message but for the
-values that were cut out.
+Owns: cutting the id and the progress token out of a body without reading the body as JSON.
+Does not own: what a body means (`protocol`).
+Law: two bodies with the same digest, of one of which `can_be_cut` is true, are the same message but
+for the values that were cut out.
 """
 
 from __future__ import annotations
@@ -24,59 +24,64 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.wire.jsonbytes import find_spans
 
 
-class Own(NamedTuple):
-    """The caller's own values as they are spelled; None where it has none."""
+class CallerValues(NamedTuple):
+    """The caller's values as they are spelled; None where the request has none."""
 
     id: bytes | None
     progress_token: bytes | None
 
 
-def own_of(message: Message | None) -> Own:
-    """Return what is the caller's own in its message."""
+class CutBody(NamedTuple):
+    """A body without the caller's values.
+
+    Attributes:
+        digest: of the remaining bytes, with a byte that no JSON has in the place of each value.
+        values: what was cut out.
+    """
+
+    digest: bytes
+    values: CallerValues
+
+
+def caller_values(message: Message | None) -> CallerValues:
+    """Return the caller's values in its message."""
     if message is None:
-        return Own(None, None)
-    cut = cut_own(message.raw) if is_cut_right(message) else None
+        return CallerValues(None, None)
+    cut = cut_body(message.raw) if can_be_cut(message) else None
     if cut is not None:
-        return cut[1]
-    raw, found = message.raw, find_spans(message.raw, (ID, PROGRESS_TOKEN))
+        return cut.values
+    raw, spans = message.raw, find_spans(message.raw, (ID, PROGRESS_TOKEN))
     # The last of a duplicate key counts.
-    identity, token = (found.get(path, (None,))[-1] for path in (ID, PROGRESS_TOKEN))
-    return Own(
+    identity, token = (spans.get(path, (None,))[-1] for path in (ID, PROGRESS_TOKEN))
+    return CallerValues(
         None if identity is None else raw[identity.start : identity.end],
         None if token is None else raw[token.start : token.end],
     )
 
 
-def cut_own(body: bytes) -> tuple[bytes, Own] | None:
-    """Cut what looks like the caller's own values out of a body.
-
-    Returns:
-        a digest of the rest, with a byte that no JSON has in the place of each value, and the
-        values; None where there are none that can be cut out at a glance.
-    """
-    found = PLAIN_ID.search(body)
-    if found is None:
+def cut_body(body: bytes) -> CutBody | None:
+    """Cut what looks like the caller's values out of a body; None where nothing does."""
+    identity = PLAIN_ID.search(body)
+    if identity is None:
         return None
-    start, end = found.span(1)
+    start, end = identity.span(1)
     if body.find(TOKEN_KEY) < 0:
-        rest = b"%b\0%b" % (body[:start], body[end:])
-        return blake2b(rest, digest_size=16).digest(), Own(found[1], None)
+        remaining = b"%b\0%b" % (body[:start], body[end:])
+        return CutBody(_digest(remaining), CallerValues(identity[1], None))
     token = PLAIN_TOKEN.search(body)
     if token is None:
         return None
-    (start, end), (later, last) = sorted((found.span(1), token.span(1)))
-    rest = b"%b\0%b\0%b" % (body[:start], body[end:later], body[last:])
-    return blake2b(rest, digest_size=16).digest(), Own(found[1], token[1])
+    (start, end), (later, last) = sorted((identity.span(1), token.span(1)))
+    remaining = b"%b\0%b\0%b" % (body[:start], body[end:later], body[last:])
+    return CutBody(_digest(remaining), CallerValues(identity[1], token[1]))
 
 
-def rest_of(message: Message) -> bytes | None:
-    """Return the digest of what `cut_own` leaves of a message; None where it can't be cut."""
-    cut = cut_own(message.raw) if is_cut_right(message) else None
-    return None if cut is None else cut[0]
+def _digest(remaining: bytes) -> bytes:
+    return blake2b(remaining, digest_size=16).digest()
 
 
-def is_cut_right(message: Message) -> bool:
-    """Tell whether `cut_own` cuts the very id and progress token out of a message."""
+def can_be_cut(message: Message) -> bool:
+    """Tell whether `cut_body` cuts the very id and progress token out of a message."""
     raw = message.raw
     # A key that stands there once, in its one spelling, is the one that the message has.
     return (
@@ -86,3 +91,9 @@ def is_cut_right(message: Message) -> bool:
         and raw.count(TOKEN_KEY) == (message.progress_token is not None)
         and raw.find(b"\\u") < 0
     )
+
+
+def digest_of(message: Message) -> bytes | None:
+    """Return the digest of a message without the caller's values; None where it can't be cut."""
+    cut = cut_body(message.raw) if can_be_cut(message) else None
+    return None if cut is None else cut.digest

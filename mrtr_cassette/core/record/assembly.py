@@ -16,10 +16,10 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Literal
 
-from mrtr_cassette.core.exchange.nodes import Node, read_nodes
 from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
 from mrtr_cassette.core.format.bodies import encode_body, header_map
 from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import (
     AnswerModel,
     BranchModel,
@@ -167,7 +167,7 @@ class _Before:
     """An earlier cassette: its interactions as chains, of exchanges with negative numbers.
 
     Attributes:
-        nodes: its exchanges by these numbers, as replay reads them.
+        exchanges: its exchanges by these numbers.
         chains: one for each interaction; those grow that are continued.
         facts: its recording block's exchanges.
         last_number: the number of its last exchange in arrival order.
@@ -178,49 +178,55 @@ class _Before:
         self._interactions = [] if cassette is None else cassette.interactions
         self.facts = [] if cassette is None else cassette.recording.exchanges
         self.last_number = max((fact.number for fact in self.facts), default=0)
-        self.nodes: dict[int, Node] = {}
+        self.exchanges: dict[int, RecordedExchange] = {}
         self.chains: list[Chain] = []
-        whole = [] if cassette is None else read_nodes(cassette, "")
-        number = -sum(map(len, whole))
-        for interaction, nodes in zip(self._interactions, whole, strict=True):
-            of, shared = None, 0
+        self._interaction_of: dict[int, InteractionModel] = {}
+        loaded = () if cassette is None else load(encode_cassette(cassette), "").interactions
+        number = -sum(len(interaction.own) for interaction in loaded)
+        for interaction in loaded:
+            of, shared = None, interaction.shared
             if interaction.branch is not None:
-                of, shared = self.chains[interaction.branch.of - 1], interaction.branch.turn
-            own = range(number, number + len(nodes))
-            self.nodes.update(zip(own, nodes, strict=True))
+                of = self.chains[interaction.branch.of - 1]
+            own = range(number, number + len(interaction.own))
+            self.exchanges.update(zip(own, interaction.own, strict=True))
+            self._interaction_of |= dict.fromkeys(own, self._interactions[interaction.number - 1])
             numbers = [*(of.numbers[:shared] if of is not None else ()), *own]
-            self.chains.append(Chain(numbers, of, shared, bool(interaction.orphan)))
-            number += len(nodes)
+            self.chains.append(Chain(numbers, of, shared, interaction.is_orphan))
+            number += len(own)
 
     def asks(self) -> list[PastAsk]:
         """Return the asks that a retry of the new recording may answer, oldest first."""
-        answered = {node.parent for node in self.nodes.values()}
-        found: list[tuple[int, PastAsk]] = []
-        for interaction, chain in zip(self._interactions, self.chains, strict=True):
+        answered = {
+            number for chain in self.chains for number in chain.numbers[: len(chain.numbers) - 1]
+        }
+        asks: list[tuple[int, PastAsk]] = []
+        for chain in self.chains:
             for turn, number in enumerate(chain.numbers, start=1):
-                node = self.nodes[number]
-                is_own = turn > chain.shared and turn <= len(interaction.elicitation_turns)
-                if node.ask is None or not is_own:
+                exchange = self.exchanges[number]
+                ask = exchange.ask
+                if ask is None or turn <= chain.shared:
                     continue
-                states = {node.issued_sha256, node.raw_issued_sha256}
-                ask = PastAsk(
-                    key=node.key,
-                    caller=node.caller,
-                    keys=node.ask.input_requests.keys(),
-                    states=[state for state in states if state is not None],
+                issued = None if ask.request_state is None else sha256_of(ask.request_state)
+                past = PastAsk(
+                    key=exchange.call.key(),
+                    caller=exchange.call.caller,
+                    keys=ask.input_requests.keys(),
+                    states=[
+                        state for state in {issued, exchange.issued_sha256} if state is not None
+                    ],
                     chain=chain,
                     position=turn,
-                    is_answered=node in answered,
+                    is_answered=number in answered,
                 )
-                found.append((node.number or 0, ask))
-        return [ask for _, ask in sorted(found, key=itemgetter(0))]
+                asks.append((exchange.number or 0, past))
+        return [past for _, past in sorted(asks, key=itemgetter(0))]
 
     def head_of(self, chain: Chain) -> tuple[int, InteractionModel | None]:
         """Return how many exchanges of a chain stand here, and an interaction that has them."""
         start = sum(1 for number in chain.numbers if number < 0)
         if not start:
             return 0, None
-        return start, self._interactions[self.nodes[chain.numbers[start - 1]].interaction - 1]
+        return start, self._interaction_of[chain.numbers[start - 1]]
 
 
 def _numbered(
@@ -285,20 +291,21 @@ class _Surrogates:
         self._issued: dict[str, str] = {}
         self._of_exchange: dict[int, str] = {}
         for chain in before.chains:
-            self._occurrences[before.nodes[chain.numbers[0]].key] += 1
-        for number, node in before.nodes.items():
-            state = node.ask.request_state if node.ask is not None else None
-            if state is not None:
+            self._occurrences[before.exchanges[chain.numbers[0]].call.key()] += 1
+        for number, exchange in before.exchanges.items():
+            ask = exchange.ask
+            if ask is not None and ask.request_state is not None:
+                state, key = ask.request_state, exchange.call.key()
                 self._of_exchange[number] = state
                 self._issued.setdefault(sha256_of(state), state)
-                if node.raw_issued_sha256 is not None:
-                    self._issued.setdefault(node.raw_issued_sha256, state)
+                if exchange.issued_sha256 is not None:
+                    self._issued.setdefault(exchange.issued_sha256, state)
                 # Where interactions were taken out by hand, the count is too low.
-                occurrence = max(self._occurrences[node.key], occurrence_in(state) or 0)
-                self._occurrences[node.key] = occurrence
+                occurrence = max(self._occurrences[key], occurrence_in(state) or 0)
+                self._occurrences[key] = occurrence
             for headers in (
-                node.request.headers,
-                node.response.headers if node.response else (),
+                exchange.request.headers,
+                exchange.response.headers if exchange.response else (),
             ):
                 session = header_value(headers, SESSION_HEADER)
                 if session:

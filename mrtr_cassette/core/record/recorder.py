@@ -226,7 +226,7 @@ class Observation:
         if self._recorder.seals_answers:
             request = replace(request, body=seal_answers(request.body))
         if self._recorder.redactor is not None:
-            request = redacted_request(request, self._recorder.redactor)
+            request = self._recorder.redactor.request(request)
             response = _redacted_response(response, self._recorder.redactor)
         return RecordedExchange(
             number=self.number,
@@ -332,16 +332,6 @@ def _states_in(response: Response) -> list[tuple[Span, Found]]:
                     states.append((Span(placed.start + offset, placed.end + offset), found))
         offset += len(piece.raw)
     return states
-
-
-def redacted_request(request: Request, redactor: Redactor) -> Request:
-    """Replace the secrets in a request by placeholders."""
-    return Request(
-        request.method,
-        redactor.target(request.target),
-        redactor.headers(request.headers),
-        redactor.body(request.body, request.header("content-type")),
-    )
 
 
 def _redacted_response(response: Response, redactor: Redactor) -> Response:

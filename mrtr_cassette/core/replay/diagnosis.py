@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.exchange.nodes import Node
 from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
@@ -57,11 +57,11 @@ class Miss:
     call: Call
     reason: Reason
     detail: str
-    nearest: Node | None = None
+    nearest: Playable | None = None
     differences: tuple[Difference, ...] = ()
 
 
-def no_more(call: Call, candidates: Sequence[Node], *, was_asked: bool) -> Miss:
+def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> Miss:
     """Explain why none of the exchanges that match a request can be played now."""
     if not was_asked:
         detail = "this retry answers an ask that has not been played yet"
@@ -72,24 +72,24 @@ def no_more(call: Call, candidates: Sequence[Node], *, was_asked: bool) -> Miss:
     return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
 
 
-def no_match(call: Call, nodes: Sequence[Node], ignored: Collection[MemberPath]) -> Miss:
+def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
-    key = lookup_key(call, ignored)[0]
-    here = [node for node in nodes if node.key.endpoint == key.endpoint]
-    same_method = [node for node in here if node.key.method == key.method]
+    key = lookup_key(call, ignored).call
+    here = [each for each in playables if each.key.endpoint == key.endpoint]
+    same_method = [each for each in here if each.key.method == key.method]
     if not same_method:
         detail = f"no request like {key} was recorded"
-        elsewhere = {node.key.endpoint for node in nodes if node.key.method == key.method}
+        elsewhere = {each.key.endpoint for each in playables if each.key.method == key.method}
         if key.method and elsewhere:
             detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
             detail = printable(f"{detail}, not at {key.endpoint}")
         return Miss(call, Reason.UNKNOWN_METHOD, detail)
-    same_name = [node for node in same_method if node.key.name == key.name]
+    same_name = [each for each in same_method if each.key.name == key.name]
     if not same_name:
-        names = sorted({repr(node.key.name) for node in same_method})
+        names = sorted({repr(each.key.name) for each in same_method})
         detail = printable(f"{key.method} was recorded for {', '.join(names)} only")
         return Miss(call, Reason.UNKNOWN_NAME, detail)
-    search = _Search(call, nodes, same_name, ignored)
+    search = _Search(call, playables, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
 
 
@@ -99,20 +99,20 @@ class _Search:
     def __init__(
         self,
         call: Call,
-        nodes: Sequence[Node],
-        same_name: Sequence[Node],
+        playables: Sequence[Playable],
+        same_name: Sequence[Playable],
         ignored: Collection[MemberPath],
     ) -> None:
         self._call = call
-        self._nodes = nodes
+        self._playables = playables
         self._ignored = ignored
         self._same_name = same_name
         key, self._state, self._answers = lookup_key(call, ignored)
-        self._same_call = [node for node in same_name if node.key == key]
-        self._asks = [node for node in self._same_call if node.ask is not None]
+        self._same_call = [each for each in same_name if each.key == key]
+        self._asks = [each for each in self._same_call if each.ask is not None]
 
     def _miss(
-        self, reason: Reason, detail: str, nearest: Node, found: Sequence[Difference] = ()
+        self, reason: Reason, detail: str, nearest: Playable, found: Sequence[Difference] = ()
     ) -> Miss:
         return Miss(self._call, reason, detail, nearest, tuple(found))
 
@@ -121,10 +121,10 @@ class _Search:
             # Recorded as a retry only, such as one whose state no recorded ask issued.
             detail = "this call was recorded only as a retry"
             nearest = self._same_call[0]
-            has_state = nearest.slot[1] is not None
+            has_state = nearest.lookup.state is not None
             reason = Reason.STATE_MISSING if has_state else Reason.ANSWERS_MISSING
             return self._miss(reason, detail, nearest)
-        firsts = [node for node in self._same_name if node.call.answers is None]
+        firsts = [each for each in self._same_name if each.call.answers is None]
         return self._arguments_differ(firsts or self._same_name)
 
     def retry(self) -> Miss:
@@ -135,10 +135,10 @@ class _Search:
     def _retry_without_state(self) -> Miss:
         answers = self._call.answers
         keys = set(answers.input_responses or ()) if answers is not None else set()
-        stateless = [node for node in self._asks if node.issued_sha256 is None]
-        stateful = [node for node in self._asks if node.issued_sha256 is not None]
-        fitting = [node for node in stateful if node.ask and keys <= node.ask.input_requests.keys()]
-        fits = any(node.ask and keys <= node.ask.input_requests.keys() for node in stateless)
+        stateless = [each for each in self._asks if each.issued_sha256 is None]
+        stateful = [each for each in self._asks if each.issued_sha256 is not None]
+        fitting = [each for each in stateful if each.ask and keys <= each.ask.input_requests.keys()]
+        fits = any(each.ask and keys <= each.ask.input_requests.keys() for each in stateless)
         if stateless and (fits or not fitting):
             return self._answers_differ(stateless, [])
         if stateful:
@@ -152,16 +152,16 @@ class _Search:
         return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
     def _retry_with_state(self, state: str) -> Miss:
-        issuers = [node for node in self._asks if node.issued(state)]
+        issuers = [each for each in self._asks if each.issued(state)]
         orphans = [
-            node
-            for node in self._same_call
-            if node.parent is None and state in {node.slot[1], node.raw_echoed_sha256}
+            each
+            for each in self._same_call
+            if each.parent is None and state in {each.lookup.state, each.exchange.echoed_sha256}
         ]
         if issuers or orphans:
             return self._answers_differ(issuers, orphans)
-        elsewhere = [node for node in self._nodes if node.issued(state)]
-        of_same_name = [node for node in elsewhere if node in self._same_name]
+        elsewhere = [each for each in self._playables if each.issued(state)]
+        of_same_name = [each for each in elsewhere if each in self._same_name]
         if of_same_name:
             return self._arguments_differ(of_same_name)
         if elsewhere:
@@ -169,14 +169,14 @@ class _Search:
             return self._miss(Reason.STATE_UNKNOWN, detail, elsewhere[0])
         if not self._same_call:
             return self._arguments_differ(self._same_name)
-        issuing = [node for node in self._asks if node.issued_sha256 is not None]
+        issuing = [each for each in self._asks if each.issued_sha256 is not None]
         if issuing:
             detail = "no recorded ask of this call issued this request state"
             return self._miss(Reason.STATE_UNKNOWN, detail, issuing[0])
         detail = "no recorded ask of this call issued a request state"
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
-    def _arguments_differ(self, candidates: Sequence[Node]) -> Miss:
+    def _arguments_differ(self, candidates: Sequence[Playable]) -> Miss:
         def shown(call: Call) -> Any:
             arguments = call.arguments
             if isinstance(arguments, bytes):
@@ -191,8 +191,10 @@ class _Search:
             detail += f"and this is a {message.kind.value}"
         return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
-    def _answers_differ(self, asks: Sequence[Node], orphans: Sequence[Node]) -> Miss:
-        answered = [node for node in self._nodes if node.parent is not None and node.parent in asks]
+    def _answers_differ(self, asks: Sequence[Playable], orphans: Sequence[Playable]) -> Miss:
+        answered = [
+            each for each in self._playables if each.parent is not None and each.parent in asks
+        ]
         recorded = [*answered, *orphans]
         if not recorded:
             detail = "the recording ends with this ask: nobody answered it"
@@ -207,27 +209,27 @@ class _Search:
             detail = "the retry lacks answers that were recorded"
             return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "the recorded answers are others"
-        elsewhere = [node for node in self._same_call if self._has_same_answers(node)]
+        elsewhere = [each for each in self._same_call if self._has_same_answers(each)]
         if elsewhere:
             detail = f"this answer was recorded in #{elsewhere[0].interaction}, for another state"
             detail += "; equal calls play in recorded order"
         return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
 
-    def _has_same_answers(self, node: Node) -> bool:
-        answers = node.slot[2]
+    def _has_same_answers(self, each: Playable) -> bool:
+        answers = each.lookup.answers
         return answers is not None and answers == self._answers
 
     def _nearest(
         self,
-        candidates: Sequence[Node],
+        candidates: Sequence[Playable],
         shown: Callable[[Call], Any],
         *,
         without_null: bool = False,
-    ) -> tuple[Node, list[Difference]]:
+    ) -> tuple[Playable, list[Difference]]:
         """Return the candidate with the fewest differences, the first of equals."""
         received = shown(self._call)
         found = [
-            (node, differences(shown(node.call), received, without_null=without_null))
-            for node in candidates
+            (each, differences(shown(each.call), received, without_null=without_null))
+            for each in candidates
         ]
         return min(found, key=lambda pair: len(pair[1]))

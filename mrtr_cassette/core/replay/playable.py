@@ -6,14 +6,31 @@ Does not own: what was recorded (`exchange`), which one a request gets (`player`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.lookup import LookupKey
+from mrtr_cassette.core.exchange.caller_values import digest_of
+from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
+from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+
+
+class Question(NamedTuple):
+    """What an ask without state asks: equal questions of a call are the same one.
+
+    Attributes:
+        call: the call.
+        input_requests: their canonical text.
+    """
+
+    call: CallKey
+    input_requests: str
 
 
 @dataclass(eq=False, slots=True)
@@ -31,6 +48,8 @@ class Playable:
         caller: who sent the request.
         ask: where its response asks for input, or None.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
+        digest: digest of the request's body without the caller's values, where these can be cut.
+        question: what its ask asks, where that has no state.
         played: how often it has been played.
     """
 
@@ -44,7 +63,16 @@ class Playable:
     caller: str
     ask: Ask | None
     parent: Playable | None
+    digest: bytes | None
+    question: Question | None = field(init=False)
     played: int = 0
+
+    def __post_init__(self) -> None:
+        """Work out what its ask asks."""
+        self.question = None
+        if self.ask is not None and self.ask.request_state is None:
+            requests = self.ask.message.tree["result"].get("inputRequests")
+            self.question = Question(self.key, canonical(requests))
 
     @property
     def key(self) -> CallKey:
@@ -55,3 +83,54 @@ class Playable:
     def call(self) -> Call:
         """Its request as it is matched, read."""
         return read_call(self.request)
+
+    @property
+    def issued_sha256(self) -> str | None:
+        """Hash of the request state that its ask issues on replay, or None."""
+        state = None if self.ask is None else self.ask.request_state
+        return None if state is None else sha256_of(state)
+
+    def issued(self, sha256: str) -> bool:
+        """Tell whether its ask issued a state with this hash, on replay or while recorded."""
+        return self.ask is not None and sha256 in (
+            self.issued_sha256,
+            self.exchange.issued_sha256,
+        )
+
+    @property
+    def arrival(self) -> tuple[float, int, int]:
+        """Orders exchanges as their requests arrived, or as the file has them."""
+        number = self.exchange.number
+        return float("inf") if number is None else number, self.interaction, self.turn
+
+
+def playable(
+    exchange: RecordedExchange,
+    place: tuple[int, int],
+    request: Request,
+    parent: Playable | None,
+    ignored: Collection[MemberPath],
+) -> Playable:
+    """Return an exchange as a replay knows it.
+
+    Args:
+        exchange: what was recorded.
+        place: its interaction and its turn.
+        request: its request as it is matched.
+        parent: the exchange whose ask it answers, or None.
+        ignored: members of the params that don't count.
+    """
+    call = read_call(request)
+    return Playable(
+        exchange=exchange,
+        interaction=place[0],
+        turn=place[1],
+        request=request,
+        kind=None if call.message is None else call.message.kind,
+        lookup=lookup_key(call, ignored),
+        traits=call.traits,
+        caller=call.caller,
+        ask=exchange.ask,
+        parent=parent,
+        digest=None if call.message is None else digest_of(call.message),
+    )

@@ -1,7 +1,7 @@
 """The replay side of one run: requests in, recorded replies or misses out.
 
 Owns: which recorded exchange a request gets, and what has been played.
-Does not own: why nothing matches (`diagnosis`), sockets (`shell`).
+Does not own: why nothing matches (`diagnosis`), sockets (the shell).
 Rule: a request gets a recorded reply only if call, request state and answers are the recorded
 ones. There is no closest match.
 Source: docs/matching.md.
@@ -9,16 +9,14 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.caller_values import Own, cut_own, own_of
+from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.nodes import Node, read_nodes
-from mrtr_cassette.core.format.model import CassetteModel, ExchangeFactsModel, InteractionModel
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -28,14 +26,13 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.record.recorder import redacted_request
 from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more
-from mrtr_cassette.core.replay.reply import Reply, build_reply
-from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.placeholders import without_numbers, without_rules
-from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import as_recorded, seal_states
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.replay.gates import gates_of
+from mrtr_cassette.core.replay.index import Candidates, Index
+from mrtr_cassette.core.replay.matching import MatchedForm, has_placeholders
+from mrtr_cassette.core.replay.playable import Playable, Question, playable
+from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
@@ -54,9 +51,9 @@ class Play:
     """A hit: the recorded reply, or None where the recorded request never got one."""
 
     request: Request
-    node: Node
+    playable: Playable
     reply: Reply | None
-    own: Own
+    values: CallerValues
 
     @property
     def call(self) -> Call:
@@ -64,104 +61,29 @@ class Play:
         return read_call(self.request)
 
 
-class _Asked(NamedTuple):
-    """What a request asks for, and what in it is the caller's own."""
+class _Wanted(NamedTuple):
+    """What a request is matched by, and the caller's values in it."""
 
-    slot: LookupKey
+    lookup: LookupKey
     traits: Traits
     caller: str
-    own: Own
-
-
-@dataclass(slots=True)
-class _Shelf:
-    """Recorded exchanges that the same request can get, in recorded order, by traits."""
-
-    by_traits: dict[Traits, list[Node]] = field(default_factory=dict)
-
-    def add(self, node: Node) -> None:
-        self.by_traits.setdefault(node.traits, []).append(node)
-
-    def most_specific(self, traits: Traits) -> list[Node]:
-        """Return the exchanges whose traits come nearest, in recorded order.
-
-        Those with other traits are no answers, even when these have all been played: the same
-        body may have been refused for its headers.
-        """
-        exact = self.by_traits.get(traits)
-        if exact is not None:
-            return exact
-        scored = [
-            (tuple(one == other for one, other in zip(known, traits, strict=True)), nodes)
-            for known, nodes in self.by_traits.items()
-        ]
-        best = max(score for score, _ in scored)
-        chosen = [nodes for score, nodes in scored if score == best]
-        if len(chosen) == 1:
-            return chosen[0]
-        return sorted(
-            (node for nodes in chosen for node in nodes),
-            key=_arrival,
-        )
-
-
-def _arrival(node: Node) -> tuple[float, int, int]:
-    """Order exchanges as their requests arrived, or as the file has them."""
-    number = float("inf") if node.number is None else node.number
-    return number, node.interaction, node.turn
-
-
-def redactor_of(cassette: CassetteModel) -> Redactor | None:
-    """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
-    if cassette.redaction is None:
-        return None
-    return Redactor(cassette.redaction.rules(), lambda _rule, _secret: "0")
-
-
-def _without_numbers(request: Request) -> Request:
-    return Request(
-        request.method,
-        without_numbers(request.target),
-        tuple((name, without_numbers(value)) for name, value in request.headers),
-        without_numbers(request.body.decode("latin-1")).encode("latin-1"),
-    )
-
-
-def _may_have_placeholders(request: Request) -> bool:
-    # As they are, escaped in JSON, or percent-encoded.
-    body = request.body
-    return (
-        # Quicker than `in`, which takes a number too.
-        max(map(body.find, (b"<", b"003", b"%3"))) >= 0
-        or "%3" in request.target
-        or _has_angle(request.headers)
-    )
-
-
-@lru_cache(maxsize=1024)
-def _has_angle(headers: Headers) -> bool:
-    return any("<" in value for _, value in headers)
-
-
-def _by_any_rule(slot: LookupKey) -> LookupKey:
-    key, state, answers = slot
-    return LookupKey(
-        CallKey(*map(without_rules, key)),
-        state,
-        None if answers is None else without_rules(answers),
-    )
+    values: CallerValues
 
 
 class Player:
-    """One replay of one cassette."""
+    """One replay of one cassette.
+
+    Attributes:
+        path: how messages name the cassette's file.
+        interactions: for each interaction, the exchanges that no earlier one has.
+        misses: the requests that got no recorded reply, in order.
+        plays: how many did.
+    """
 
     def __init__(
         self,
-        cassette: CassetteModel,
-        path: str,
+        cassette: Cassette,
         *,
-        interactions: Iterable[InteractionModel] | None = None,
-        exchanges: Iterable[ExchangeFactsModel] | None = None,
         ignored: Collection[MemberPath] = (),
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,
@@ -170,78 +92,31 @@ class Player:
 
         Args:
             cassette: what was recorded.
-            path: how messages name its file.
-            interactions: those of the cassette, where it was read without them.
-            exchanges: the facts of its exchanges, where it was read without them.
             ignored: members of the params that don't count, as keys from the outermost inwards.
             repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
-
-        Raises:
-            CassetteError: a body in the cassette isn't what was recorded.
         """
-        self.path = path
+        self.path = cassette.path
         self.misses: list[Miss] = []
         self.plays = 0
-        self.arrived: set[int] = set()
         self._ignored = tuple(ignored)
         self._repeat = repeat
         self._paced = paced
-        self._states_are_sealed = cassette.request_state == "sealed"
-        self._answers_are_sealed = cassette.answers is not None
-        self._redactor = redactor_of(cassette)
-        self._has_placeholders = False
-        self.interactions = read_nodes(
-            cassette,
-            path,
-            self._ignored,
-            self._recorded_as,
-            interactions=interactions,
-            exchanges=exchanges,
-        )
-        self._nodes = [node for nodes in self.interactions for node in nodes]
-        if self._has_placeholders:
-            # What has none may still have secrets: not everything need be recorded by these rules.
-            for node in self._nodes:
-                node.match_as(self._redacted(node.request), self._ignored)
-        self._streams: dict[Node, Reply] = {}
-        self._asked: set[tuple[CallKey, str]] = set()
-        self._index: dict[LookupKey, _Shelf] = {}
-        self._index_by_any_rule: dict[LookupKey, _Shelf] = {}
-        self._by_rest: dict[bytes, Node] = {}
-        # Else what a request is matched as has to be worked out from all of it.
-        is_matched_as_sent = not (self._has_placeholders or self._answers_are_sealed)
-        for node in sorted(self._nodes, key=_arrival):
-            self._add(node)
-            if node.rest is not None and is_matched_as_sent:
-                self._by_rest.setdefault(node.rest, node)
-
-    def _add(self, node: Node) -> None:
-        key, state, answers = node.slot
-        self._shelve(node.slot, node)
-        # What a client sends that doesn't come from the cassette, such as a literal in a test,
-        # is known by the hash of what was sent while recording.
-        raw = node.raw_echoed_sha256
-        if raw is not None and raw != state:
-            self._shelve(LookupKey(key, raw, answers), node)
-
-    def _shelve(self, slot: LookupKey, node: Node) -> None:
-        self._index.setdefault(slot, _Shelf()).add(node)
-        if self._has_placeholders:
-            by_any_rule = _by_any_rule(slot)
-            if by_any_rule != slot:
-                self._index_by_any_rule.setdefault(by_any_rule, _Shelf()).add(node)
-
-    def _shelf(self, slot: LookupKey, received: Request) -> _Shelf | None:
-        """Return the exchanges that a request can get.
-
-        A client that was given a placeholder may send it where another rule found the secret while
-        recording. What it knows by itself is found by the same rule on both sides.
-        """
-        shelf = self._index.get(slot)
-        if shelf is None and self._has_placeholders and _without_numbers(received) != received:
-            shelf = self._index_by_any_rule.get(_by_any_rule(slot))
-        return shelf
+        self._arrived: set[int] = set()
+        self._asked: set[Question] = set()
+        self._matched = MatchedForm(cassette)
+        self.interactions = _playables(cassette, self._matched, self._ignored)
+        self._playables = [each for own in self.interactions for each in own]
+        self._gates = gates_of(self._playables)
+        self._replies: dict[Playable, Reply] = {}
+        self._echoes: dict[Playable, tuple[Echo, ...]] = {}
+        self._index = Index(has_placeholders=self._matched.has_placeholders)
+        self._by_digest: dict[bytes, Playable] = {}
+        for each in sorted(self._playables, key=lambda each: each.arrival):
+            self._index.add(each)
+            # Else what a request is matched by has to be worked out from all of it.
+            if self._matched.keeps_bodies and each.digest is not None:
+                self._by_digest.setdefault(each.digest, each)
 
     def key_of(self, call: Call) -> CallKey:
         """Return the key by which a request is matched, as a miss has it."""
@@ -249,127 +124,136 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss:
         """Find the recorded reply to a request, and count it as played or missed."""
-        asked = self._seen_before(request) or self._read(request)
-        shelf = self._shelf(asked.slot, request)
-        candidates = shelf.most_specific(asked.traits) if shelf is not None else []
-        node = self._choose(candidates, asked.caller)
-        if node is None:
-            # What is told of a miss has no secrets either.
-            call = read_call(self._redacted(self._matched_as(request)))
-            miss = (
-                no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
-                if candidates
-                else no_match(call, self._nodes, self._ignored)
-            )
+        wanted = self._recognised(request) or self._read(request)
+        candidates = self._candidates(wanted.lookup, request)
+        nearest = candidates.nearest(wanted.traits) if candidates is not None else []
+        chosen = self._choose(nearest, wanted.caller)
+        if chosen is None:
+            miss = self._miss(request, nearest)
             self.misses.append(miss)
             return miss
-        node.played += 1
-        if node.question is not None:
-            self._asked.add(node.question)
+        chosen.played += 1
+        if chosen.question is not None:
+            self._asked.add(chosen.question)
         self.plays += 1
-        if node.number is not None:
-            self.arrived.add(node.number)
-        return Play(request, node, self._reply(node), asked.own)
+        if chosen.exchange.number is not None:
+            self._arrived.add(chosen.exchange.number)
+        return Play(request, chosen, self._reply(chosen), wanted.values)
 
-    def _seen_before(self, request: Request) -> _Asked | None:
-        """Read a request that differs from a recorded one in the caller's own values only."""
-        cut = cut_own(request.body)
-        node = None if cut is None else self._by_rest.get(cut[0])
+    def _recognised(self, request: Request) -> _Wanted | None:
+        """Read a request that differs from a recorded one in the caller's values only."""
+        cut = cut_body(request.body)
+        same = None if cut is None else self._by_digest.get(cut.digest)
         if (
             cut is None
-            or node is None
-            or request.method != node.request.method
-            or request.target != node.request.target
-            or traits_of_headers(request.headers) != traits_of_headers(node.request.headers)
+            or same is None
+            or request.method != same.request.method
+            or request.target != same.request.target
+            or traits_of_headers(request.headers) != traits_of_headers(same.request.headers)
         ):
             return None
-        return _Asked(node.slot, node.traits, node.caller, cut[1])
+        return _Wanted(same.lookup, same.traits, same.caller, cut.values)
 
-    def _read(self, request: Request) -> _Asked:
-        asked = read_call(request)
-        matched = self._matched_as(request)
-        call = asked if matched is request else read_call(matched)
-        slot = lookup_key(call, self._ignored)
-        return _Asked(slot, call.traits, call.caller, own_of(asked.message))
+    def _read(self, request: Request) -> _Wanted:
+        received = read_call(request)
+        matched = self._matched.of(request)
+        call = received if matched is request else read_call(matched)
+        lookup = lookup_key(call, self._ignored)
+        return _Wanted(lookup, call.traits, call.caller, caller_values(received.message))
 
-    def _matched_as(self, request: Request) -> Request:
-        """Return a request as it is matched: states, secrets and answers as they were recorded.
+    def _candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
+        candidates = self._index.of(lookup)
+        # What a client knows by itself is found by the same rule on both sides.
+        if candidates is None and self._matched.has_placeholders and has_placeholders(received):
+            return self._index.of_any_rule(lookup)
+        return candidates
 
-        Which secret it was is not known any more, so a placeholder tells its rule only.
-        """
-        request = self._sealed(request)
-        return self._redacted(request) if self._has_placeholders else request
-
-    def _redacted(self, request: Request) -> Request:
-        if self._redactor is None:
-            return request
-        redacted = _without_numbers(redacted_request(request, self._redactor))
-        return request if redacted == request else redacted
-
-    def _sealed(self, request: Request) -> Request:
-        body = request.body
-        if self._states_are_sealed:
-            body = seal_states(body, as_recorded)
-        if self._answers_are_sealed:
-            body = seal_answers(body)
-        return request if body == request.body else replace(request, body=body)
-
-    def _recorded_as(self, request: Request) -> Request:
-        """Return a recorded request as it is matched, and note whether placeholders are in it."""
-        request = self._sealed(request)
-        if self._redactor is not None and not self._has_placeholders:
-            self._has_placeholders = _may_have_placeholders(request) and (
-                _without_numbers(request) != request
-            )
-        return request
-
-    def redacted(self, text: str) -> str:
-        """Return a text for the terminal, without what the cassette's rules know as secrets."""
-        return text if self._redactor is None else self._redactor.text(text)
-
-    def _reply(self, node: Node) -> Reply | None:
-        if node.response is None:
-            return None
-        reply = self._streams.get(node)
-        if reply is None:
-            reply = build_reply(node.echoed, node.response, node.gates, paced=self._paced)
-            # Of all replies only a stream costs more to put together than to keep.
-            if reply.is_event_stream:
-                self._streams[node] = reply
-        return reply
-
-    def _choose(self, candidates: Sequence[Node], caller: str) -> Node | None:
-        reachable = [node for node in candidates if self._was_asked(node)]
-        unplayed = [node for node in reachable if not node.played]
+    def _choose(self, candidates: Sequence[Playable], caller: str) -> Playable | None:
+        reachable = [each for each in candidates if self._was_asked(each)]
+        unplayed = [each for each in reachable if not each.played]
         if len(unplayed) > 1:
-            for node in unplayed:
-                if node.caller == caller:
-                    return node
+            for each in unplayed:
+                if each.caller == caller:
+                    return each
         if unplayed:
             return unplayed[0]
         return reachable[-1] if reachable and self._may_repeat(reachable[-1]) else None
 
-    def _was_asked(self, node: Node) -> bool:
+    def _was_asked(self, playable: Playable) -> bool:
         """Tell whether the ask that an exchange answers has been played, or one just like it."""
-        parent = node.parent
+        parent = playable.parent
         return parent is None or parent.played > 0 or parent.question in self._asked
 
-    def _may_repeat(self, node: Node) -> bool:
+    def _may_repeat(self, playable: Playable) -> bool:
         if self._repeat is not Repeat.AUTO:
             return self._repeat is Repeat.ALWAYS
-        if node.kind is None or node.kind is Kind.RESPONSE:
-            return node.request.method in _SAFE_HTTP
-        return node.kind is Kind.NOTIFICATION or is_reading(node.key.method)
+        if playable.kind is None or playable.kind is Kind.RESPONSE:
+            return playable.request.method in _SAFE_HTTP
+        return playable.kind is Kind.NOTIFICATION or is_reading(playable.key.method)
+
+    def _miss(self, request: Request, candidates: Sequence[Playable]) -> Miss:
+        # What is told of a miss has no secrets either.
+        call = read_call(self._matched.without_secrets(self._matched.of(request)))
+        if not candidates:
+            return no_match(call, self._playables, self._ignored)
+        return no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
+
+    def _reply(self, playable: Playable) -> Reply | None:
+        exchange = playable.exchange
+        if exchange.response is None:
+            return None
+        reply = self._replies.get(playable)
+        if reply is None:
+            echoes = self._echoes.get(playable)
+            if echoes is None:
+                echoes = echoes_in(exchange.call.message, exchange.response)
+                self._echoes[playable] = echoes
+            reply = build_reply(
+                echoes,
+                exchange.response,
+                self._gates.get(exchange, ()),
+                started_ms=exchange.started_ms,
+                paced=self._paced,
+            )
+            # Of all replies only a stream costs more to put together than to keep.
+            if reply.is_event_stream:
+                self._replies[playable] = reply
+        return reply
+
+    def redacted(self, text: str) -> str:
+        """Return a text for the terminal, without what the cassette's rules know as secrets."""
+        return self._matched.shown(text)
 
     @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was never played."""
         return [
             number
-            for number, nodes in enumerate(self.interactions, start=1)
-            if not all(node.played for node in nodes)
+            for number, own in enumerate(self.interactions, start=1)
+            if not all(each.played for each in own)
         ]
 
     def is_due(self, gate: frozenset[int]) -> bool:
         """Tell whether all requests that a part waits for have come."""
-        return gate <= self.arrived
+        return gate <= self._arrived
+
+
+def _playables(
+    cassette: Cassette, matched: MatchedForm, ignored: Collection[MemberPath]
+) -> list[list[Playable]]:
+    """Return the exchanges of each interaction that no earlier one has."""
+    # All of each interaction, as a branch begins with what it shares.
+    chains: list[list[Playable]] = []
+    for interaction in cassette.interactions:
+        branch = interaction.branch
+        chain = [] if branch is None else chains[branch.of - 1][: branch.turn]
+        for exchange in interaction.own:
+            place = interaction.number, len(chain)
+            parent = chain[-1] if chain else None
+            request = matched.of(exchange.request)
+            chain.append(playable(exchange, place, request, parent, ignored))
+        chains.append(chain)
+    return [
+        chain[interaction.shared :] if interaction.shared else chain
+        for interaction, chain in zip(cassette.interactions, chains, strict=True)
+    ]

@@ -132,13 +132,13 @@ def not_led_event(failure: NotLed) -> dict[str, Any]:
 
 def played_event(play: Play) -> dict[str, Any]:
     """Return that a request got its recorded reply."""
-    node = play.node
+    playable = play.playable
     return {
         "event": "played",
-        "call": str(node.key),
-        "interaction": node.interaction,
-        "turn": node.turn,
-        "times": node.played,
+        "call": str(playable.key),
+        "interaction": playable.interaction,
+        "turn": playable.turn,
+        "times": playable.played,
     }
 
 

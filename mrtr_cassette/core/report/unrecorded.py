@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.drive.leading import NotLed
-from mrtr_cassette.core.exchange.nodes import Node
 from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.rpc_errors import UNRECORDED_CODE, error_body
 from mrtr_cassette.core.report.wording import difference_line, printable_difference, request_text
 from mrtr_cassette.core.wire.pointers import Difference
@@ -38,7 +38,7 @@ class RecordedAsk(NamedTuple):
         return f"#{self.interaction} ({self.call}, ask of turn {self.turn})"
 
 
-def recorded_ask(asker: Node) -> RecordedAsk:
+def recorded_ask(asker: Playable) -> RecordedAsk:
     """Return where the ask of a recorded exchange stands."""
     return RecordedAsk(asker.interaction, asker.turn + 1, str(asker.key))
 

@@ -51,11 +51,8 @@ from mrtr_cassette.core.secrets.rules import (
     builtin_rule_of,
     fold,
 )
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    find_spans,
-)
+from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans
 from mrtr_cassette.errors import NotJsonError
 
 _SURROGATE = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
@@ -216,6 +213,15 @@ class Redactor:
                 return raw
             raw = self._replaced(text, found).encode("utf-8", "surrogateescape")
         return raw
+
+    def request(self, request: Request) -> Request:
+        """Redact a request."""
+        return Request(
+            request.method,
+            self.target(request.target),
+            self.headers(request.headers),
+            self.body(request.body, request.header("content-type")),
+        )
 
     def _redacted_text(self, value: str) -> str:
         """Redact a log line, or any text that is no body."""

@@ -20,6 +20,7 @@ from builders import (
     asks,
     cassette_of,
     get,
+    loaded,
     post,
     progress,
     refusal,
@@ -31,8 +32,6 @@ from builders import (
 )
 
 from mrtr_cassette.core.exchange import recorded
-from mrtr_cassette.core.exchange.nodes import read_nodes
-from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.report.inspection import (
     Inspection,
     inspected,
@@ -50,50 +49,9 @@ BRANCHED: tuple[Step, ...] = (
 )
 
 
-def recorded_of(cassette: CassetteModel) -> recorded.Cassette:
-    """Return a cassette as it is loaded."""
-    timings = {(facts.interaction, facts.turn): facts for facts in cassette.recording.exchanges}
-    known: dict[Any, recorded.RecordedExchange] = {}
-    interactions = []
-    for nodes, model in zip(read_nodes(cassette, "f"), cassette.interactions, strict=True):
-        for node in nodes:
-            facts = timings[node.interaction, node.turn]
-            known[node] = recorded.RecordedExchange(
-                facts.number,
-                node.request,
-                node.response,
-                facts.started_ms,
-                facts.started_ms + facts.duration_ms,
-                facts.request_state_sha256,
-                facts.echoed_state_sha256,
-            )
-        chain = [nodes[0]]
-        while chain[0].parent is not None:
-            chain.insert(0, chain[0].parent)
-        branch = model.branch
-        interactions.append(
-            recorded.RecordedInteraction(
-                len(interactions) + 1,
-                tuple(known[node] for node in [*chain, *nodes[1:]]),
-                None if branch is None else recorded.Branch(branch.of, branch.turn),
-                bool(model.orphan),
-            )
-        )
-    return recorded.Cassette(
-        path="talk.json",
-        upstream=cassette.upstream,
-        request_state=cassette.request_state,
-        redaction=None,
-        seals_answers=False,
-        recorded_at=cassette.recording.recorded_at,
-        tool=cassette.recording.tool,
-        interactions=tuple(interactions),
-    )
-
-
 def inspection_of(*script: Step, **options: Any) -> Inspection:
     """Return the inspection of a script's cassette."""
-    return inspected(recorded_of(cassette_of(*script, **options)))
+    return inspected(loaded(cassette_of(*script, **options), "talk.json"))
 
 
 def test_inspection_is_ready_for_json() -> None:
@@ -273,7 +231,7 @@ def test_inspection_of_interleaved_streams_counts_events() -> None:
     talk.response(two, Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS))
     talk.response(one, text("x"))
 
-    first, second = inspected(recorded_of(talk.cassette())).interactions
+    first, second = inspected(loaded(talk.cassette())).interactions
 
     assert second.ended == "HTTP 200, stream of 2 events"
     assert (first.duration_ms, second.duration_ms) == (7, 3)
@@ -300,7 +258,7 @@ def test_interaction_of_a_fast_run_has_whole_milliseconds() -> None:
         for number in (1, 2)
     )
     interaction = recorded.RecordedInteraction(1, exchanges, None, is_orphan=False)
-    cassette = replace(recorded_of(cassette_of()), interactions=(interaction,))
+    cassette = replace(loaded(cassette_of()), interactions=(interaction,))
 
     (told,) = inspected(cassette).interactions
 

@@ -19,9 +19,9 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.replay.reply import Part, Slot, build_reply, echoed_in
+from mrtr_cassette.core.replay.reply import CallerValue, Part, build_reply, echoes_in
 from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)
@@ -47,7 +47,7 @@ def parts_of(
     recorded = response_of(response)
     waits = gates or (NOTHING,) * len(recorded.pieces)
     asked = None if request is None else message(request)
-    return build_reply(echoed_in(asked, recorded), recorded, waits, paced=paced).parts
+    return build_reply(echoes_in(asked, recorded), recorded, waits, paced=paced).parts
 
 
 def served(
@@ -56,7 +56,7 @@ def served(
     """Return the bytes that a caller gets."""
     parts = parts_of(response, request=request)
     return b"".join(
-        part.fill(own_of(None if caller is None else message(caller))) for part in parts
+        part.fill(caller_values(None if caller is None else message(caller))) for part in parts
     )
 
 
@@ -179,8 +179,8 @@ def test_value_goes_with_the_piece_in_which_it_begins() -> None:
 
     first, second = parts_of(Answer((DONE[:at], DONE[at:])), paced=True)
 
-    assert first.fill(own_of(message(OTHER))) == DONE[:at]
-    assert second.fill(own_of(message(OTHER))) == b'"call-7"' + DONE[at + 1 :]
+    assert first.fill(caller_values(message(OTHER))) == DONE[:at]
+    assert second.fill(caller_values(message(OTHER))) == b'"call-7"' + DONE[at + 1 :]
 
 
 def test_lines_of_json_have_the_callers_values() -> None:
@@ -195,8 +195,8 @@ def test_pieces_that_wait_for_nothing_are_one_part() -> None:
     (part,) = parts_of(stream(progress(1), DONE))
 
     assert [segment for segment in part.segments if not isinstance(segment, bytes)] == [
-        (Slot.PROGRESS_TOKEN, b"1"),
-        (Slot.ID, b"1"),
+        (CallerValue.PROGRESS_TOKEN, b"1"),
+        (CallerValue.ID, b"1"),
     ]
     assert part.gate == NOTHING
 
@@ -206,7 +206,7 @@ def test_paced_pieces_are_parts_with_their_times() -> None:
     parts = parts_of(stream(progress(1), progress(2), DONE), paced=True)
 
     assert [part.at_ms for part in parts] == [0, 1, 2]
-    assert [part.fill(own_of(None)) for part in parts] == [
+    assert [part.fill(caller_values(None)) for part in parts] == [
         sse(progress(1)),
         sse(progress(2)),
         sse(DONE),
@@ -218,7 +218,7 @@ def test_part_ends_where_a_piece_has_to_wait() -> None:
     gates = (NOTHING, frozenset({2}), frozenset({2}), NOTHING, frozenset({2, 3}))
     parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
 
-    assert [(part.fill(own_of(None)), part.gate) for part in parts] == [
+    assert [(part.fill(caller_values(None)), part.gate) for part in parts] == [
         (b"a", NOTHING),
         (b"bcd", frozenset({2})),
         (b"e", frozenset({2, 3})),
@@ -228,7 +228,7 @@ def test_part_ends_where_a_piece_has_to_wait() -> None:
 def test_head_and_end_are_the_recorded_ones() -> None:
     """Status, headers, framing and end come back; an empty body has no parts."""
     recorded = response_of(stream(DONE, end=End.OPEN))
-    echoed = echoed_in(message(CALL), recorded)
+    echoed = echoes_in(message(CALL), recorded)
     reply = build_reply(echoed, recorded, (NOTHING,), paced=False)
     empty = build_reply((), response_of(Answer((), (("Allow", "GET"),), 405)), (), paced=False)
 

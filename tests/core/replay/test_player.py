@@ -19,6 +19,7 @@ from builders import (
     cassette_of,
     form,
     get,
+    loaded,
     members,
     missed,
     notification,
@@ -41,7 +42,7 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.exchange.caller_values import own_of
+from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.format.model import redaction_model
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
@@ -154,7 +155,7 @@ def test_identical_retries_play_in_recorded_order() -> None:
     talk.response(early, text("early"))
     talk.response(one, asks("a"))
     talk.response(talk.request(retry(CALL, {"a": YES})), text("late"))
-    player = Player(talk.cassette(), "f")
+    player = Player(loaded(talk.cassette(), "f"))
     play(player, CALL)
     play(player, CALL)
 
@@ -224,7 +225,7 @@ def test_equally_like_retries_play_in_recorded_order() -> None:
     talk.response(early, text("early"))
     talk.response(one, asks("a"))
     talk.response(talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late"))
-    player = Player(talk.cassette(), "f")
+    player = Player(loaded(talk.cassette(), "f"))
     play(player, CALL)
     play(player, CALL)
 
@@ -325,7 +326,7 @@ def again(request: bytes | Request, repeat: Repeat) -> str:
     if not isinstance(decision, Play):
         return decision.reason.value
     assert decision.reply is not None
-    return decision.reply.parts[0].fill(own_of(None)).decode()
+    return decision.reply.parts[0].fill(caller_values(None)).decode()
 
 
 @pytest.mark.parametrize("request_", READING)
@@ -360,7 +361,7 @@ def test_plays_are_counted() -> None:
     for _ in range(3):
         play(player, rpc("tools/list"))
 
-    assert [node.played for own in player.interactions for node in own] == [3, 0]
+    assert [each.played for own in player.interactions for each in own] == [3, 0]
     assert player.plays == 3
 
 
@@ -450,13 +451,13 @@ def test_cassette_without_its_recording_block_plays() -> None:
     bare = whole.model_copy(
         update={"recording": whole.recording.model_copy(update={"exchanges": []})}
     )
-    player = Player(bare, "f")
+    player = Player(loaded(bare, "f"))
 
     play(player, CALL)
     state = state_in(play(player, retry(CALL, {"a": YES})))
     assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
     assert said(play(player, CALL)) == "again"
-    assert player.arrived == set()
+    assert not player.is_due(frozenset({1}))
 
 
 def test_cassette_can_be_played_many_times() -> None:
@@ -464,7 +465,7 @@ def test_cassette_can_be_played_many_times() -> None:
     cassette = cassette_of((CALL, text("done")))
 
     for _ in range(2):
-        assert said(play(Player(cassette, "f"), CALL)) == "done"
+        assert said(play(Player(loaded(cassette, "f")), CALL)) == "done"
 
 
 def test_equal_asks_without_state_are_answered_in_any_order() -> None:
@@ -617,7 +618,7 @@ def test_secret_that_was_recorded_as_it_is_plays() -> None:
     login, other = tool("login", password="correct-horse"), tool("login", pin="0000")
     cassette = cassette_of((login, text("one")), (other, text("two")), redacts=True)
     rules = redaction_model(RedactionRules(keys=("pin",)))
-    player = Player(cassette.model_copy(update={"redaction": rules}), "f")
+    player = Player(loaded(cassette.model_copy(update={"redaction": rules}), "f"))
 
     assert said(play(player, other)) == "two"
     assert said(play(player, login)) == "one"
@@ -676,7 +677,7 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
     """The same answer is found by its hash, whatever carries it, and another one is a miss."""
     recorded = answer_of % 1234
     cassette = cassette_of((recorded, Answer((), status=202)), redacts=True, seals_answers=True)
-    player = Player(cassette, "f")
+    player = Player(loaded(cassette, "f"))
 
     assert "1234" not in str(members(cassette))
     missed(player, answer_of % 4321)

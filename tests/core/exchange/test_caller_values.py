@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.exchange.caller_values import Own, cut_own, is_cut_right, own_of
+from mrtr_cassette.core.exchange.caller_values import (
+    CallerValues,
+    caller_values,
+    can_be_cut,
+    cut_body,
+)
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID, PROGRESS_TOKEN, classify
@@ -22,12 +27,12 @@ def test_own_values_are_cut_out(identity: bytes, token: bytes | None) -> None:
     """Requests that differ in id and progress token only have the same rest, and their own values."""
     meta = b"" if token is None else b'"progressToken":%b'
     one, other = CALL % (identity, meta and meta % token), CALL % (b"99", meta and meta % b"98")
-    cut, other_cut = cut_own(one), cut_own(other)
+    cut, other_cut = cut_body(one), cut_body(other)
 
     assert cut is not None
     assert other_cut is not None
     assert cut[0] == other_cut[0]
-    assert cut[1] == Own(identity, token) == own_of(classify(one))
+    assert cut[1] == CallerValues(identity, token) == caller_values(classify(one))
 
 
 @pytest.mark.parametrize(
@@ -47,8 +52,10 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
     message = classify(body)
 
     assert message is not None
-    assert not is_cut_right(message)
-    assert own_of(message) == Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+    assert not can_be_cut(message)
+    assert caller_values(message) == CallerValues(
+        message.spelled(ID), message.spelled(PROGRESS_TOKEN)
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
 )
 def test_what_is_no_plain_value_is_not_cut(value: bytes) -> None:
     """An id that is no JSON, or that has more than one spelling, is not cut out at a glance."""
-    assert cut_own(CALL % (value, b"")) is None
+    assert cut_body(CALL % (value, b"")) is None
 
 
 members = st.dictionaries(
@@ -78,7 +85,7 @@ values = st.one_of(st.integers(-3, 99), st.sampled_from(["", "x", "id"]))
 def test_bodies_with_the_same_rest_are_the_same_call(
     params: dict[str, Any], one: int | str, other: int | str, token: str
 ) -> None:
-    """A body that `is_cut_right` and one with the same rest ask for the same."""
+    """A body that `can_be_cut` and one with the same rest ask for the same."""
     has_token = token == "with"
     if has_token:
         params = {**params, "_meta": {"progressToken": one}}
@@ -86,18 +93,18 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     body = json.dumps(tree).encode()
     message = classify(body)
     assert message is not None
-    cut = cut_own(body)
-    if cut is None or not is_cut_right(message):
+    cut = cut_body(body)
+    if cut is None or not can_be_cut(message):
         return
-    assert cut[1] == own_of(message)
-    assert cut[1] == Own(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+    assert cut[1] == caller_values(message)
+    assert cut[1] == CallerValues(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
     if has_token:
         params = {**params, "_meta": {"progressToken": other}}
     again = json.dumps({**tree, "id": other, "params": params}).encode()
-    cut_again = cut_own(again)
+    cut_again = cut_body(again)
     assert cut_again is not None
     assert cut_again[0] == cut[0]
     first, second = (read_call(Request("POST", "/", (), raw)) for raw in (body, again))
     assert lookup_key(first) == lookup_key(second)
     assert first.traits == second.traits
-    assert cut_again[1] == own_of(second.message)
+    assert cut_again[1] == caller_values(second.message)

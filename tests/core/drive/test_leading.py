@@ -16,6 +16,7 @@ from builders import (
     cassette_of,
     changed,
     form,
+    loaded,
     post,
     refusal,
     retry,
@@ -29,6 +30,7 @@ from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Request
 
@@ -46,7 +48,8 @@ def leads(*script: Any, **options: bool) -> tuple[Leads, list[str]]:
     """Return the leads of a script's cassette, and the states of its first interaction's asks."""
     cassette = cassette_of(*script, **options)
     turns = cassette.interactions[0].elicitation_turns
-    return Leads(cassette, Player(cassette, "c.json")), [
+    recording = loaded(cassette, "c.json")
+    return Leads(Player(recording), redactor_of(recording)), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
 

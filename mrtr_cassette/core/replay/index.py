@@ -1,0 +1,91 @@
+"""Recorded exchanges, by what requests find them by.
+
+Owns: which recorded exchanges a request may get, the nearest traits first.
+Does not own: which of them it gets (`player`).
+Source: docs/matching.md, "Traits".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mrtr_cassette.core.exchange.lookup import LookupKey
+from mrtr_cassette.core.protocol.calls import Traits
+from mrtr_cassette.core.replay.matching import by_any_rule
+from mrtr_cassette.core.replay.playable import Playable
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Recorded exchanges of one lookup key, in recorded order, by traits."""
+
+    by_traits: dict[Traits, list[Playable]] = field(default_factory=dict)
+
+    def add(self, playable: Playable) -> None:
+        """Add an exchange, after all whose requests arrived earlier."""
+        self.by_traits.setdefault(playable.traits, []).append(playable)
+
+    def nearest(self, traits: Traits) -> list[Playable]:
+        """Return the exchanges whose traits come nearest, in recorded order.
+
+        Recordings with other traits are never a substitute, even when these are used up: the same
+        body may have been refused for its headers.
+        """
+        exact = self.by_traits.get(traits)
+        if exact is not None:
+            return exact
+        scored = [
+            (tuple(one == other for one, other in zip(known, traits, strict=True)), playables)
+            for known, playables in self.by_traits.items()
+        ]
+        best = max(score for score, _ in scored)
+        chosen = [playables for score, playables in scored if score == best]
+        if len(chosen) == 1:
+            return chosen[0]
+        return sorted(
+            (playable for playables in chosen for playable in playables),
+            key=lambda playable: playable.arrival,
+        )
+
+
+class Index:
+    """All recorded exchanges of a replay."""
+
+    def __init__(self, *, has_placeholders: bool) -> None:
+        """Begin empty.
+
+        Args:
+            has_placeholders: some recorded request has placeholders of secrets.
+        """
+        self._has_placeholders = has_placeholders
+        self._by_lookup: dict[LookupKey, Candidates] = {}
+        self._by_any_rule: dict[LookupKey, Candidates] = {}
+
+    def add(self, playable: Playable) -> None:
+        """Add an exchange, after all whose requests arrived earlier."""
+        lookup = playable.lookup
+        self._add(lookup, playable)
+        # What a client sends that doesn't come from the cassette, such as a literal in a test,
+        # is known by the hash of what was sent while recording.
+        raw_state = playable.exchange.echoed_sha256
+        if raw_state is not None and raw_state != lookup.state:
+            self._add(lookup._replace(state=raw_state), playable)
+
+    def _add(self, lookup: LookupKey, playable: Playable) -> None:
+        self._by_lookup.setdefault(lookup, Candidates()).add(playable)
+        if self._has_placeholders:
+            general = by_any_rule(lookup)
+            if general != lookup:
+                self._by_any_rule.setdefault(general, Candidates()).add(playable)
+
+    def of(self, lookup: LookupKey) -> Candidates | None:
+        """Return the exchanges with a lookup key, or None."""
+        return self._by_lookup.get(lookup)
+
+    def of_any_rule(self, lookup: LookupKey) -> Candidates | None:
+        """Return the exchanges with a lookup key in which any rule may have found a secret.
+
+        A client that was given a placeholder may send it where another rule found the secret while
+        recording.
+        """
+        return self._by_any_rule.get(by_any_rule(lookup))

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    NO,
+    STREAM_HEADERS,
+    YES,
+    Answer,
+    answer,
+    asks,
+    cassette_of,
+    get,
+    post,
+    progress,
+    retry,
+    rpc,
+    sse,
+    stream,
+    text,
+    tool,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.exchange.recorded import Branch, Cassette, RecordedExchange
+from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.wire.http import End, Response
+from mrtr_cassette.errors import CassetteError
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+BRANCHED = (
+    (CALL, asks("a", state=STATE)),
+    (retry(CALL, {"a": NO}, state=STATE), text("left")),
+    (retry(CALL, {"a": YES}, state=STATE), asks("b")),
+    (tool("other"), Answer((), status=0, end=End.OPEN)),
+)
+
+
+def own_of(cassette: CassetteModel | bytes) -> list[tuple[RecordedExchange, ...]]:
+    """Return the exchanges of each interaction that no earlier one has."""
+    data = cassette if isinstance(cassette, bytes) else encode_cassette(cassette)
+    return [interaction.own for interaction in load(data, "talk.json").interactions]
+
+
+def the_response(cassette: CassetteModel | bytes) -> Response:
+    """Return the response of the only exchange."""
+    ((exchange,),) = own_of(cassette)
+    assert exchange.response is not None
+    return exchange.response
+
+
+def edited(cassette: CassetteModel | bytes, *path: str | int, to: Any) -> bytes:
+    """Return a file with one value changed by hand."""
+    tree = json.loads(cassette if isinstance(cassette, bytes) else encode_cassette(cassette))
+    inner = tree
+    for step in path[:-1]:
+        inner = inner[step]
+    if to is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = to
+    return json.dumps(tree).encode()
+
+
+@given(st.lists(st.sampled_from(["call", "turns", "branch"]), max_size=12))
+def test_branch_begins_with_the_exchanges_that_it_shares(shapes: list[str]) -> None:
+    """A branch finds the interaction that it parts from; nothing is loaded twice."""
+    script: list[Any] = [(CALL, asks("a", state=STATE))]
+    for number, shape in enumerate(shapes):
+        if shape == "call":
+            script.append((tool("other", n=number), text("done")))
+        elif shape == "turns":
+            asking = tool("other", n=number)
+            script += [(asking, asks("b")), (retry(asking, {"b": number}), text("done"))]
+        else:
+            script.append((retry(CALL, {"a": number}, state=STATE), text("left")))
+
+    cassette = load(encode_cassette(cassette_of(*script)), "talk.json")
+
+    numbers = [each.number for one in cassette.interactions for each in one.own]
+    assert sorted(filter(None, numbers)) == list(range(1, len(script) + 1))
+    first = cassette.interactions[0]
+    for interaction in cassette.interactions:
+        if interaction.branch is not None:
+            assert interaction.branch == Branch(1, 1)
+            assert interaction.exchanges[0] is first.exchanges[0]
+            assert len(interaction.exchanges) == 2
+
+
+def test_facts_are_found_in_whatever_order_they_stand() -> None:
+    """The facts of an exchange may stand anywhere in the list; some may be missing."""
+    cassette = cassette_of(*BRANCHED)
+    first, *others = [facts.model_dump() for facts in cassette.recording.exchanges]
+    given = [*reversed(others), {**first, "interaction": 99}]
+    exchanges = own_of(edited(cassette, "recording", "exchanges", to=given))
+
+    assert [each.number for own in exchanges for each in own] == [None, 2, 3, 4]
+
+
+def test_facts_that_belong_to_nothing_have_to_be_right_too() -> None:
+    """A cassette is checked whole, also where replay doesn't need it."""
+    tree = json.loads(encode_cassette(cassette_of(*BRANCHED)))
+    tree["recording"]["exchanges"].append({"number": "five"})
+
+    with pytest.raises(CassetteError, match=r"^talk\.json: at /recording/exchanges/4/number: "):
+        load(json.dumps(tree).encode(), "talk.json")
+
+
+def test_interactions_are_chains_of_exchanges() -> None:
+    """Each interaction has its exchanges from the first request to the last response."""
+    cassette = load(encode_cassette(cassette_of(*BRANCHED)), "talk.json")
+    (ask, left), (shared, again), (other,) = (one.exchanges for one in cassette.interactions)
+
+    assert shared is ask
+    assert [one.number for one in cassette.interactions] == [1, 2, 3]
+    assert [one.branch for one in cassette.interactions] == [None, Branch(1, 1), None]
+    assert [each.number for each in (ask, left, again, other)] == [1, 2, 3, 4]
+    assert [each.ask is not None for each in (ask, left, again, other)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert other.response is None
+
+
+def test_raw_states_are_known_by_hash() -> None:
+    """An exchange knows the hash of the raw state that it issued or carried while recorded."""
+    (ask, left), _, _ = own_of(cassette_of(*BRANCHED))
+
+    assert (ask.issued_sha256, left.echoed_sha256) == (sha256_of(STATE),) * 2
+    assert (ask.echoed_sha256, left.issued_sha256) == (None, None)
+
+
+def test_times_count_from_the_beginning_of_the_recording() -> None:
+    """An exchange's times, and those of its pieces, are on one scale."""
+    cassette = cassette_of((CALL, text("x")), (rpc("tools/list"), stream(progress(1), progress(2))))
+    _, (streamed,) = own_of(cassette)
+    facts = cassette.recording.exchanges[1]
+
+    assert facts.pieces is not None
+    assert streamed.response is not None
+    assert (streamed.started_ms, streamed.ended_ms) == (
+        facts.started_ms,
+        facts.started_ms + facts.duration_ms,
+    )
+    assert [piece.at_ms for piece in streamed.response.pieces] == [
+        facts.started_ms + piece.at_ms for piece in facts.pieces
+    ]
+
+
+def test_head_of_the_cassette_is_loaded() -> None:
+    """What the cassette says of itself comes with it."""
+    model = cassette_of((CALL, text("x")), redacts=True, seals_answers=True)
+    cassette = load(encode_cassette(model), "talk.json")
+
+    assert isinstance(cassette, Cassette)
+    assert (cassette.path, cassette.upstream) == ("talk.json", model.upstream)
+    assert (cassette.request_state, cassette.seals_answers) == ("sealed", True)
+    assert cassette.redaction == RedactionRules()
+    assert (cassette.recorded_at, cassette.tool) == (
+        model.recording.recorded_at,
+        model.recording.tool,
+    )
+
+
+def test_progress_is_told_after_each_interaction() -> None:
+    """Whoever waits for a large cassette can be told how far its load is."""
+    counts: list[int] = []
+    load(encode_cassette(cassette_of(*BRANCHED)), "talk.json", progress=counts.append)
+
+    assert counts == [1, 2, 3]
+
+
+def test_branch_that_was_edited_on_one_side_is_refused() -> None:
+    """What two interactions share stands in both, and has to be the same."""
+    bare = edited(cassette_of(*BRANCHED), "interactions", 1, "request", "sha256", to=None)
+    arguments = ("interactions", 1, "request", "body", "params", "arguments", "env")
+
+    with pytest.raises(CassetteError, match=r"at /interactions/1/request: not the same as in"):
+        own_of(edited(bare, *arguments, to="test"))
+
+
+def test_bytes_come_back() -> None:
+    """Requests and responses are the recorded bytes, piece by piece."""
+    events = (b"id: 1\r\ndata\r\n\r\n", sse(progress(1)), sse(answer(CALL, text("done"))), b": cut")
+    script = (
+        (
+            post(CALL, ("Accept", "a"), ("Accept", "b")),
+            Answer(events, STREAM_HEADERS, end=End.BROKEN),
+        ),
+        (get("/mcp?x=1"), Answer((b"\xff", b"\x00\x01"), (), 404)),
+    )
+    (first,), (second,) = own_of(cassette_of(*script))
+
+    assert first.request == script[0][0]
+    assert first.response is not None
+    assert tuple(piece.raw for piece in first.response.pieces) == events
+    assert second.response is not None
+    assert [piece.raw for piece in second.response.pieces] == [b"\xff", b"\x00\x01"]
+    assert (second.response.status, second.request.target) == (404, "/mcp?x=1")
+
+
+@pytest.mark.parametrize(
+    ("body", "pieces"),
+    [
+        ("abcdef", [b"abc", b"def"]),
+        ("abcdefgh", [b"abc", b"defgh"]),
+        ("abcd", [b"abc", b"d"]),
+        ("ab", [b"ab", b""]),
+    ],
+)
+def test_edited_body_is_cut_as_far_as_it_goes(body: str, pieces: list[bytes]) -> None:
+    """A body of another length than its recorded pieces loses no byte."""
+    cassette = cassette_of((get("/"), Answer((b"123", b"456"))))
+    changed = {"status": 200, "headers": {}, "text": body}
+
+    response = the_response(edited(cassette, "interactions", 0, "response", to=changed))
+
+    assert [piece.raw for piece in response.pieces] == pieces
+
+
+def test_edited_stream_loses_its_rhythm_only() -> None:
+    """A stream with another number of events is played without recorded times."""
+    cassette = cassette_of((CALL, stream(progress(1), progress(2))))
+    events = [{"text": ": one\n\n"}]
+    changed = {"status": 200, "headers": {"Content-Type": "text/event-stream"}, "events": events}
+
+    response = the_response(edited(cassette, "interactions", 0, "response", to=changed))
+
+    assert [(piece.raw, piece.at_ms) for piece in response.pieces] == [(b": one\n\n", 0)]
+
+
+def test_empty_stream_is_read() -> None:
+    """A stream that ended before its first event has no pieces."""
+    response = the_response(cassette_of((CALL, Answer((), STREAM_HEADERS))))
+
+    assert response.pieces == ()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [{"at_ms": 0, "after": 1, "size": 0}],
+        [{"at_ms": 0, "after": 1}],
+        [{"at_ms": 0, "after": 1, "size": 99}, {"at_ms": 0, "after": 1, "size": 1}],
+        [{"at_ms": 0, "after": 1, "size": 5}, {"at_ms": 0, "after": 1, "size": -3}],
+    ],
+)
+def test_timings_that_do_not_fit_lose_no_byte(pieces: list[dict[str, int]]) -> None:
+    """Edited timings may cost the rhythm, or be refused, but never change what is served."""
+    cassette = cassette_of((get("/"), Answer((b"123", b"456"))))
+    try:
+        response = the_response(edited(cassette, "recording", "exchanges", 0, "pieces", to=pieces))
+    except CassetteError:
+        return
+
+    assert response.body == b"123456"
+
+
+def test_cassette_without_timings_is_read() -> None:
+    """Without its recording block's exchanges a cassette is loaded, without order and rhythm."""
+    cassette = cassette_of(*BRANCHED, (get("/mcp"), stream(progress(1))))
+    exchanges = [
+        each for own in own_of(edited(cassette, "recording", "exchanges", to=[])) for each in own
+    ]
+
+    assert [(each.number, each.started_ms, each.ended_ms) for each in exchanges] == [
+        (None, 0, 0)
+    ] * 5
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ((0, "request"), "/interactions/0/request"),
+        ((0, "elicitation_turns", 0, "ask"), "/interactions/0/elicitation_turns/0/ask"),
+        ((0, "elicitation_turns", 0, "answer"), "/interactions/0/elicitation_turns/0/answer"),
+        ((0, "response"), "/interactions/0/response"),
+    ],
+)
+def test_body_that_is_not_the_recorded_one_is_refused(
+    path: tuple[str | int, ...], place: str
+) -> None:
+    """A damaged body is an error that names its place, wherever it stands."""
+    cassette = cassette_of(*BRANCHED)
+    damaged = edited(cassette, "interactions", *path, "sha256", to="0" * 64)
+    edited_on_purpose = edited(damaged, "interactions", *path, "sha256", to=None)
+
+    with pytest.raises(CassetteError, match=f"^talk.json: at {place}: the body's sha256 is "):
+        own_of(damaged)
+    assert len(own_of(edited_on_purpose)) == 3
