@@ -1,1 +1,1 @@
-"""The embedded server, and the main job shown on it."""
+"""A server whose calls require input, and the main job shown on it: record, replay, compare."""

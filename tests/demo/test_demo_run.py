@@ -1,0 +1,57 @@
+"""The demo ends well, and fails loudly where the replay differs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mrtr_cassette.demo.calls import CALLS
+from mrtr_cassette.demo.client import Received
+from mrtr_cassette.demo.run import DemoError, check_same, run_demo
+
+
+def lines_of(**calls: Any) -> list[str]:
+    """Run the demo, and return what it prints."""
+    lines: list[str] = []
+    assert asyncio.run(run_demo(lines.append, **calls)) == 0
+    return lines
+
+
+def test_every_call_is_replayed_byte_for_byte():
+    """The demo compares every exchange of every call, and finds each the same."""
+    lines = lines_of()
+    compared = [line for line in lines if "bytes, the same" in line]
+    assert len(compared) == 27
+    assert all(any(f"{call.method} {call.name}: " in line for line in lines) for call in CALLS)
+    assert "all replayed byte for byte" in lines[-1]
+
+
+def test_another_answer_ends_the_demo():
+    """A client that answers differently on replay ends the demo with an error."""
+    plain, asking, *others = CALLS
+    with pytest.raises(DemoError, match="not found in the cassette"):
+        lines_of(calls_again=(plain, replace(asking, answers={"confirm": {}}), *others))
+
+
+def test_other_bytes_end_the_demo():
+    """A response of which one byte differs ends the demo with an error that shows both."""
+    recorded = Received(200, b'{"result":{}}', {}, None, "")
+    check_same(CALLS[0], recorded, recorded)
+    changed = replace(recorded, body=b' {"result":{}}')
+    with pytest.raises(DemoError, match="the replay differs") as failed:
+        check_same(CALLS[0], recorded, changed)
+    assert re.findall("b'(.*)'", str(failed.value)) == ['{"result":{}}', ' {"result":{}}']
+
+
+def test_only_a_sealed_state_may_differ():
+    """The states of a recorded and a replayed response are told apart from other bytes."""
+    recorded = Received(200, b'{"requestState":"S1","x":1}', {}, "S1", "")
+    check_same(
+        CALLS[0], recorded, replace(recorded, body=b'{"requestState":"S2","x":1}', state="S2")
+    )
+    with pytest.raises(DemoError, match="the replay differs"):
+        check_same(CALLS[0], recorded, replace(recorded, status=202))
