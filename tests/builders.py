@@ -246,7 +246,7 @@ class Conversation:
         for chunk in found.chunks:
             observation.response_bytes(chunk, self.tick())
         observation.response_ended(self.tick())
-        self.exchanges.append(observation.exchange(found.end, self.tick()))
+        self.exchanges.append(observation.seal(found.end, self.tick()))
         return self.exchanges[-1]
 
     def cassette(self, **options: Any) -> CassetteModel:

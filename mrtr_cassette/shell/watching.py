@@ -15,7 +15,8 @@ from functools import partial
 from mrtr_cassette.core.format.journal import encode_line
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.writer import Due, ExchangeWriter
 from mrtr_cassette.core.report.events import (
     exchange_line,
     request_event,
@@ -124,61 +125,58 @@ class WatchedExchange:
         """Begin with the request."""
         self._watcher = watcher
         self._guard = _Guard(self._failed)
-        self._observation: Observation | None = None
-        self._is_written = False
-        self._is_stale = False
+        self._writer: ExchangeWriter | None = None
         with self._guard:
-            self._observation = watcher.recorder.request_received(request, watcher.now_ms())
-            watcher.announcer.say(partial(request_event, self._observation), None)
+            observation = watcher.recorder.request_received(request, watcher.now_ms())
+            self._writer = ExchangeWriter(observation)
+            watcher.announcer.say(partial(request_event, observation), None)
 
     def _failed(self, error: Exception) -> None:
-        self._observation = None
+        self._writer = None
         self._watcher.failed(error)
 
     def forget(self) -> None:
         """Keep nothing of this exchange, because none came about."""
-        self._observation = None
+        self._writer = None
 
     def response_started(self, status: int, headers: Headers) -> None:
         """Show the response's head."""
-        if self._observation is not None:
+        writer = self._writer
+        if writer is not None:
             with self._guard:
-                self._observation.response_started(status, headers)
-                if self._observation.unread_coding:
-                    self._watcher.warn_of(self._observation.unread_coding)
+                writer.response_started(status, headers)
+                if writer.observation.unread_coding:
+                    self._watcher.warn_of(writer.observation.unread_coding)
 
     def response_bytes(self, chunk: bytes) -> None:
-        """Show bytes that will be passed on, and write the exchange down if they complete it."""
-        observation = self._observation
-        if observation is not None:
+        """Show bytes that will be passed on, and write the exchange down if it is due."""
+        writer = self._writer
+        if writer is not None:
             with self._guard:
-                observation.response_bytes(chunk, self._watcher.now_ms())
-                self._is_stale = True
-                if observation.is_answered and not self._is_written:
-                    self._write(observation, End.COMPLETE)
+                due = writer.response_bytes(chunk, self._watcher.now_ms())
+                if due is not None:
+                    self._write(due, writer.observation.call)
 
     def response_ended(self, end: End) -> None:
-        """Show the end, and write the exchange down as it is now."""
-        observation = self._observation
-        if observation is None:
+        """Show the end, and write the exchange down if it is due."""
+        writer = self._writer
+        if writer is None:
             return
         with self._guard:
             watcher = self._watcher
-            had_more = observation.response_ended(watcher.now_ms())
-            if had_more or self._is_stale or not self._is_written:
-                self._write(observation, end)
-            watcher.session.exchanges += 1
             now = watcher.now_ms()
+            due = writer.response_ended(end, now)
+            observation = writer.observation
+            if due is not None:
+                self._write(due, observation.call)
+            watcher.session.exchanges += 1
             watcher.announcer.say(
                 partial(response_event, observation, end, now),
                 partial(exchange_line, observation, now),
             )
 
-    def _write(self, observation: Observation, end: End) -> None:
+    def _write(self, due: Due, call: Call) -> None:
         watcher = self._watcher
-        exchange = observation.exchange(end, watcher.now_ms())
-        if observation.ask is not None and not self._is_written and watcher.on_ask is not None:
-            watcher.on_ask(observation.call, observation.ask)
-        watcher.journal.append(encode_line(exchange))
-        self._is_written = True
-        self._is_stale = False
+        if due.ask is not None and watcher.on_ask is not None:
+            watcher.on_ask(call, due.ask)
+        watcher.journal.append(encode_line(due.exchange))

@@ -644,9 +644,9 @@ def recorded_hostility(
             for chunk in draw(cut(body)):
                 observation.response_bytes(chunk, talk.tick())
                 if draw(st.booleans()):
-                    observation.exchange(End.COMPLETE, talk.tick())
+                    observation.seal(End.COMPLETE, talk.tick())
         observation.response_ended(talk.tick())
-        recorded = observation.exchange(draw(st.sampled_from(End)), talk.tick())
+        recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
         exchange_line(observation, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)

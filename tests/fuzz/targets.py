@@ -322,7 +322,7 @@ def recorder(data: bytes) -> None:
     except BodyTooLargeError:
         assert len(body) > SMALL
         return
-    kept = seen.exchange(end, 9.5)
+    kept = seen.seal(end, 9.5)
     orjson.dumps([exchange_line(seen, 10.0), response_event(seen, end, 10.0)])
     assert seen.size == len(body)
     if not seals and not coding:
@@ -343,7 +343,7 @@ def _pass(seen: Observation, status: int, headers: Headers, chunks: Iterable[byt
     for chunk in chunks:
         seen.response_bytes(chunk, 1.5)
         if seen.is_answered:
-            seen.exchange(End.COMPLETE, 2.5)
+            seen.seal(End.COMPLETE, 2.5)
     seen.response_ended(3.5)
 
 
@@ -408,7 +408,7 @@ def secrets(data: bytes) -> None:
     headers: Headers = (("Content-Type", TYPES[is_stream]),)
     first = taping.request_received(Request("POST", "/mcp", (), ASKED), 0)
     _pass(first, 200, headers, choices.cuts(body, 2))
-    kept = [first.exchange(end, 1)]
+    kept = [first.seal(end, 1)]
     again = (
         b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":'
         b'{"name":"x","requestState":"%s","inputResponses":{"a":"%s"}}}' % (state.encode(), answers)
@@ -417,7 +417,7 @@ def secrets(data: bytes) -> None:
         return
     second = taping.request_received(Request("POST", "/mcp", (), again), 2)
     _pass(second, 200, headers, [body])
-    kept.append(second.exchange(End.COMPLETE, 3))
+    kept.append(second.seal(End.COMPLETE, 3))
     for one in kept:
         assert state.encode() not in encode_line(one)
     cassette = _assembled(kept, seals=True)
@@ -486,7 +486,7 @@ def _recorded_exchange() -> RecordedExchange:
     seen = taping.request_received(Request("POST", "/mcp", (), ASKED), 0)
     answer = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
     _pass(seen, 200, (("Content-Type", "application/json"),), [answer])
-    return seen.exchange(End.COMPLETE, 1)
+    return seen.seal(End.COMPLETE, 1)
 
 
 ODD_VALUES: tuple[Any, ...] = (
@@ -591,7 +591,7 @@ def recorded() -> CassetteModel:
         body = b"data: " + answer + b"\n\n" if is_stream else answer
         seen = taping.request_received(Request("POST", "/mcp", (), asked.encode()), number)
         _pass(seen, 200, (("Content-Type", TYPES[is_stream]),), [body])
-        kept.append(seen.exchange(End.COMPLETE, number + 0.5))
+        kept.append(seen.seal(End.COMPLETE, number + 0.5))
     others = (
         Request("POST", "/mcp", (), b'{"jsonrpc":"2.0","id":"l","method":"tools/list"}'),
         Request("POST", "/mcp", (), b'{"jsonrpc":"2.0","method":"notifications/x"}'),
@@ -603,7 +603,7 @@ def recorded() -> CassetteModel:
     for request in others:
         seen = taping.request_received(request, 50)
         _pass(seen, 200, (("Content-Type", "application/json"),), [b"[]"])
-        kept.append(seen.exchange(End.COMPLETE, 51))
+        kept.append(seen.seal(End.COMPLETE, 51))
     made = _assembled(kept, seals=True)
     return decode_cassette(encode_cassette(made), PATH)
 

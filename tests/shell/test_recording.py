@@ -1060,7 +1060,7 @@ WATCHED = [
     (Recorder, "request_received"),
     (Observation, "response_started"),
     (Observation, "response_bytes"),
-    (Observation, "exchange"),
+    (Observation, "seal"),
     (Observation, "response_ended"),
     (files.Journal, "append"),
 ]

@@ -221,7 +221,7 @@ class Lead:
     def responded(self, observation: Observation) -> NotLed | None:
         """Take the response to the last request; return what keeps the server from being led."""
         node = self._chain[self._sent - 1]
-        exchange = observation.exchange(End.COMPLETE, 0.0)
+        exchange = observation.seal(End.COMPLETE, 0.0)
         ask = observation.ask
         turn = f"turn {node.turn + 1}"
         if ask is None:
@@ -368,7 +368,7 @@ class Opening:
 
     def responded(self, observation: Observation) -> NotLed | None:
         """Take the response to the last request; return why no session could be opened."""
-        response = observation.exchange(End.COMPLETE, 0.0).response
+        response = observation.seal(End.COMPLETE, 0.0).response
         is_success = response is not None and _FIRST_SUCCESS <= response.status < _FIRST_REDIRECT
         if not is_success or _error_in(observation.call, response):
             outcome = _outcome(observation.call, response)

@@ -1,14 +1,13 @@
 """The recording side of one run: bytes that pass in, exchanges ready for the disk out.
 
-Owns: numbering requests, framing what arrives, knowing when a client has its whole response, and
-sealing what must not reach the disk.
-Does not own: joining exchanges to interactions (`assembly`), sockets and files (`shell`).
+Owns: numbering requests, framing what arrives, and knowing when a client has its whole response.
+Does not own: what must not reach the disk (`sealing`), when an exchange is due there (`writer`),
+joining exchanges to interactions (`assembly`), sockets and files (`shell`).
 Rule: it is a spectator. It sees copies, and nothing it does can change what passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -16,15 +15,12 @@ from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
-from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
+from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.record.sealing import redacted_response, seal_states
 from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.escapes import Found
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import (
     KnownStates,
-    find_states,
-    may_have_states,
-    seal_found,
     sealed_hash,
     sha256_of,
 )
@@ -42,17 +38,11 @@ from mrtr_cassette.core.wire.http import (
     kept_request_headers,
     kept_response_headers,
 )
-from mrtr_cassette.core.wire.jsonbytes import (
-    Span,
-    splice,
-)
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
 _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
-MOST_EVENTS = 100_000
-"""Events of one response; each costs memory of its own, however small it is."""
 
 
 @dataclass(slots=True)
@@ -64,6 +54,7 @@ class Recorder:
         redactor: replaces secrets on the way to disk.
         seals_answers: of what users answer only hashes reach the disk.
         largest_body: bytes up to which a response is kept.
+        most_events: events up to which one is kept; each costs memory of its own, however small.
         arrived: how many requests have arrived.
         known: the states that were issued or echoed.
     """
@@ -72,6 +63,7 @@ class Recorder:
     redactor: Redactor | None = None
     seals_answers: bool = False
     largest_body: int = LARGEST_BODY
+    most_events: int = 100_000
     arrived: int = 0
     known: KnownStates = field(default_factory=KnownStates)
 
@@ -97,7 +89,7 @@ class Observation:
         number: place of the request in arrival order, from 1.
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
-        ask: what the response asks, once `exchange` has looked; None for a final response.
+        ask: what the response asks, as `seal` found; None for a final response.
         status: the response's HTTP status, or 0 before it began.
         started_ms: when the request had arrived.
         size: bytes of the response's body so far, as they passed.
@@ -167,8 +159,8 @@ class Observation:
             chunk = self._decoder.decode(chunk)
         if self._framer is not None:
             for event in self._framer.feed(chunk):
-                if len(self._pieces) == MOST_EVENTS:
-                    raise BodyTooLargeError(self.label, MOST_EVENTS, "events")
+                if len(self._pieces) == self._recorder.most_events:
+                    raise BodyTooLargeError(self.label, self._recorder.most_events, "events")
                 self._pieces.append(Piece(event, at_ms, arrived))
                 self.is_answered = self.is_answered or self._is_response(event)
         elif chunk:
@@ -198,12 +190,19 @@ class Observation:
         message = None if data is None else classify(data)
         return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
 
-    def exchange(self, end: End, at_ms: float) -> RecordedExchange:
-        """Return the exchange as it is now, ready for the disk.
+    def seal(self, end: End, at_ms: float) -> RecordedExchange:
+        """Seal the exchange as it is now, and return it ready for the disk.
+
+        Its states are known from now on, and `ask` is what its response asks.
 
         Args:
             end: how the response ended; one that the client has whole counts as complete.
+            at_ms: the time of the end.
         """
+        recorder = self._recorder
+        received = self.call.request
+        headers = _kept_of_request(received.headers)
+        request = Request(received.method, received.target, headers, received.body)
         response = self._response(End.COMPLETE if self.is_answered else end)
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
@@ -213,62 +212,25 @@ class Observation:
         result = located.message.tree.get("result") if located is not None else None
         self.ask = recognise(result)
         issued = result.get("requestState") if isinstance(result, dict) else None
-        if not isinstance(issued, str):
-            issued = None
-        asked = self.call.request
-        headers = _kept_of_request(asked.headers)
-        request = Request(asked.method, asked.target, headers, asked.body)
-        if self._recorder.seals:
-            request, response, states = self._sealed(request, response)
+        if recorder.seals:
+            request, response, states = seal_states(request, response, recorder.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
                 issued = states[0]
-        if self._recorder.seals_answers:
+        if recorder.seals_answers:
             request = replace(request, body=seal_answers(request.body))
-        if self._recorder.redactor is not None:
-            request = self._recorder.redactor.request(request)
-            response = _redacted_response(response, self._recorder.redactor)
+        if recorder.redactor is not None:
+            request = recorder.redactor.request(request)
+            response = redacted_response(response, recorder.redactor)
         return RecordedExchange(
             number=self.number,
             request=request,
             response=response if self.status else None,
             started_ms=self.started_ms,
             ended_ms=at_ms,
-            issued_sha256=None if issued is None else sha256_of(issued),
+            issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
             echoed_sha256=None if echoed is None else sha256_of(echoed),
         )
-
-    def _sealed(self, request: Request, response: Response) -> tuple[Request, Response, list[str]]:
-        """Replace states where they are known to stand, then wherever they are repeated.
-
-        Returns:
-            what was sealed, and the raw states that the response has.
-        """
-        known = self._recorder.known
-
-        def sealed(state: str) -> str:
-            # A state that the client tampered with may contain the one that it was given.
-            # With that one replaced in its place, the tampering can be matched on replay.
-            partly = state if state in known else known.seal_text(state)
-            return sealed_hash(state) if partly == state else partly
-
-        echoed = find_states(request.body)
-        issued = _states_in(response)
-        if not (echoed or issued or len(known)):
-            return request, response, []
-        body = splice(request.body, seal_found(echoed, sealed))
-        pieces = splice_pieces(response.pieces, seal_found(issued, sealed_hash))
-        for _, found in (*echoed, *issued):
-            known.remember(found.secret)
-        request = Request(
-            request.method,
-            known.seal_text(request.target),
-            _sealed_headers(request.headers, known),
-            known.seal(body),
-        )
-        headers = _sealed_headers(response.headers, known)
-        response = Response(response.status, headers, pieces, response.end)
-        return request, _with_body(response, known.seal), [found.secret for _, found in issued]
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
@@ -309,48 +271,6 @@ def _kept_of_request(headers: Headers) -> Headers:
 @lru_cache(maxsize=1024)
 def _kept_of_response(headers: Headers) -> Headers:
     return _sealed_session(kept_response_headers(headers))
-
-
-def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
-    return tuple([(name, known.seal_text(value)) for name, value in headers])
-
-
-def _states_in(response: Response) -> list[tuple[Span, Found]]:
-    """Return the states of a response, and where in its body they stand."""
-    if not response.is_event_stream:
-        return find_states(response.body)
-    states: list[tuple[Span, Found]] = []
-    if not may_have_states(response.body):
-        return states
-    offset = 0
-    for index, piece in enumerate(response.pieces):
-        if may_have_states(piece.raw):
-            event = read_event(piece.raw, first=index == 0)
-            for span, found in find_states(event.data or b""):
-                placed = event.raw_span(span)
-                if placed is not None:
-                    states.append((Span(placed.start + offset, placed.end + offset), found))
-        offset += len(piece.raw)
-    return states
-
-
-def _redacted_response(response: Response, redactor: Redactor) -> Response:
-    content_type = header_value(response.headers, "content-type")
-    redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
-    headers = redactor.headers(response.headers)
-    return Response(response.status, headers, redacted.pieces, response.end)
-
-
-def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
-    """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
-    body = response.body
-    changed = change(body)
-    if changed == body:
-        return response
-    if response.is_event_stream:
-        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
-        return replace(response, pieces=pieces)
-    return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

@@ -57,7 +57,7 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Any) -> N
     observation.response_bytes(sse(notification("changed")), talk.tick())
     talk.response(talk.request(tool("late")), text("x"))
     observation.response_ended(talk.tick())
-    talk.exchanges.append(observation.exchange(End.OPEN, talk.tick()))
+    talk.exchanges.append(observation.seal(End.OPEN, talk.tick()))
 
     found = gates(talk)
 
@@ -90,7 +90,7 @@ def test_stream_waits_for_the_answer_to_a_pushed_request() -> None:
     observation.response_bytes(sse(rpc("roots/list", {}, number="p2")), talk.tick())
     observation.response_bytes(sse(answer(CALL, text("done"))), talk.tick())
     observation.response_ended(talk.tick())
-    talk.exchanges.append(observation.exchange(End.COMPLETE, talk.tick()))
+    talk.exchanges.append(observation.seal(End.COMPLETE, talk.tick()))
 
     found = gates(talk)
 

@@ -37,7 +37,6 @@ from builders import (
 )
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
-from mrtr_cassette.core.record import recorder as recorder_module
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.states import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -83,7 +82,7 @@ def test_times_are_those_of_arrival() -> None:
     observation.response_bytes(DONE[9:], 8.0)
     observation.response_ended(9.0)
 
-    recorded = observation.exchange(End.COMPLETE, 10.0)
+    recorded = observation.seal(End.COMPLETE, 10.0)
 
     assert (recorded.started_ms, recorded.ended_ms) == (5.0, 10.0)
     assert [(piece.raw, piece.at_ms) for piece in recorded.response.pieces] == [
@@ -151,15 +150,15 @@ def test_response_that_is_too_large_is_refused() -> None:
         observation.response_bytes(b"12345", 2.0)
         observation.response_bytes(b"67890", 2.0)
 
-    assert fitting.exchange(End.COMPLETE, 3.0).response.body == b"1234567890"
+    assert fitting.seal(End.COMPLETE, 3.0).response.body == b"1234567890"
     with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 10 bytes'):
         larger.response_bytes(b"1", 2.0)
 
 
-def test_response_of_too_many_events_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_of_too_many_events_is_refused() -> None:
     """A response of more events than are kept is an error that says so, however small they are."""
-    monkeypatch.setattr(recorder_module, "MOST_EVENTS", 3)
-    observation = observing(post(CALL).body, STREAM_HEADERS)
+    observation = Recorder(seals=True, most_events=3).request_received(post(CALL), 1.0)
+    observation.response_started(200, STREAM_HEADERS)
     observation.response_bytes(b"data:\n\n" * 3, 2.0)
 
     with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 3 events'):
@@ -174,7 +173,7 @@ def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None
     observation.response_started(200, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
     observation.response_bytes(packed, 2.0)
 
-    recorded = observation.exchange(End.COMPLETE, 3.0)
+    recorded = observation.seal(End.COMPLETE, 3.0)
 
     assert recorded.response.body == packed
     assert ("Content-Encoding", "gzip") in recorded.response.headers
@@ -578,10 +577,10 @@ def test_exchange_may_be_written_before_it_ends() -> None:
     """An exchange can be taken whole and again after more came; the last one has all bytes."""
     observation = observing(CALL, STREAM_HEADERS)
     observation.response_bytes(sse(DONE), 2.0)
-    early = observation.exchange(End.COMPLETE, 3.0)
+    early = observation.seal(End.COMPLETE, 3.0)
     observation.response_bytes(b": bye\n\n", 4.0)
     observation.response_ended(5.0)
-    late = observation.exchange(End.OPEN, 6.0)
+    late = observation.seal(End.OPEN, 6.0)
 
     assert early.response.body == sse(DONE)
     assert late.response.body == sse(DONE) + b": bye\n\n"

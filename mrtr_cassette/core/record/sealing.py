@@ -1,0 +1,104 @@
+"""What must not reach the disk, taken out of one exchange.
+
+Owns: request states and secrets in a request and its response, wherever in them they stand.
+Does not own: what a state or a secret is, and what stands for it (`secrets`).
+Rule: the framing of a response stays; an event that is changed is still one event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mrtr_cassette.core.protocol.messages import splice_pieces
+from mrtr_cassette.core.secrets.escapes import Found
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.states import (
+    KnownStates,
+    find_states,
+    may_have_states,
+    seal_found,
+    sealed_hash,
+)
+from mrtr_cassette.core.wire.http import Headers, Request, Response, header_value
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.sse import read_event
+
+
+def seal_states(
+    request: Request, response: Response, known: KnownStates
+) -> tuple[Request, Response, list[str]]:
+    """Replace states where they are known to stand, then wherever they are repeated.
+
+    The states of both are known from now on.
+
+    Returns:
+        what was sealed, and the raw states that the response has.
+    """
+
+    def sealed(state: str) -> str:
+        # A state that the client tampered with may contain the one that it was given.
+        # With that one replaced in its place, the tampering can be matched on replay.
+        partly = state if state in known else known.seal_text(state)
+        return sealed_hash(state) if partly == state else partly
+
+    echoed = find_states(request.body)
+    issued = _states_in(response)
+    if not (echoed or issued or len(known)):
+        return request, response, []
+    body = splice(request.body, seal_found(echoed, sealed))
+    pieces = splice_pieces(response.pieces, seal_found(issued, sealed_hash))
+    for _, found in (*echoed, *issued):
+        known.remember(found.secret)
+    request = Request(
+        request.method,
+        known.seal_text(request.target),
+        _sealed_headers(request.headers, known),
+        known.seal(body),
+    )
+    headers = _sealed_headers(response.headers, known)
+    response = Response(response.status, headers, pieces, response.end)
+    return request, _with_body(response, known.seal), [found.secret for _, found in issued]
+
+
+def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
+    return tuple([(name, known.seal_text(value)) for name, value in headers])
+
+
+def _states_in(response: Response) -> list[tuple[Span, Found]]:
+    """Return the states of a response, and where in its body they stand."""
+    if not response.is_event_stream:
+        return find_states(response.body)
+    states: list[tuple[Span, Found]] = []
+    if not may_have_states(response.body):
+        return states
+    offset = 0
+    for index, piece in enumerate(response.pieces):
+        if may_have_states(piece.raw):
+            event = read_event(piece.raw, first=index == 0)
+            for span, found in find_states(event.data or b""):
+                placed = event.raw_span(span)
+                if placed is not None:
+                    states.append((Span(placed.start + offset, placed.end + offset), found))
+        offset += len(piece.raw)
+    return states
+
+
+def redacted_response(response: Response, redactor: Redactor) -> Response:
+    """Replace the secrets in a response by placeholders."""
+    content_type = header_value(response.headers, "content-type")
+    redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
+    headers = redactor.headers(response.headers)
+    return Response(response.status, headers, redacted.pieces, response.end)
+
+
+def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
+    """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
+    body = response.body
+    changed = change(body)
+    if changed == body:
+        return response
+    if response.is_event_stream:
+        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
+        return replace(response, pieces=pieces)
+    return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))

@@ -1,0 +1,82 @@
+"""When one exchange is due on disk.
+
+Owns: saying so, with what is to be written.
+Does not own: what is seen of the exchange (`recorder`), and the file (`format.journal`, `shell`).
+Rule: what makes the client's response whole is on disk before the client has it, so a killed
+recording lacks nothing that a client has. What passes later is written at the end, once.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.wire.http import End, Headers
+
+
+class Due(NamedTuple):
+    """What is to be written now; it replaces what was written of the exchange before.
+
+    Attributes:
+        exchange: the exchange as it is now.
+        ask: what its response asks, the first time that it is due.
+    """
+
+    exchange: RecordedExchange
+    ask: InputRequired | None
+
+
+class _OnDisk(Enum):
+    """What is on disk of an exchange."""
+
+    NOTHING = auto()
+    ALL = auto()
+    NOT_THE_LATEST = auto()
+
+
+class ExchangeWriter:
+    """Says of one exchange when it is due on disk.
+
+    Each input that returns something due wants it written before anything is passed on.
+    """
+
+    __slots__ = ("_on_disk", "observation")
+
+    def __init__(self, observation: Observation) -> None:
+        """Begin with the request; nothing is due before the client can have a response."""
+        self.observation = observation
+        self._on_disk = _OnDisk.NOTHING
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Take the response's head."""
+        self.observation.response_started(status, headers)
+
+    def response_bytes(self, chunk: bytes, at_ms: float) -> Due | None:
+        """Take the next bytes of the response's body, before they are passed on.
+
+        Raises:
+            BodyTooLargeError: the body is larger, or has more events, than what is kept.
+        """
+        observation = self.observation
+        observation.response_bytes(chunk, at_ms)
+        if self._on_disk is not _OnDisk.NOTHING:
+            self._on_disk = _OnDisk.NOT_THE_LATEST
+        elif observation.is_answered:
+            return self._due(End.COMPLETE, at_ms)
+        return None
+
+    def response_ended(self, end: End, at_ms: float) -> Due | None:
+        """Take the end of the bytes, whatever caused it."""
+        had_more = self.observation.response_ended(at_ms)
+        if had_more or self._on_disk is not _OnDisk.ALL:
+            return self._due(end, at_ms)
+        return None
+
+    def _due(self, end: End, at_ms: float) -> Due:
+        is_first = self._on_disk is _OnDisk.NOTHING
+        self._on_disk = _OnDisk.ALL
+        exchange = self.observation.seal(end, at_ms)
+        return Due(exchange, self.observation.ask if is_first else None)
