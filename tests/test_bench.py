@@ -43,6 +43,12 @@ def test_quick_run_measures_every_target(tmp_path: Path) -> None:
         "replay throughput",
         "`--help`",
         "importing the pytest plugin",
+        "record of streams of 50 events",
+        "record of answers of 1 MB",
+        "publishing 20 interactions, peak memory",
+        "replay ready, against importing its libraries",
+        "fixture of a replayed test",
+        "longest stall of the loop",
     ):
         assert any(found.startswith(what) for found in whats), what
     assert len(results["rates"]) == 2 * 5
