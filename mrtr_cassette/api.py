@@ -77,12 +77,13 @@ class Recording:
     @property
     def not_led(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        player = self._session.player
+        session = self._session
+        player = session.player
         if player is None:
             return ()
         return tuple(
-            report_of_unrecorded(failure, str(self.path), player.redacted).text
-            for failure in tuple(self._session.not_led)
+            report_of_unrecorded(failure, str(self.path), player.redacted, session.terms).text
+            for failure in tuple(session.not_led)
         )
 
     @property
@@ -120,7 +121,7 @@ class Replay:
     @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
-        return reports_of_misses(self._session.player)
+        return reports_of_misses(self._session.player, self._session.terms)
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
@@ -192,6 +193,7 @@ def record(
         ca_file=checked.ca_path,
         verifies=not checked.insecure,
         syncs=checked.fsync,
+        terms=checked.terms,
         log=checked.log,
     )
     return Proxy(partial(_shown_as, Recording, opened))
@@ -219,6 +221,7 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
         ignored=checked.ignored,
         repeat=Repeat(checked.repeat),
         paced=checked.pace == "recorded",
+        terms=checked.terms,
         log=checked.log,
     )
     return Proxy(partial(_shown_as, Replay, opened))

@@ -35,6 +35,7 @@ LIBRARY_TERMS: Final[Terms] = {
     "header_form": 'headers={"Name": "value"}',
     "ignore_value": 'ignore=["/POINTER"]',
     "record": "record(upstream, path)",
+    "record_too": 'record(upstream, path, existing="append")',
     "repeat_always": 'repeat="always"',
     "replace": 'existing="replace"',
 }

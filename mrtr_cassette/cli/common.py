@@ -45,6 +45,7 @@ TERMS: Final[Terms] = {
     "header_form": "--header 'Name: value'",
     "ignore_value": "--ignore POINTER",
     "record": "mrtr-cassette record --upstream URL --output FILE",
+    "record_too": "mrtr-cassette record --append",
     "repeat_always": "--repeat always",
     "replace": "--force",
 }

@@ -86,6 +86,7 @@ async def _record(
             syncs=options.fsync,
             log=options.log,
             on_event=log.event,
+            terms=options.terms,
         ) as session:
             code = await until_stopped(session.url, command, signals)
         _conclude(session, log)

@@ -83,12 +83,13 @@ async def _replay(
                     paced=options.pace == "recorded",
                     log=options.log,
                     on_event=log.event,
+                    terms=options.terms,
                 )
                 session = await stack.enter_async_context(served)
                 # What was loaded stays, so looking for garbage in it would be in vain.
                 gc.freeze()
             code = await until_stopped(session.url, command, signals)
-        summary = report_of_replay(session.player)
+        summary = report_of_replay(session.player, session.terms)
         log.tell(
             summary_text(summary),
             {

@@ -1,6 +1,7 @@
 """Saying what happens while a proxy runs, as lines for people and as facts for programs.
 
-Owns: who wants to know, and that nobody who stops listening breaks what passes.
+Owns: who wants to know, how they spell the options, and that nobody who stops listening breaks
+what passes.
 Does not own: the texts and the facts (`core.report`).
 """
 
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
@@ -22,10 +25,12 @@ class Announcer:
     Attributes:
         log: takes lines; None where nobody wants them.
         on_event: takes facts; None where nobody wants them.
+        terms: how texts spell the options.
     """
 
     log: Log | None = None
     on_event: OnEvent | None = None
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
     def say(self, event: Callable[[], dict[str, Any]], line: Callable[[], str] | None) -> None:
         """Say one thing in either form; each is made only if somebody wants it.

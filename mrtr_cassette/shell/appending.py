@@ -117,6 +117,7 @@ class Appender:
         watcher = self.relay.watcher
         watcher.session.not_led.append(failure)
         player = self.server.player
-        report = report_of_unrecorded(failure, player.path, player.redacted)
+        terms = watcher.announcer.terms
+        report = report_of_unrecorded(failure, player.path, player.redacted, terms)
         watcher.announcer.say(partial(not_led_event, failure), lambda: report.text)
         return unrecorded_body(report, failure.call)

@@ -13,6 +13,7 @@ from mrtr_cassette.core.drive.leading import NotLed
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class RecordSession:
         path: the cassette that will be published.
         earlier: the cassette that is added to; None where there was none.
         player: what plays it.
+        terms: how its reports spell the options.
         exchanges: how many exchanges are in the journal.
         unreachable: how many requests the upstream did not answer.
         not_led: retries that a live server could not be led to, in order; nothing was recorded.
@@ -35,6 +37,7 @@ class RecordSession:
     path: Path
     earlier: Cassette | None = None
     player: Player | None = None
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
     exchanges: int = 0
     unreachable: int = 0
     not_led: list[NotLed] = field(default_factory=list)

@@ -24,7 +24,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
 from mrtr_cassette.shell.appending import Appender
@@ -66,6 +66,7 @@ async def recording(
     publishes: bool = True,
     log: Log | None = None,
     on_event: OnEvent | None = None,
+    terms: Terms = LIBRARY_TERMS,
     clock: Clock = CLOCK,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
@@ -91,6 +92,7 @@ async def recording(
         publishes: when the block ends, the journal becomes the cassette; else it stays.
         log: takes one line for each exchange and each problem.
         on_event: takes the same and more as facts, for programs.
+        terms: how texts spell the options.
         clock: tells the time.
 
     Raises:
@@ -123,12 +125,13 @@ async def recording(
         seals_answers=seals_answers,
         largest_body=access.max_body,
     )
-    announcer = Announcer(log, on_event)
+    announcer = Announcer(log, on_event, terms)
     live_asks = LiveAsks()
     with listening(access) as listener:
         if url.port == listener.address.port and access.is_named(url.host or ""):
             raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
-        session = RecordSession(listener.address.url(url.raw_path_qs), output, earlier, player)
+        session_url = listener.address.url(url.raw_path_qs)
+        session = RecordSession(session_url, output, earlier, player, terms)
         with _journal(session, header, syncs=syncs, publishes=publishes) as journal:
             watcher = Watcher(
                 recorder,

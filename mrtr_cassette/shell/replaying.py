@@ -24,6 +24,7 @@ from mrtr_cassette.core.report.events import missed_event, played_event
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 from mrtr_cassette.shell import files
 from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
@@ -42,11 +43,13 @@ class ReplaySession:
         url: what the client connects to.
         cassette: what is served.
         player: knows what it came to.
+        terms: how its reports spell the options.
     """
 
     url: str
     cassette: Cassette
     player: Player
+    terms: Terms
 
 
 @asynccontextmanager
@@ -59,6 +62,7 @@ async def replaying(
     paced: bool = False,
     log: Log | None = None,
     on_event: OnEvent | None = None,
+    terms: Terms = LIBRARY_TERMS,
     clock: Clock = CLOCK,
     told_after: int = TOLD_AFTER,
 ) -> AsyncIterator[ReplaySession]:
@@ -72,6 +76,7 @@ async def replaying(
         paced: event streams keep the recorded rhythm.
         log: takes the text of each miss.
         on_event: takes each play and each miss as facts, for programs.
+        terms: how texts spell the options.
         clock: tells the time.
         told_after: interactions after which to look whether a second has passed.
 
@@ -79,7 +84,7 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    announcer = Announcer(log, on_event)
+    announcer = Announcer(log, on_event, terms)
     with files.without_collection():
         recording = files.load_cassette(
             cassette, _progress_of(cassette, announcer, clock, told_after)
@@ -91,7 +96,7 @@ async def replaying(
         async with serving(server.handle, listener, access, log):
             query = f"?{upstream.query}" if upstream.query else ""
             url = listener.address.url(f"{upstream.path or '/'}{query}")
-            yield ReplaySession(url, recording, player)
+            yield ReplaySession(url, recording, player, terms)
 
 
 def _progress_of(
@@ -154,7 +159,8 @@ class ReplayServer:
             await self._send(play.reply, play.values, downstream)
 
     async def _miss(self, miss: Miss, downstream: Downstream) -> None:
-        report = report_of_miss(miss, self.player.path, self.player.redacted)
+        player = self.player
+        report = report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
         if miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())

@@ -77,7 +77,7 @@ class Watcher:
             self._warned_of.add(coding)
             self.announcer.say(
                 lambda: {"event": "unread-coding", "coding": coding},
-                lambda: unread_coding_line(coding),
+                partial(unread_coding_line, coding, self.announcer.terms),
             )
 
     def failed(self, error: Exception) -> None:
@@ -85,7 +85,7 @@ class Watcher:
         if self.session.problem is not None:
             return
         if isinstance(error, BodyTooLargeError):
-            problem = str(error)
+            problem = error.in_terms(self.announcer.terms)
         elif isinstance(error, OSError):
             problem = f"{self.session.path}: {error.strerror or error}".lower()
         else:

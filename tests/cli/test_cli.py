@@ -1172,7 +1172,7 @@ async def test_inspect_shows_the_conversation(tmp_path: Path) -> None:
     assert 'answered confirm = {"action":"decline"}' in blocks[0]
     assert 'answered confirm = {"action":"accept","content":{"confirm":true}}' in blocks[1]
     assert "branch: shares the ask of turn 1 with #1" in blocks[1]
-    assert "turn 1, with request state:\n      asked nothing but to be called again" in blocks[2]
+    assert "turn 1, with request state:\n      asked for a retry only" in blocks[2]
     assert "not answered" in blocks[2]
     assert "ended: abandoned" in blocks[2]
     assert "orphan: continues a request state that no recorded ask issued" in blocks[3]

@@ -463,7 +463,8 @@ def test_miss_is_told_alike_as_text_and_as_json(asking: Asking, reason: Reason) 
     assert MISS_CODE == -32010
     assert data["reason"] == reason.value
     assert told.startswith(f"miss: {reason.value}: {miss.detail}\n")
-    assert data["fix"] in told
+    assert all(fix in told for fix in report.fixes)
+    assert data["fix"] == ", or ".join(report.fixes)
     assert "talk.json" in told
     for difference in data["differences"]:
         assert difference["pointer"] in told
@@ -477,14 +478,13 @@ def test_text_of_a_miss() -> None:
 
     assert report_of_miss(miss, "talk.json").text.splitlines() == [
         "miss: answers-differ: the recorded answers are others",
-        '  asked:    tools/call "deploy" with {"env":"prod","replicas":3}, answering when, echoing a request state',
+        '  request:  tools/call "deploy" with {"env":"prod","replicas":3}, answering when, echoing a request state',
         '  question: when (form) "when?"',
         '  nearest:  #1 (tools/call "deploy", answer of turn 2) in talk.json',
         "  /inputResponses/when: recorded 2, received 3",
-        (
-            "  fix:      answer as recorded, record this answer too (the same ask may have several "
-            "recorded answers), or leave a value out of the comparison with --ignore POINTER"
-        ),
+        "  fix:      answer as recorded",
+        '       or:  record this answer too with record(upstream, path, existing="append")',
+        '       or:  leave what differs from run to run out of matching with ignore=["/POINTER"]',
     ]
 
 

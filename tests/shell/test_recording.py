@@ -1099,7 +1099,7 @@ async def test_a_coding_that_cannot_be_read_is_warned_of_once(tmp_path: Path) ->
             answer = await post(tape.url, message("ping"), "Accept-Encoding: br, gzip")
         assert answer.is_whole
     assert [event["coding"] for event in events if event["event"] == "unread-coding"] == ["br"]
-    (warning,) = (line for line in tape.log if "can't be read" in line)
+    (warning,) = (line for line in tape.log if "can't be decoded" in line)
     assert "br" in warning
     kept = read(tmp_path / "c.json")["interactions"][0]["response"]
     assert kept["headers"]["Content-Encoding"] == "br"

@@ -19,7 +19,7 @@ from mrtr_cassette.core.report.unrecorded import recorded_ask
 from mrtr_cassette.core.report.wording import answering_text
 from mrtr_cassette.core.secrets.states import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import printable
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
 
 # Recording
 
@@ -83,16 +83,16 @@ def _asking_text(ask: InputRequired) -> str:
     asked = ", ".join(
         printable(f"{key} ({request.kind})") for key, request in ask.input_requests.items()
     )
-    text = f"asks {asked}" if asked else "asks to be called again"
+    text = f"asks {asked}" if asked else "asks for a retry only"
     return text if ask.request_state is None else f"{text}, with request state"
 
 
-def unread_coding_line(coding: str) -> str:
-    """Return the warning about responses that nobody here can look into."""
+def unread_coding_line(coding: str, terms: Terms = LIBRARY_TERMS) -> str:
+    """Return the warning about responses that can't be decoded."""
     return printable(
-        f"the upstream compresses responses with {coding}, which can't be read: in these, asks are "
-        "not recognised, and states and secrets are recorded as they are; "
-        "record with --header 'Accept-Encoding: gzip'"
+        f"the upstream compresses responses with {coding}, which can't be decoded here: asks in "
+        "them are not recognised, and states and secrets in them are recorded as they are; "
+        + in_terms("record with <<accept_gzip>>", terms)
     )
 
 

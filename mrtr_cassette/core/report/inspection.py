@@ -278,7 +278,7 @@ def _turn_lines(number: int, turn: Turn) -> Sequence[str]:
     state = "with request state" if turn.has_request_state else "without request state"
     lines = [f"    turn {number}, {state}:"]
     if not turn.input_requests:
-        lines.append("      asked nothing but to be called again")
+        lines.append("      asked for a retry only")
     answers = turn.answers_json or {}
     for key, request in turn.input_requests.items():
         message = f" {shorten(request.message)!r}" if request.message else ""

@@ -22,7 +22,7 @@ def junit(report: ReplayReport) -> bytes:
         _case(cassette, f"#{each.number} {each.call}", each.outcome) for each in report.interactions
     ]
     for number, miss in enumerate(report.misses, start=1):
-        case = _case(cassette, f"miss {number}: {miss.asked}")
+        case = _case(cassette, f"miss {number}: {miss.request}")
         failure = ET.SubElement(
             case,
             "failure",

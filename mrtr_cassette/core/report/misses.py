@@ -2,7 +2,7 @@
 
 Owns: every sentence about a miss that is not its reason in words (`replay.diagnosis`).
 Does not own: misses among what else a replay came to (`summary`), log events (`events`).
-Rule: the way out is in the terms of whoever reads it.
+Rule: the way out is in the terms of whoever reads it; everything else reads alike everywhere.
 """
 
 from __future__ import annotations
@@ -16,32 +16,37 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body
 from mrtr_cassette.core.report.wording import (
     difference_line,
+    fix_lines,
     printable_difference,
     request_text,
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
-from mrtr_cassette.errors import printable, shorten
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable, shorten
 
-_IGNORE = "--ignore POINTER"
-_REPEAT = "--repeat always"
+_RECORD = "record this {} too with <<record_too>>"
+_IGNORE = "leave what differs from run to run out of matching with <<ignore_value>>"
 
 _FIXES = {
-    Reason.UNKNOWN_METHOD: "record this request too, or check the URL that the client uses",
-    Reason.UNKNOWN_NAME: "record this call too, or call what was recorded",
-    Reason.ARGUMENTS_DIFFER: "call it with the recorded arguments, record this call too, or leave "
-    f"a value that is nobody's to fix out of the comparison with {_IGNORE}",
-    Reason.STATE_UNKNOWN: "echo the request state exactly as the ask of this replay gave it; "
-    "a state from a live server or from another call is not known here",
-    Reason.STATE_MISSING: "send the retry with the ask's requestState",
-    Reason.STATE_UNEXPECTED: "send the retry without requestState, as the ask gave none",
-    Reason.ANSWERS_DIFFER: "answer as recorded, record this answer too (the same ask may have "
-    f"several recorded answers), or leave a value out of the comparison with {_IGNORE}",
-    Reason.ANSWERS_MISSING: "answer everything that was answered in the recording",
-    Reason.ALREADY_PLAYED: "make the call as often as it was recorded, or allow it again with "
-    f"{_REPEAT}",
-    Reason.OUT_OF_ORDER: "make the call first, and answer what it asks",
+    Reason.UNKNOWN_METHOD: ("check the URL that the client uses", _RECORD.format("request")),
+    Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
+    Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
+    Reason.STATE_UNKNOWN: (
+        "echo the requestState that this replay sent, unchanged; it knows none of a live server",
+    ),
+    Reason.STATE_MISSING: ("send the retry with the requestState of the ask",),
+    Reason.STATE_UNEXPECTED: ("send the retry without a requestState, as the ask has none",),
+    Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
+    Reason.ANSWERS_MISSING: ("answer everything that was answered in the recording",),
+    Reason.ALREADY_PLAYED: (
+        "make the call as often as it was recorded",
+        _RECORD.format("call"),
+        "allow it again with <<repeat_always>>",
+    ),
+    Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
 }
+"""What can be done about a miss: one of these; each front fills the slots in its own terms."""
+
 _ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
 
 
@@ -71,23 +76,23 @@ class MissReport:
     Attributes:
         reason: one of the reasons in docs/matching.md, such as `answers-differ`.
         detail: the reason as a sentence.
-        asked: the request with its arguments and the keys of its answers.
+        request: the request with its arguments and the keys of its answers.
         questions: what the server asked under each key whose answer doesn't fit.
         cassette: how messages name the file.
         nearest: the recorded exchange that comes nearest, or None.
         differences: where the two differ, by JSON Pointer into the params.
-        fix: what can be done about it.
+        fixes: what can be done about it; one of these.
         text: all of this as people read it, several lines.
     """
 
     reason: str
     detail: str
-    asked: str
+    request: str
     questions: tuple[str, ...]
     cassette: str
     nearest: Nearest | None
     differences: tuple[Difference, ...]
-    fix: str
+    fixes: tuple[str, ...]
     text: str
 
     @property
@@ -96,17 +101,20 @@ class MissReport:
         return {
             "reason": self.reason,
             "detail": self.detail,
-            "asked": self.asked,
+            "request": self.request,
             "questions": list(self.questions),
             "cassette": self.cassette,
             "nearest": None if self.nearest is None else self.nearest._asdict(),
             "differences": [difference._asdict() for difference in self.differences],
-            "fix": self.fix,
+            "fix": ", or ".join(self.fixes),
         }
 
 
 def report_of_miss(
-    miss: Miss, path: str, redacted: Callable[[str], str] = lambda text: text
+    miss: Miss,
+    path: str,
+    redacted: Callable[[str], str] = str,
+    terms: Terms = LIBRARY_TERMS,
 ) -> MissReport:
     """Return a miss as a report.
 
@@ -114,29 +122,30 @@ def report_of_miss(
         miss: the miss.
         path: how messages name the cassette's file.
         redacted: takes secrets out of a text.
+        terms: how the front spells its options.
     """
-    asked = request_text(miss.call)
+    request = request_text(miss.call)
     questions = _questions(miss)
     nearest = _nearest(miss)
     shown = [printable_difference(difference) for difference in miss.differences]
-    fix = _FIXES[miss.reason]
+    fixes = [in_terms(fix, terms) for fix in _FIXES[miss.reason]]
     lines = [
         f"miss: {miss.reason.value}: {miss.detail}",
-        f"  asked:    {asked}",
+        f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
         *(difference_line(difference, "received") for difference in shown),
-        f"  fix:      {fix}",
+        *fix_lines(fixes),
     ]
     return MissReport(
         reason=miss.reason.value,
         detail=miss.detail,
-        asked=asked,
+        request=request,
         questions=tuple(questions),
         cassette=path,
         nearest=nearest,
         differences=tuple(shown),
-        fix=fix,
+        fixes=tuple(fixes),
         text=redacted("\n".join(lines)),
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
 _MOST_LISTED = 10
 
@@ -64,7 +65,7 @@ class ReplayReport:
         return [each for each in self.interactions if each.outcome is not Outcome.PLAYED]
 
 
-def report_of_replay(player: Player) -> ReplayReport:
+def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
     """Return what a replay has come to so far."""
     unplayed = set(player.unplayed)
     # Many interactions are of the same call.
@@ -77,14 +78,14 @@ def report_of_replay(player: Player) -> ReplayReport:
             outcome = Outcome.PLAYED_IN_PART if plays else Outcome.UNPLAYED
         call = redacted(str(exchanges[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
-    return ReplayReport(player.path, tuple(interactions), reports_of_misses(player))
+    return ReplayReport(player.path, tuple(interactions), reports_of_misses(player, terms))
 
 
-def reports_of_misses(player: Player) -> tuple[MissReport, ...]:
+def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[MissReport, ...]:
     """Return what was missed so far."""
     # Another thread may replay meanwhile.
     misses = tuple(player.misses)
-    return tuple(report_of_miss(miss, player.path, player.redacted) for miss in misses)
+    return tuple(report_of_miss(miss, player.path, player.redacted, terms) for miss in misses)
 
 
 def summary_text(report: ReplayReport) -> str:

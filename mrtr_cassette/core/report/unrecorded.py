@@ -14,10 +14,19 @@ from mrtr_cassette.core.drive.leading import NotLed
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.rpc_errors import UNRECORDED_CODE, error_body
-from mrtr_cassette.core.report.wording import difference_line, printable_difference, request_text
+from mrtr_cassette.core.report.wording import (
+    difference_line,
+    fix_lines,
+    printable_difference,
+    request_text,
+)
 from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms
 
-_FIX = "record the whole call anew, into another cassette or with --force"
+_FIXES = (
+    "record the whole call again, into another cassette",
+    "record all of this cassette again with <<replace>>",
+)
 
 
 class RecordedAsk(NamedTuple):
@@ -49,21 +58,21 @@ class UnrecordedReport:
 
     Attributes:
         detail: why, as a sentence.
-        asked: the request with its arguments and the keys of its answers.
+        request: the request with its arguments and the keys of its answers.
         cassette: how messages name the file.
         recorded: the ask that the server should have repeated, or None.
         differences: where the recorded ask and the live one differ, by JSON Pointer into the
             result.
-        fix: what can be done about it.
+        fixes: what can be done about it; one of these.
         text: all of this as people read it, several lines.
     """
 
     detail: str
-    asked: str
+    request: str
     cassette: str
     recorded: RecordedAsk | None
     differences: tuple[Difference, ...]
-    fix: str
+    fixes: tuple[str, ...]
     text: str
 
     @property
@@ -71,19 +80,22 @@ class UnrecordedReport:
         """The same as JSON, as the client gets it in `error.data`."""
         return {
             "detail": self.detail,
-            "asked": self.asked,
+            "request": self.request,
             "cassette": self.cassette,
             "recorded": None if self.recorded is None else self.recorded._asdict(),
             "differences": [
                 {"pointer": pointer, "recorded": recorded, "live": live}
                 for pointer, recorded, live in self.differences
             ],
-            "fix": self.fix,
+            "fix": ", or ".join(self.fixes),
         }
 
 
 def report_of_unrecorded(
-    failure: NotLed, path: str, redacted: Callable[[str], str] = lambda text: text
+    failure: NotLed,
+    path: str,
+    redacted: Callable[[str], str] = str,
+    terms: Terms = LIBRARY_TERMS,
 ) -> UnrecordedReport:
     """Return as a report why a request could not be recorded.
 
@@ -91,22 +103,24 @@ def report_of_unrecorded(
         failure: what kept it from being recorded.
         path: how messages name the cassette's file.
         redacted: takes secrets out of a text.
+        terms: how the front spells its options.
     """
-    asked = request_text(failure.call)
+    request = request_text(failure.call)
+    fixes = [in_terms(fix, terms) for fix in _FIXES]
     recorded = None if failure.asker is None else recorded_ask(failure.asker)
     shown = [printable_difference(difference) for difference in failure.differences]
-    lines = [f"not recorded: {failure.detail}", f"  asked:    {asked}"]
+    lines = [f"not recorded: {failure.detail}", f"  request:  {request}"]
     if recorded is not None:
         lines.append(f"  recorded: {recorded} in {path}")
     lines += [difference_line(difference, "live") for difference in shown]
-    lines.append(f"  fix:      {_FIX}")
+    lines += fix_lines(fixes)
     return UnrecordedReport(
         detail=failure.detail,
-        asked=asked,
+        request=request,
         cassette=path,
         recorded=recorded,
         differences=tuple(shown),
-        fix=_FIX,
+        fixes=tuple(fixes),
         text=redacted("\n".join(lines)),
     )
 

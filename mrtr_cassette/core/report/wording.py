@@ -6,6 +6,8 @@ Does not own: whole reports (the modules beside this one).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import Answers
 from mrtr_cassette.core.wire.jsonbytes import canonical
@@ -57,6 +59,11 @@ def difference_line(difference: Difference, other: str) -> str:
     """
     pointer, recorded, received = difference
     return f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
+
+
+def fix_lines(fixes: Sequence[str]) -> list[str]:
+    """Return as lines what can be done about a problem, any one of these."""
+    return [f"  fix:      {fixes[0]}", *(f"       or:  {fix}" for fix in fixes[1:])]
 
 
 def counted(count: int, noun: str) -> str:

@@ -68,7 +68,7 @@ def observed(request: Any, response: Any, *, before: tuple[Step, ...] = ()) -> A
         (
             CALL,
             asks(state=STATE),
-            '   1  tools/call "deploy" -> HTTP 200, asks to be called again, with request state (3 ms)',
+            '   1  tools/call "deploy" -> HTTP 200, asks for a retry only, with request state (3 ms)',
         ),
         (
             retry(CALL, {"b": 1, "a": 2}),

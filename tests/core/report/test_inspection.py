@@ -195,7 +195,7 @@ def test_inspection_reads_well() -> None:
         "      not answered",
     ]
     assert "    orphan: continues a request state that no recorded ask issued" in paragraphs[4]
-    assert "      asked nothing but to be called again" in paragraphs[5]
+    assert "      asked for a retry only" in paragraphs[5]
     assert paragraphs[6][2] == "      asked    k (string) 'k?'"
     assert paragraphs[6][3].startswith("      answered k = ")
 

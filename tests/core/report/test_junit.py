@@ -73,7 +73,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
     hostile = ReplayReport(
         words,
         (InteractionOutcome(1, words, first.outcome, 1), *others),
-        (replace(miss, asked=words, detail=words, text=words),),
+        (replace(miss, request=words, detail=words, text=words),),
     )
     root = ET.fromstring(junit(hostile))
 

@@ -33,8 +33,12 @@ def test_every_reason_has_a_way_out(reason: Reason) -> None:
     miss = Miss(missed(player_of((CALL, text("x"))), tool("y")).call, reason, "detail")
 
     report = report_of_miss(miss, "f")
-    assert len(report.fix) > 20
-    assert report.text.splitlines()[-1] == f"  fix:      {report.fix}"
+    first, *others = report.fixes
+    assert len(first) > 10
+    assert report.text.splitlines()[-len(report.fixes) :] == [
+        f"  fix:      {first}",
+        *(f"       or:  {fix}" for fix in others),
+    ]
 
 
 def test_miss_without_anything_near_names_the_cassette() -> None:
@@ -44,20 +48,37 @@ def test_miss_without_anything_near_names_the_cassette() -> None:
     report = report_of_miss(miss, "talk.json")
     assert report.text == (
         "miss: unknown-method: no request like tools/list was recorded\n"
-        "  asked:    tools/list\n"
+        "  request:  tools/list\n"
         "  cassette: talk.json\n"
-        "  fix:      record this request too, or check the URL that the client uses"
+        "  fix:      check the URL that the client uses\n"
+        '       or:  record this request too with record(upstream, path, existing="append")'
     )
     assert report.facts == {
         "reason": "unknown-method",
         "detail": "no request like tools/list was recorded",
-        "asked": "tools/list",
+        "request": "tools/list",
         "questions": [],
         "cassette": "talk.json",
         "nearest": None,
         "differences": [],
-        "fix": "record this request too, or check the URL that the client uses",
+        "fix": "check the URL that the client uses, or record this request too with "
+        'record(upstream, path, existing="append")',
     }
+
+
+def test_way_out_is_in_the_terms_of_the_front() -> None:
+    """Each front spells its own options; what a client sent is no slot, whatever it looks like."""
+    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="<<ignore_value>>"))
+    terms = {"record_too": "record --append", "ignore_value": "--ignore POINTER"}
+
+    report = report_of_miss(miss, "f", terms=terms)
+
+    assert report.fixes == (
+        "send the recorded arguments",
+        "record this call too with record --append",
+        "leave what differs from run to run out of matching with --ignore POINTER",
+    )
+    assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
 
 
 def test_difference_at_the_top_is_shown() -> None:
@@ -89,7 +110,7 @@ def test_question_of_a_wrong_answer_is_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "asked"),
+    ("request_", "named"),
     [
         (tool("x", b=1, a="é"), 'tools/call "x" with {"a":"\\u00e9","b":1}'),
         (tool("x"), 'tools/call "x"'),
@@ -105,10 +126,10 @@ def test_question_of_a_wrong_answer_is_repeated() -> None:
         (get("/x?y"), "GET /x?y"),
     ],
 )
-def test_asked_is_what_a_person_would_say(request_: Any, asked: str) -> None:
-    """What was asked is named with its arguments and the keys of its answers."""
+def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
+    """A request is named with its arguments and the keys of its answers."""
     miss = missed(player_of((CALL, text("x"))), request_)
-    assert report_of_miss(miss, "f").asked == asked
+    assert report_of_miss(miss, "f").request == named
 
 
 def test_error_of_a_miss_has_text_and_facts_under_the_callers_id() -> None:

@@ -33,13 +33,14 @@ def test_report_tells_what_the_live_server_asks_instead() -> None:
     assert report_of_unrecorded(not_led(), "talk.json").text.splitlines() == [
         "not recorded: the live server asks something else in turn 1",
         (
-            '  asked:    tools/call "deploy" with {"env":"prod"}, answering a, '
+            '  request:  tools/call "deploy" with {"env":"prod"}, answering a, '
             "echoing a request state"
         ),
         '  recorded: #1 (tools/call "deploy", ask of turn 1) in talk.json',
         '  /inputRequests/a/params/message: recorded "a?", live "b?"',
         '  /requestState: recorded "…", live nothing',
-        "  fix:      record the whole call anew, into another cassette or with --force",
+        "  fix:      record the whole call again, into another cassette",
+        '       or:  record all of this cassette again with existing="replace"',
     ]
 
 
@@ -55,14 +56,14 @@ def test_client_gets_the_text_and_the_same_as_facts() -> None:
     }
     assert report.facts == {
         "detail": "the live server asks something else in turn 1",
-        "asked": report.asked,
+        "request": report.request,
         "cassette": "talk.json",
         "recorded": {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'},
         "differences": [
             {"pointer": "/inputRequests/a/params/message", "recorded": '"a?"', "live": '"b?"'},
             {"pointer": "/requestState", "recorded": '"…"', "live": None},
         ],
-        "fix": report.fix,
+        "fix": ", or ".join(report.fixes),
     }
 
 
@@ -71,7 +72,7 @@ def test_report_without_a_recorded_ask_names_none() -> None:
     failure = NotLed(read_call(post(CALL)), "the live server opened no session: HTTP 500")
     report = report_of_unrecorded(failure, "talk.json")
 
-    assert len(report.text.splitlines()) == 3
+    assert len(report.text.splitlines()) == 4
     assert report.facts["recorded"] is None
 
 
