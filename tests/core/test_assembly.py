@@ -34,7 +34,7 @@ from builders import (
 from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")

@@ -43,8 +43,8 @@ from mrtr_cassette.core.protocol.dialect import (
     recognise,
 )
 from mrtr_cassette.core.protocol.jsonrpc import (
-    ID,
-    PROGRESS_TOKEN,
+    ID_PATH,
+    TOKEN_PATH,
     Kind,
     Message,
     classify,
@@ -165,8 +165,8 @@ def _check_data(event: Event, *, first: bool) -> None:
 
 SUBSCRIPTION: MemberPath = ("result", "_meta", "io.modelcontextprotocol/subscriptionId")
 PATHS: tuple[MemberPath, ...] = (
-    ID,
-    PROGRESS_TOKEN,
+    ID_PATH,
+    TOKEN_PATH,
     ECHOED_STATE_PATH,
     ISSUED_STATE_PATH,
     SUBSCRIPTION,
@@ -642,7 +642,7 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         report.text.encode()
         message = decision.call.message
         if message is not None and message.kind is Kind.REQUEST:
-            assert b'"id":%b,' % (message.spelled(ID) or b"") in body
+            assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
         return
     orjson.dumps(played_event(decision))
     mine, theirs = decision.call.request, decision.playable.call.request

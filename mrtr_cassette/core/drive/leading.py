@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     write_retry,
 )
-from mrtr_cassette.core.protocol.jsonrpc import ID, Kind
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.playable import Playable
@@ -33,9 +33,9 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import (
+from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
+from mrtr_cassette.core.secrets.surrogates import (
     SESSION_SURROGATE,
-    SHORTEST_SEARCHED,
     STATE_SURROGATE,
     reveal,
     sha256_of,
@@ -215,7 +215,7 @@ class Lead:
         body = write_retry(request.body, answers_text(node.exchange.request.body), self.state)
         # The client uses its own id for the retry.
         identity = b'"mrtr-cassette-%d"' % self._sent
-        body = splice(body, [(span, identity) for span in find_spans(body, [ID])[ID]])
+        body = splice(body, [(span, identity) for span in find_spans(body, [ID_PATH])[ID_PATH]])
         return self._recorder.request_received(_readable(_with_body(request, body)), 0.0)
 
     def responded(self, observation: Observation) -> NotLed | None:

@@ -12,12 +12,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.jsonrpc import (
-    ID,
     ID_KEY,
+    ID_PATH,
     PLAIN_ID,
     PLAIN_TOKEN,
-    PROGRESS_TOKEN,
     TOKEN_KEY,
+    TOKEN_PATH,
     Kind,
     Message,
 )
@@ -50,9 +50,9 @@ def caller_values(message: Message | None) -> CallerValues:
     cut = cut_body(message.raw) if can_be_cut(message) else None
     if cut is not None:
         return cut.values
-    raw, spans = message.raw, find_spans(message.raw, (ID, PROGRESS_TOKEN))
+    raw, spans = message.raw, find_spans(message.raw, (ID_PATH, TOKEN_PATH))
     # The last of a duplicate key counts.
-    identity, token = (spans.get(path, (None,))[-1] for path in (ID, PROGRESS_TOKEN))
+    identity, token = (spans.get(path, (None,))[-1] for path in (ID_PATH, TOKEN_PATH))
     return CallerValues(
         None if identity is None else raw[identity.start : identity.end],
         None if token is None else raw[token.start : token.end],

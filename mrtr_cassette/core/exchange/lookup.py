@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import Answers
-from mrtr_cassette.core.secrets.states import compared_sha256
+from mrtr_cassette.core.secrets.surrogates import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -23,9 +23,15 @@ from mrtr_cassette.core.wire.jsonbytes import (
 )
 from mrtr_cassette.errors import NotJsonError
 
-ID: MemberPath = ("id",)
-PROGRESS_TOKEN: MemberPath = ("params", "_meta", "progressToken")
-_SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+
+ID_PATH: Final[MemberPath] = ("id",)
+TOKEN_PATH: Final[MemberPath] = ("params", "_meta", "progressToken")
+"""Where a request has its progress token."""
+NOTIFIED_TOKEN_PATH: Final[MemberPath] = ("params", "progressToken")
+"""Where a notification repeats it."""
+RESULT_SUBSCRIPTION_PATH: Final[MemberPath] = ("result", "_meta", SUBSCRIPTION_ID)
+NOTIFIED_SUBSCRIPTION_PATH: Final[MemberPath] = ("params", "_meta", SUBSCRIPTION_ID)
 
 ID_KEY = b'"id"'
 TOKEN_KEY = b'"progressToken"'
@@ -149,10 +155,10 @@ def _echoes_by_path(message: Message, request: Message) -> Echoes:
     wanted: dict[MemberPath, str | None] = {}
     token_paths: tuple[MemberPath, ...] = ()
     if message.kind is Kind.RESPONSE:
-        wanted[ID] = request.id
-        wanted["result", "_meta", _SUBSCRIPTION_ID] = request.id
+        wanted[ID_PATH] = request.id
+        wanted[RESULT_SUBSCRIPTION_PATH] = request.id
     else:
-        wanted["params", "_meta", _SUBSCRIPTION_ID] = request.id
+        wanted[NOTIFIED_SUBSCRIPTION_PATH] = request.id
         if request.progress_token is not None:
             token_paths = (("params", "progressToken"),)
             wanted[token_paths[0]] = request.progress_token

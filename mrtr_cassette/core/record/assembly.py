@@ -39,7 +39,7 @@ from mrtr_cassette.core.protocol.messages import Ask, ask_in
 from mrtr_cassette.core.record.linking import Asked, Chain, Facts, PastAsk, Retried, link
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.states import (
+from mrtr_cassette.core.secrets.surrogates import (
     SESSION_SURROGATE,
     occurrence_in,
     reveal,

@@ -19,8 +19,8 @@ from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.sealing import redacted_response, seal_states
 from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import (
-    KnownStates,
+from mrtr_cassette.core.secrets.states import KnownStates
+from mrtr_cassette.core.secrets.surrogates import (
     sealed_hash,
     sha256_of,
 )

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mrtr_cassette.core.protocol.messages import splice_pieces
-from mrtr_cassette.core.secrets.escapes import Found
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import (
     KnownStates,
+    StatePlace,
     find_states,
     may_have_states,
-    seal_found,
-    sealed_hash,
+    replaced_states,
 )
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import Headers, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.sse import read_event
@@ -46,10 +46,10 @@ def seal_states(
     issued = _states_in(response)
     if not (echoed or issued or len(known)):
         return request, response, []
-    body = splice(request.body, seal_found(echoed, sealed))
-    pieces = splice_pieces(response.pieces, seal_found(issued, sealed_hash))
-    for _, found in (*echoed, *issued):
-        known.remember(found.secret)
+    body = splice(request.body, replaced_states(echoed, sealed))
+    pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+    for place in (*echoed, *issued):
+        known.remember(place.state)
     request = Request(
         request.method,
         known.seal_text(request.target),
@@ -58,28 +58,29 @@ def seal_states(
     )
     headers = _sealed_headers(response.headers, known)
     response = Response(response.status, headers, pieces, response.end)
-    return request, _with_body(response, known.seal), [found.secret for _, found in issued]
+    return request, _with_body(response, known.seal), [place.state for place in issued]
 
 
 def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
     return tuple([(name, known.seal_text(value)) for name, value in headers])
 
 
-def _states_in(response: Response) -> list[tuple[Span, Found]]:
+def _states_in(response: Response) -> list[StatePlace]:
     """Return the states of a response, and where in its body they stand."""
     if not response.is_event_stream:
         return find_states(response.body)
-    states: list[tuple[Span, Found]] = []
+    states: list[StatePlace] = []
     if not may_have_states(response.body):
         return states
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_states(piece.raw):
             event = read_event(piece.raw, first=index == 0)
-            for span, found in find_states(event.data or b""):
-                placed = event.raw_span(span)
-                if placed is not None:
-                    states.append((Span(placed.start + offset, placed.end + offset), found))
+            for place in find_states(event.data or b""):
+                span = event.raw_span(place.span)
+                if span is not None:
+                    span = Span(span.start + offset, span.end + offset)
+                    states.append(place._replace(span=span))
         offset += len(piece.raw)
     return states
 

@@ -17,7 +17,8 @@ from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.placeholders import without_numbers, without_rules
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import as_recorded, seal_states
+from mrtr_cassette.core.secrets.states import seal_states
+from mrtr_cassette.core.secrets.surrogates import as_recorded
 from mrtr_cassette.core.wire.http import Headers, Request
 
 

@@ -17,7 +17,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.unrecorded import recorded_ask
 from mrtr_cassette.core.report.wording import answering_text
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
 

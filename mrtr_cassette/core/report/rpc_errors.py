@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID, Kind
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.wire.http import Request
 
 MISS_CODE = -32010
@@ -33,7 +33,7 @@ def error_body(call: Call, code: int, message: str, data: Mapping[str, Any] | No
         error["data"] = data
     request = call.message
     is_request = request is not None and request.kind is Kind.REQUEST
-    identity = request.spelled(ID) if request is not None and is_request else None
+    identity = request.spelled(ID_PATH) if request is not None and is_request else None
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
 
 

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,

@@ -1,9 +1,9 @@
 r"""Text within text: JSON strings, JSON in such a string, URLs, forms.
 
-Owns: undoing the escapes of one layer (`\u002d`, `%2D`), the tokens of JSON that may be broken off
-or too deep to read, and mapping what is found in a layer back to where it is spelled.
-Does not own: what is looked for (`redact`, `seal`).
-Law: what replaces a find is spelled so that its layer stays one: JSON stays JSON, a URL a URL.
+Owns: undoing the escapes of one layer (`\u002d`, `%2D`), the tokens of JSON, also of JSON that is
+cut off or nested too deeply to parse, and mapping a finding back to the text that spells it.
+Does not own: what is searched for (`redact`, `states`).
+Rule: a replacement is spelled for the layer that it stands in: JSON stays JSON, a URL stays a URL.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PERCENT_OR_PLUS = re.compile(r"(?:%[0-9A-Fa-f]{2})+|\+")
 
 def long_words(raw: bytes, shortest: int) -> Iterator[bytes]:
     """Yield the words of at least so many letters, digits, `_`, `.` and `-`."""
-    # Where a long word begins is then told by one search for a literal.
+    # The beginning of a long word is then found by one search for a literal.
     mapped = raw.translate(_WORDS)
     long = b"w" * shortest
     at = mapped.find(long)
@@ -50,62 +50,73 @@ def long_words(raw: bytes, shortest: int) -> Iterator[bytes]:
         at = mapped.find(long, end)
 
 
-def _as_it_is(placeholder: str) -> str:
-    return placeholder
+def _spell_as_is(text: str) -> str:
+    return text
 
 
-def as_json_string(placeholder: str) -> str:
-    """Spell a text where a number stood."""
-    return f'"{placeholder}"'
+def spell_as_json(text: str) -> str:
+    """Spell a text where a JSON number stood."""
+    return f'"{text}"'
 
 
-def in_json_string(text: str) -> str:
+def spell_in_json(text: str) -> str:
     """Spell a text inside a JSON string."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def in_url(text: str) -> str:
+def spell_in_url(text: str) -> str:
     """Spell a text inside a URL or a form."""
     for char, escape in (("<", "%3C"), (">", "%3E"), ('"', "%22"), ("\\", "%5C")):
         text = text.replace(char, escape)
     return text
 
 
-def nothing(_placeholder: str) -> str:
-    """Leave no text: its placeholder stands in an earlier line."""
+def spell_nothing(_text: str) -> str:
+    """Leave no text, as the placeholder stands in an earlier line."""
     return ""
 
 
-def _both(outer: Callable[[str], str], inner: Callable[[str], str], text: str) -> str:
+def _spell_both(outer: Callable[[str], str], inner: Callable[[str], str], text: str) -> str:
     return outer(inner(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A secret in a text.
+class Finding:
+    """A secret or a state in a text.
 
     Attributes:
         start: offset of its first character.
         end: offset after its last one.
-        rule: what it was found by.
-        secret: it, with all escapes undone.
-        spelled: turns the placeholder into what stands for it in this text.
+        rule: the rule that it was found by; empty for a state.
+        plain: the secret or state itself, with all escapes undone.
+        spell: turns what replaces it into the spelling that this text needs.
     """
 
     start: int
     end: int
     rule: str
-    secret: str
-    spelled: Callable[[str], str] = _as_it_is
+    plain: str
+    spell: Callable[[str], str] = _spell_as_is
 
 
-class View:
-    """A text with one layer of escapes undone, and where each character of it came from."""
+class DecodedText:
+    """A text with one layer of escapes undone, and where each of its characters was spelled.
+
+    Attributes:
+        text: the text.
+    """
 
     def __init__(
         self, raw: str, pattern: re.Pattern[str], undo: Callable[[str], Iterable[tuple[str, int]]]
     ) -> None:
-        """Undo what `pattern` matches; `undo` gives characters and how long each was spelled."""
+        """Undo the escapes in a text.
+
+        Args:
+            raw: the text with its escapes.
+            pattern: matches an escape, or several in a row.
+            undo: returns the characters that such a match stands for, each with the length of its
+                spelling.
+        """
         parts: list[str] = []
         self._starts: list[int] = [0]
         self._sources: list[int] = [0]
@@ -115,19 +126,19 @@ class View:
                 parts.append(raw[at : match.start()])
                 length += match.start() - at
             at = match.start()
-            for char, spelled in undo(match[0]):
+            for char, spelled_length in undo(match[0]):
                 self._starts.append(length)
                 self._sources.append(at)
                 parts.append(char)
                 length += 1
-                at += spelled
+                at += spelled_length
             self._starts.append(length)
             self._sources.append(at)
         parts.append(raw[at:])
         self.text = "".join(parts)
 
     def source(self, at: int) -> int:
-        """Return where the character at an offset is spelled."""
+        """Return the offset at which the character at an offset is spelled."""
         index = bisect_right(self._starts, at) - 1
         return self._sources[index] + at - self._starts[index]
 
@@ -146,38 +157,44 @@ def _undo_percent(escape: str) -> list[tuple[str, int]]:
     return [(char, 3 * len(char.encode("utf-8", "surrogateescape"))) for char in text]
 
 
-json_view = partial(View, pattern=_JSON_ESCAPE, undo=_undo_json)
-url_view = partial(View, pattern=_PERCENT, undo=_undo_percent)
-form_view = partial(View, pattern=_PERCENT_OR_PLUS, undo=_undo_percent)
+decode_json = partial(DecodedText, pattern=_JSON_ESCAPE, undo=_undo_json)
+decode_url = partial(DecodedText, pattern=_PERCENT, undo=_undo_percent)
+decode_form = partial(DecodedText, pattern=_PERCENT_OR_PLUS, undo=_undo_percent)
 
 
-def through(
-    view: View, found: Iterable[Found], at: int, layer: Callable[[str], str]
-) -> Iterator[Found]:
-    """Map what was found in a view to the text that has it at offset `at`."""
-    for one in found:
+def mapped_back(
+    decoded: DecodedText, findings: Iterable[Finding], at: int, spell: Callable[[str], str]
+) -> Iterator[Finding]:
+    """Yield findings of a decoded text as findings of the text that spells it from offset `at`."""
+    for finding in findings:
         yield replace(
-            one,
-            start=at + view.source(one.start),
-            end=at + view.source(one.end),
-            spelled=partial(_both, layer, one.spelled),
+            finding,
+            start=at + decoded.source(finding.start),
+            end=at + decoded.source(finding.end),
+            spell=partial(_spell_both, spell, finding.spell),
         )
 
 
-class Spans:
-    """Spans that don't overlap, in order, for quick questions."""
+def shifted(findings: Iterable[Finding], by: int) -> Iterator[Finding]:
+    """Yield findings of a part of a text as findings of the text; the part begins at `by`."""
+    for finding in findings:
+        yield replace(finding, start=finding.start + by, end=finding.end + by)
+
+
+class SpanSet:
+    """Spans in order that don't overlap."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
-        """Hold the spans."""
+        """Take the spans."""
         self._spans = list(spans)
         self._starts = [start for start, _ in self._spans]
 
-    def hold(self, start: int, end: int) -> bool:
-        """Tell whether one of them holds all of another span."""
+    def covers(self, start: int, end: int) -> bool:
+        """Tell whether one of them contains all of another span."""
         index = bisect_right(self._starts, start) - 1
         return index >= 0 and end <= self._spans[index][1]
 
-    def cut(self, start: int, end: int) -> bool:
+    def cuts(self, start: int, end: int) -> bool:
         """Tell whether one of them begins or ends inside another span without lying in it."""
         before = bisect_left(self._starts, start) - 1
         last = bisect_left(self._starts, end) - 1
@@ -186,26 +203,26 @@ class Spans:
         )
 
 
-def without_overlaps(text: str, found: list[Found]) -> list[Found]:
-    """Return what was found, each place once; of two that overlap the wider one counts.
+def without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
+    """Return findings that don't overlap: of two in one place the wider one counts.
 
-    Two that only overlap in part become one, or a rest of the second would be left.
+    Two that overlap in part become one, or a rest of the second would stay.
     """
-    found.sort(key=lambda one: (one.start, -one.end))
-    kept: list[Found] = []
-    for one in found:
-        if not kept or one.start >= kept[-1].end:
-            kept.append(one)
-        elif one.end > kept[-1].end:
-            wider = text[kept[-1].start : one.end]
-            kept[-1] = replace(kept[-1], end=one.end, secret=wider)
+    findings.sort(key=lambda finding: (finding.start, -finding.end))
+    kept: list[Finding] = []
+    for finding in findings:
+        if not kept or finding.start >= kept[-1].end:
+            kept.append(finding)
+        elif finding.end > kept[-1].end:
+            wider = text[kept[-1].start : finding.end]
+            kept[-1] = replace(kept[-1], end=finding.end, plain=wider)
     return kept
 
 
 def json_tokens(text: str) -> list[re.Match[str]] | None:
-    """Return the strings, brackets and numbers of JSON texts, or None for what is none.
+    """Return the strings, brackets and numbers of JSON texts, or None where there is other text.
 
-    The texts may follow one another, break off, or be nested to any depth.
+    The JSON texts may follow one another, be cut off, or be nested to any depth.
     """
     beginning = _JSON_BEGINNING.match(text)
     if beginning is None:
@@ -216,9 +233,3 @@ def json_tokens(text: str) -> list[re.Match[str]] | None:
         tokens.append(token)
         at = token.end()
     return tokens if _JSON_END.match(text, at) else None
-
-
-def moved(found: Iterable[Found], by: int) -> Iterator[Found]:
-    """Yield what was found in a part of a text that begins at offset `by`."""
-    for one in found:
-        yield replace(one, start=one.start + by, end=one.end + by)

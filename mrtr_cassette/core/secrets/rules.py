@@ -2,9 +2,9 @@
 
 Owns: the shape of each provider's tokens, the member names whose values are secrets, and the
 checks of a user's own rules.
-Does not own: where in what passes they stand (`redact`).
-Rule: a secret is known by its own shape or by the name it stands under, never by looking random.
-Hashes, cursors and nonces are what requests are told apart by.
+Does not own: where a text contains them (`text_search`, `json_search`).
+Rule: a secret is known by its own shape or by the name that it stands under, never because it looks
+random: hashes, cursors and nonces are what requests are told apart by.
 Source: the providers' own descriptions of their tokens.
 """
 
@@ -25,9 +25,9 @@ class Rule:
     Attributes:
         name: what stands before the colon of its placeholders.
         pattern: finds it in text; group 1, where there is one, is the secret.
-        markers: literals of which every match has one, so that most texts need no pattern.
+        markers: literals; every match contains one of them, so that most texts need no pattern.
         is_prefixed: a marker begins the secret, which is at least 20 of `[A-Za-z0-9_.-]` long.
-            Markers of other rules are folded as member names are.
+            The markers of other rules are folded as member names are.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Rule:
 
 
 def _token(name: str, markers: str, pattern: str) -> Rule:
-    """Return the row of a token that its beginning tells."""
-    # After a letter or a digit it is the inside of a word: `task-…` has no `sk-…`.
+    """Return the row of a token that is known by its beginning."""
+    # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
     compiled = re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})", re.ASCII)
     return Rule(name, compiled, tuple(markers.split()), is_prefixed=True)
 
 
 def _shape(name: str, markers: str, pattern: str) -> Rule:
-    """Return the row of a secret that what stands around it tells."""
+    """Return the row of a secret that is known by the text around it."""
     return Rule(name, re.compile(pattern, re.ASCII), tuple(markers.split(",")), is_prefixed=False)
 
 
@@ -52,7 +52,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _shape(
         "private-key",
         "private",
-        # The words alone are prose. A key that broke off has no end, but lines of base64.
+        # The words alone are prose. A key that is cut off has no end, but lines of base64.
         r"(?s)-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----).){32,}+-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
         r"|[A-Za-z0-9+/=\s\\]{48,})",
@@ -218,7 +218,7 @@ _NAMED: Final[Mapping[str, str]] = {
 }
 """Member names, folded, whose values are secrets whatever they look like, by rule.
 
-A star stands before what makes longer names a secret's too: `DB_PASSWORD`, `openaiApiKey`.
+A star stands before a name that longer names may end with: `DB_PASSWORD`, `openaiApiKey`.
 """
 
 NAMES: Final[Mapping[str, str]] = {
@@ -251,8 +251,8 @@ class RedactionRules:
         disabled: rules, or member names, that are switched off.
 
     Raises:
-        ValueError: a pattern that is no regular expression or matches the empty text, a key
-            without a letter, or something disabled that doesn't exist.
+        ValueError: a pattern is no regular expression or matches the empty text, a key has no
+            letter, or something disabled doesn't exist.
     """
 
     patterns: tuple[str, ...] = ()
@@ -260,7 +260,7 @@ class RedactionRules:
     disabled: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant."""
+        """Check the rules."""
         for pattern in self.patterns:
             try:
                 matches_nothing = re.compile(pattern).match("") is not None
@@ -281,6 +281,36 @@ class RedactionRules:
                     f"redaction rule {shorten(repr(name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
                 )
+
+
+class ActiveRules:
+    """The rules of one recording: the table without what is disabled, and the user's own.
+
+    Attributes:
+        shapes: rows of the table.
+        custom: the user's patterns.
+        keys: the user's member names, folded.
+        disabled: names of the rules that are switched off.
+    """
+
+    def __init__(self, rules: RedactionRules) -> None:
+        """Apply what a user changes to the table."""
+        self.disabled = set(rules.disabled) & RULE_NAMES
+        self.shapes = tuple(rule for rule in RULES if rule.name not in self.disabled)
+        self.custom = tuple(
+            Rule(f"custom-{number}", re.compile(pattern), (), is_prefixed=False)
+            for number, pattern in enumerate(rules.patterns, start=1)
+        )
+        self.keys = {fold(key) for key in rules.keys}
+        self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
+
+    def rule_of(self, name: str) -> str:
+        """Return the rule that makes values under a name secrets, or an empty string."""
+        folded = fold(name)
+        if folded in self.keys:
+            return CUSTOM_KEY
+        rule = builtin_rule_of(folded)
+        return "" if rule in self.disabled or folded in self._disabled_names else rule
 
 
 def fold(name: str) -> str:

@@ -1,22 +1,28 @@
-"""Keeping raw request states and session ids off the disk.
+"""Finding raw request states in all that passes, and replacing them.
 
-Owns: where raw states stand in what passes, the sealed hash that stands for a secret while a
-recording runs (its hash), and the surrogate that stands for it in a cassette and on replay.
-Rule: a state is what stands under `requestState`, however deep, and whatever repeats one. A
-sealed hash tells nothing but the hash; a surrogate is the same on every re-recording.
+Owns: where states stand: under `requestState`, at any depth, and wherever else text repeats one
+that was issued or echoed before, in any spelling.
+Does not own: what stands in their place (`surrogates`).
+Rule: spell_nothing is read as JSON that needn't be; whatever is replaced, all other bytes stay.
 Source: docs/design.md, "Sealing".
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
-from mrtr_cassette.core.secrets.escapes import Found, json_tokens, json_view, long_words, through
+from mrtr_cassette.core.secrets.escapes import (
+    Finding,
+    decode_json,
+    json_tokens,
+    long_words,
+    mapped_back,
+)
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.jsonbytes import (
     Span,
     splice,
@@ -30,7 +36,7 @@ A shorter one may be an ordinary word (`confirmed`), which other text has in its
 
 _GRAM = 8
 _LONG_RUN = 2 * _GRAM - 1
-"""Characters of a run in which, wherever it stands, is a whole gram at a multiple of its length."""
+"""A run of so many characters contains, wherever it begins, a gram at a multiple of its length."""
 
 _MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
@@ -43,34 +49,20 @@ _IS_JSON = re.compile(r'\s*+[{\["]')
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
 _SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
 _RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
-_SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
-_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
-STATE_SURROGATE = re.compile(
-    r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
-)
-SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
 
 
-def sha256_of(state: str) -> str:
-    """Return the hash by which request states are compared, as 64 hexadecimal digits."""
-    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+class StatePlace(NamedTuple):
+    """A state that stands under `requestState`.
 
+    Attributes:
+        span: where its spelling stands.
+        state: the state itself.
+        spell: turns what replaces it into the spelling that this place needs.
+    """
 
-def sealed_hash(secret: str) -> str:
-    """Return what stands for a secret in the journal."""
-    return f"sha256:{sha256_of(secret)}"
-
-
-def compared_sha256(state: str) -> str:
-    """Return the hash of a state on replay, where a sealed hash may stand for it."""
-    placed = _SEALED_HASH.fullmatch(state)
-    return sha256_of(state) if placed is None else placed[2]
-
-
-def as_recorded(state: str) -> str:
-    """Return what stands in a cassette for a state that a client sends on replay."""
-    is_sealed = STATE_SURROGATE.fullmatch(state) or _SEALED_HASH.fullmatch(state)
-    return state if is_sealed else sealed_hash(state)
+    span: Span
+    state: str
+    spell: Callable[[str], str]
 
 
 def may_have_states(raw: bytes) -> bool:
@@ -78,86 +70,93 @@ def may_have_states(raw: bytes) -> bool:
     return _MEMBER in raw or _ESCAPED_LETTER.search(raw) is not None
 
 
-def find_states(raw: bytes) -> list[tuple[Span, Found]]:
+def find_states(raw: bytes) -> list[StatePlace]:
     """Return the strings under `requestState`, at any depth, and in JSON in a string too.
 
     Args:
-        raw: JSON, also several texts, or one that broke off; of other text what looks like a
+        raw: JSON, also several texts, or one that is cut off; in other text whatever looks like a
             member of JSON counts.
     """
     if not may_have_states(raw):
         return []
     text = raw.decode("utf-8", "surrogateescape")
-    placed = []
+    places = []
     at = offset = 0
-    # Else it is enough to look for the name in quotes, as a quote within a string is escaped.
+    # Otherwise a search for the name in quotes is enough: a quote within a string is escaped.
     has_layers = _MEMBER + b"\\" in raw or _ESCAPED_LETTER.search(raw) is not None
     tokens = json_tokens(text) if has_layers else None
-    for one in _in_json(tokens) if tokens is not None else _in_other(text):
-        start = offset + len(text[at : one.start].encode("utf-8", "surrogateescape"))
-        at = one.end
-        offset = start + len(text[one.start : at].encode("utf-8", "surrogateescape"))
-        placed.append((Span(start, offset), one))
-    return placed
+    for finding in _in_json(tokens) if tokens is not None else _in_other(text):
+        start = offset + len(text[at : finding.start].encode("utf-8", "surrogateescape"))
+        at = finding.end
+        offset = start + len(text[finding.start : at].encode("utf-8", "surrogateescape"))
+        places.append(StatePlace(Span(start, offset), finding.plain, finding.spell))
+    return places
 
 
-def _in_json(tokens: list[re.Match[str]]) -> Iterator[Found]:
+def _in_json(tokens: list[re.Match[str]]) -> Iterator[Finding]:
     key = ""
     for token in tokens:
         raw, at = token["text"] or "", token.start("text")
         if token.lastgroup == "key":
-            key = json_view(raw).text if "\\" in raw else raw
+            key = decode_json(raw).text if "\\" in raw else raw
             continue
         if key == REQUEST_STATE and token.lastgroup == "text":
-            yield Found(at, token.end("text"), "", json_view(raw).text, _as_string)
+            yield Finding(at, token.end("text"), "", decode_json(raw).text, _spell)
         elif "\\" in raw and _IS_JSON.match(raw):
-            view = json_view(raw)
-            inner = json_tokens(view.text)
-            yield from through(view, _in_json(inner or []), at, _as_string)
+            decoded = decode_json(raw)
+            inner = json_tokens(decoded.text)
+            yield from mapped_back(decoded, _in_json(inner or []), at, _spell)
         key = ""
 
 
-def _in_other(text: str) -> Iterator[Found]:
+def _in_other(text: str) -> Iterator[Finding]:
     for match in _MEMBER_IN_TEXT.finditer(text):
         start, end = match.span("state")
-        yield Found(start, end, "", json_view(match["state"]).text, _as_string)
+        yield Finding(start, end, "", decode_json(match["state"]).text, _spell)
 
 
-def _as_string(text: str) -> str:
+def _spell(text: str) -> str:
     """Spell a text inside a JSON string."""
     return json.dumps(text)[1:-1]
 
 
-def seal_found(
-    found: Iterable[tuple[Span, Found]], new: Callable[[str], str]
+def replaced_states(
+    places: Iterable[StatePlace], new: Callable[[str], str]
 ) -> list[tuple[Span, bytes]]:
-    """Return what stands in the place of states that were found: what `new` returns for each."""
-    return [(span, one.spelled(new(one.secret)).encode()) for span, one in found]
+    """Return, for `splice`, what `new` returns for the state at each place."""
+    return [(place.span, place.spell(new(place.state)).encode()) for place in places]
 
 
 def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
     """Replace each state under `requestState` by what `new` returns for it."""
-    return splice(raw, seal_found(find_states(raw), new))
+    return splice(raw, replaced_states(find_states(raw), new))
 
 
 class KnownState:
-    """A state that was issued or echoed, and the ways in which other text may repeat it."""
+    """A state that was issued or echoed, and the spellings in which other text may repeat it.
+
+    Attributes:
+        state: the state.
+        is_searched: it is long enough to be replaced wherever it stands.
+        probe: characters that every spelling of it contains.
+        grams: the parts of the probe by which a text that may contain the state is recognised.
+    """
 
     def __init__(self, state: str, shown_as: str | None = None) -> None:
         """Work out what to look for.
 
         Args:
             state: the state.
-            shown_as: the state that it is another issue of, whose sealed hash it gets; None stands
-                for the state itself.
+            shown_as: the recorded state in whose place a live server issued it, and whose sealed
+                hash it gets; None if it is no such state.
         """
         self.state = state
         self._shown = sealed_hash(state if shown_as is None else shown_as)
         self.is_searched = len(state) >= SHORTEST_SEARCHED
-        # Whatever the escapes are, the longest run of plain characters is in all spellings.
+        # Whatever the escapes are, all spellings contain the longest run of plain characters.
         self.probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
         end = self.probe[-_LONG_RUN:]
-        # Those of its end, as many states begin alike.
+        # Those of its end, as many states begin with the same characters.
         self.grams = [end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)]
         self._spellings: re.Pattern[bytes] | None = None
 
@@ -175,7 +174,7 @@ class KnownState:
 
 
 class KnownStates:
-    """The last states that were issued or echoed, which are looked for in all that passes."""
+    """The last states that were issued or echoed; all that passes is searched for them."""
 
     def __init__(self, most: int = 256) -> None:
         """Begin without any.
@@ -201,7 +200,7 @@ class KnownStates:
         return iter(self._by_state)
 
     def remember(self, state: str, shown_as: str | None = None) -> None:
-        """Look for a state from now on.
+        """Search for a state from now on.
 
         Args:
             state: the state.
@@ -222,21 +221,21 @@ class KnownStates:
         if known in self._without_run:
             self._without_run.remove(known)
         for gram in known.grams:
-            those = self._by_gram.get(gram, [])
-            if known in those:
-                those.remove(known)
-            if not those:
+            sharing = self._by_gram.get(gram, [])
+            if known in sharing:
+                sharing.remove(known)
+            if not sharing:
                 self._by_gram.pop(gram, None)
 
     def seal(self, raw: bytes) -> bytes:
-        """Replace the states wherever they stand, but for those so short that they may be words."""
-        # One that contains another comes before it.
+        """Replace the states wherever they stand, except those so short that they may be words."""
+        # A state that contains another comes before it.
         for known in sorted(self._likely(raw), key=_by_length):
             raw = known.seal(raw)
         return raw
 
     def _likely(self, raw: bytes) -> Collection[KnownState]:
-        """Return the states that may stand in a text, without looking for each."""
+        """Return the states that a text may contain, without a search for each."""
         likely = dict.fromkeys(self._without_run)
         if self._by_gram:
             for word in long_words(raw, _LONG_RUN):
@@ -245,7 +244,7 @@ class KnownStates:
         return likely
 
     def seal_text(self, text: str) -> str:
-        """Do the same in text."""
+        """Replace the states in a text as `seal` does in bytes."""
         if len(text) < SHORTEST_SEARCHED or not self._by_state:
             return text
         raw = text.encode("utf-8", "surrogatepass")
@@ -258,7 +257,7 @@ def _by_length(known: KnownState) -> int:
 
 
 def _spellings(text: str) -> bytes:
-    """Return a pattern of a text as it is, in a JSON string, JSON in such a string, and a URL."""
+    """Return a pattern for a text as it is, in a JSON string, JSON in such a string, and a URL."""
     runs = _RUNS.findall(text)
     patterns = [b"".join(_in_layer(run, layer) for run in runs) for layer in (2, 1, 0)]
     in_url = b"".join(map(_in_url, runs))
@@ -266,7 +265,7 @@ def _spellings(text: str) -> bytes:
 
 
 def _in_layer(run: str, layer: int) -> bytes:
-    """Return a pattern of plain characters, backslashes, or another one in that many strings."""
+    """Return a pattern for a run of `_RUNS` inside so many nested JSON strings."""
     raw = re.escape(run.encode("utf-8", "surrogatepass"))
     if layer == 0 or _PLAIN_RUN.fullmatch(run):
         return raw
@@ -288,42 +287,3 @@ def _in_url(run: str) -> bytes:
         return re.escape(raw)
     encoded = b"".join(rb"%%(?:25)?(?i:%02x)" % byte for byte in raw)
     return rb"(?:%s|%s%s)" % (encoded, re.escape(raw), rb"|\+" if run == " " else b"")
-
-
-def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
-    """Put surrogates in the place of sealed hashes; one without a surrogate stays."""
-
-    def surrogate(match: re.Match[bytes]) -> bytes:
-        found = surrogate_of(match[2].decode())
-        return match[0] if found is None else found.encode().replace(b":", match[1])
-
-    return _SEALED_HASH_BYTES.sub(surrogate, raw)
-
-
-def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
-    """Do the same in text."""
-    return reveal(text.encode("utf-8", "surrogateescape"), surrogate_of).decode(
-        "utf-8", "surrogateescape"
-    )
-
-
-def state_surrogate(call: str, occurrence: int, turn: int) -> str:
-    """Return the surrogate of the state that an ask issued.
-
-    Args:
-        call: the interaction's call key as text.
-        occurrence: which interaction with this call key, from 1.
-        turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
-    """
-    return f"mrtr-state:{sha256_of(call)[:16]}:{occurrence}:{turn}"
-
-
-def occurrence_in(surrogate: str) -> int | None:
-    """Return which interaction with its call key a surrogate stands in; None for another text."""
-    match = STATE_SURROGATE.fullmatch(surrogate)
-    return None if match is None else int(match["occurrence"])
-
-
-def session_surrogate(number: int) -> str:
-    """Return the surrogate of the `number`th session id, from 1."""
-    return f"mrtr-session:{number}"

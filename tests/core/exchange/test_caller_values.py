@@ -15,7 +15,7 @@ from mrtr_cassette.core.exchange.caller_values import (
 )
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID, PROGRESS_TOKEN, classify
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, TOKEN_PATH, classify
 from mrtr_cassette.core.wire.http import Request
 
 CALL = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"a","_meta":{%b}}}'
@@ -54,7 +54,7 @@ def test_what_may_be_another_member_is_not_cut(body: bytes) -> None:
     assert message is not None
     assert not can_be_cut(message)
     assert caller_values(message) == CallerValues(
-        message.spelled(ID), message.spelled(PROGRESS_TOKEN)
+        message.spelled(ID_PATH), message.spelled(TOKEN_PATH)
     )
 
 
@@ -97,7 +97,7 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     if cut is None or not can_be_cut(message):
         return
     assert cut[1] == caller_values(message)
-    assert cut[1] == CallerValues(message.spelled(ID), message.spelled(PROGRESS_TOKEN))
+    assert cut[1] == CallerValues(message.spelled(ID_PATH), message.spelled(TOKEN_PATH))
     if has_token:
         params = {**params, "_meta": {"progressToken": other}}
     again = json.dumps({**tree, "id": other, "params": params}).encode()

@@ -30,7 +30,7 @@ from mrtr_cassette.core.format.codec import encode_cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.errors import CassetteError
 

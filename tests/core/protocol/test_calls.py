@@ -28,7 +28,7 @@ from builders import (
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, is_reading, read_call
 from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 

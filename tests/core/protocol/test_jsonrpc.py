@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
-    ID,
-    PROGRESS_TOKEN,
+    ID_PATH,
+    TOKEN_PATH,
     Kind,
     Message,
     classify,
@@ -98,10 +98,10 @@ def test_parts_are_as_they_were_spelled() -> None:
 
     found = message(raw)
 
-    assert found.spelled(ID) == b"1.0"
-    assert found.spelled(PROGRESS_TOKEN) == b'"\\u0061"'
+    assert found.spelled(ID_PATH) == b"1.0"
+    assert found.spelled(TOKEN_PATH) == b'"\\u0061"'
     assert found.spelled(ECHOED_STATE_PATH) == b'"t"'
-    assert message(rpc("m")).spelled(PROGRESS_TOKEN) is None
+    assert message(rpc("m")).spelled(TOKEN_PATH) is None
 
 
 def echoed(sent: bytes, request: bytes) -> list[list[bytes]]:
@@ -189,7 +189,9 @@ def test_echoes_are_those_that_stand_at_their_paths(
     is_response = answer.kind is Kind.RESPONSE
     subscription = ("result" if is_response else "params", "_meta", SUBSCRIPTION_KEY)
     wanted = {subscription: asked.id}
-    wanted |= {ID: asked.id} if is_response else {("params", "progressToken"): asked.progress_token}
+    wanted |= (
+        {ID_PATH: asked.id} if is_response else {("params", "progressToken"): asked.progress_token}
+    )
     expected = {
         span
         for path, spans in find_spans(sent, wanted.keys()).items()
@@ -205,7 +207,7 @@ def test_token_is_no_echo_where_the_request_has_none() -> None:
     assert echoed(progress(5), rpc("tools/call", {"name": "a"}, number=5)) == [[], []]
 
 
-@pytest.mark.parametrize("path", [ID, PROGRESS_TOKEN])
+@pytest.mark.parametrize("path", [ID_PATH, TOKEN_PATH])
 @pytest.mark.parametrize(
     "raw",
     [

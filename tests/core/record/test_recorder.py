@@ -38,7 +38,10 @@ from builders import (
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.states import sealed_hash, sha256_of
+from mrtr_cassette.core.secrets.surrogates import (
+    sealed_hash,
+    sha256_of,
+)
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 

@@ -4,7 +4,7 @@ from builders import NO, YES, Answer, asks, cassette_of, loaded, retry, text, to
 
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")

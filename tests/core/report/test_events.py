@@ -36,7 +36,7 @@ from mrtr_cassette.core.report.events import (
     unread_coding_line,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
-from mrtr_cassette.core.secrets.states import sha256_of
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")

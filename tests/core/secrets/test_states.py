@@ -14,12 +14,14 @@ from patience import seconds
 from mrtr_cassette.core.secrets.states import (
     KnownState,
     KnownStates,
+    find_states,
+    seal_states,
+)
+from mrtr_cassette.core.secrets.surrogates import (
     as_recorded,
     compared_sha256,
-    find_states,
     reveal,
     reveal_text,
-    seal_states,
     sealed_hash,
     session_surrogate,
     sha256_of,
@@ -117,11 +119,11 @@ def test_state_is_what_stands_under_its_name(
     raw: bytes, sealed: bytes | None, states: list[str]
 ) -> None:
     """A state is found at any depth, in what broke off and what is no JSON, and nothing else is."""
-    assert [found.secret for _, found in find_states(raw)] == states
+    assert [place.state for place in find_states(raw)] == states
     if sealed is not None:
         assert seal_states(raw, lambda state: f"<{state}>") == sealed
-    for span, found in find_states(raw):
-        assert found.spelled(found.secret)[:1].encode() in (
+    for span, state, spell in find_states(raw):
+        assert spell(state)[:1].encode() in (
             b"",
             raw[span.start : span.end][:1],
             b"\\",
@@ -224,12 +226,14 @@ def with_states(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def test_no_state_under_its_name_survives(value: Any, spell: Callable[[Any], bytes]) -> None:
     """Wherever a state stands in JSON, it is gone, the rest stays, and sealing again is no change."""
     raw = spell(value)
-    states = [found.secret for _, found in find_states(raw)]
+    states = [place.state for place in find_states(raw)]
 
     sealed = seal_states(raw, as_recorded)
 
     assert seal_states(sealed, as_recorded) == sealed
-    assert [as_recorded(state) for state in states] == [f.secret for _, f in find_states(sealed)]
+    assert [as_recorded(state) for state in states] == [
+        place.state for place in find_states(sealed)
+    ]
     assert b"begin" not in sealed
     assert seal_states(raw, lambda state: state).count(b"begin") == raw.count(b"begin")
 

@@ -1,0 +1,166 @@
+"""Finding secrets in JSON: in its strings, and in values by the names that they stand under.
+
+Owns: which rule the names make of a value, and the places of a message that no secret stands in.
+Does not own: what a string is searched for (`text_search`), JSON's tokens (`escapes`).
+Rule: JSON is read token by token, so that texts that are cut off or nested too deeply to parse are
+searched like all others.
+Source: docs/design.md, "Redaction".
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_PATH,
+    NOTIFIED_SUBSCRIPTION_PATH,
+    NOTIFIED_TOKEN_PATH,
+    RESULT_SUBSCRIPTION_PATH,
+    TOKEN_PATH,
+)
+from mrtr_cassette.core.secrets.escapes import (
+    Finding,
+    SpanSet,
+    decode_json,
+    mapped_back,
+    shifted,
+    spell_as_json,
+    spell_in_json,
+)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans
+from mrtr_cassette.errors import NotJsonError
+
+_EXEMPT: Final[tuple[MemberPath, ...]] = (
+    ID_PATH,
+    TOKEN_PATH,
+    NOTIFIED_TOKEN_PATH,
+    ECHOED_STATE_PATH,
+    ISSUED_STATE_PATH,
+    NOTIFIED_SUBSCRIPTION_PATH,
+    RESULT_SUBSCRIPTION_PATH,
+)
+"""Places of a message that replay splices, seals or compares by itself."""
+
+_SCHEMAS = frozenset({"dependentRequired", "dependencies"})
+"""Members of a JSON Schema: an object whose keys and values are the names of properties."""
+_OF_SCHEMA = "{}"
+"""Stands for the bracket of such an object."""
+
+
+class MemberSearch(Protocol):
+    """How the strings of JSON are searched.
+
+    Attributes:
+        shortest: characters that a text has at least if there may be a secret in it.
+    """
+
+    shortest: int
+
+    def rule_of(self, name: str) -> str:
+        """Return the rule that makes values under a name secrets, or an empty string."""
+
+    def in_member(self, rule: str, value: str, depth: int) -> list[Finding]:
+        """Search a string under a name that has this rule."""
+
+
+def secrets_in_json(
+    tokens: Iterable[re.Match[str]], search: MemberSearch, depth: int
+) -> list[Finding]:
+    """Return the secrets in JSON texts.
+
+    Args:
+        tokens: the texts, as `json_tokens` returns them.
+        search: searches a string.
+        depth: levels of URLs in URLs that are still searched.
+    """
+    findings: list[Finding] = []
+    # Of each open object or array: its bracket, and the rule for values directly in it.
+    opened = [("", "")]
+    key = ""
+    for token in tokens:
+        bracket, rule = opened[-1]
+        match token.lastgroup:
+            case "key" if bracket != "[":
+                key = token["text"]
+                if "\\" in key:
+                    key = decode_json(key).text
+                opened[-1] = (bracket, "" if bracket == _OF_SCHEMA else search.rule_of(key))
+                continue
+            case "opening":
+                opened.append(_opened(token["opening"], bracket, rule, key))
+            case "closing" if len(opened) > 1:
+                opened.pop()
+            case "text" | "key":
+                findings += _in_string(token, rule, search, depth)
+            case "number" if rule and bracket != "[":
+                start, end = token.span("number")
+                findings.append(Finding(start, end, rule, token["number"], spell_as_json))
+        key = ""
+    return findings
+
+
+def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str]:
+    """Return the bracket, and the rule for values directly inside it."""
+    if bracket == "[":
+        return "[", "" if outer == "[" else rule
+    return (_OF_SCHEMA if key in _SCHEMAS else "{"), ""
+
+
+def _in_string(
+    token: re.Match[str], rule: str, search: MemberSearch, depth: int
+) -> Iterable[Finding]:
+    raw, at = token["text"], token.start("text")
+    if len(raw) < search.shortest and not rule:
+        return ()
+    if "\\" not in raw:
+        return shifted(search.in_member(rule, raw, depth), at)
+    decoded = decode_json(raw)
+    findings = search.in_member(rule, decoded.text, depth)
+    return mapped_back(decoded, findings, at, spell_in_json)
+
+
+def without_exempt(
+    text: str, tokens: Iterable[re.Match[str]], findings: Sequence[Finding]
+) -> Iterator[Finding]:
+    """Leave out findings in the exempt places of the messages that a text consists of."""
+    starts = [0]
+    depth = 0
+    for token in tokens:
+        if depth == 0:
+            starts.append(token.start())
+        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
+    starts.append(len(text))
+    at, exempt = -1, SpanSet(())
+    for finding in findings:
+        index = bisect_right(starts, finding.start) - 1
+        if index != at:
+            at, exempt = index, _exempt_spans(text[starts[index] : starts[index + 1]])
+        if not exempt.covers(finding.start - starts[at], finding.end - starts[at]):
+            yield finding
+
+
+def _exempt_spans(text: str) -> SpanSet:
+    raw = text.encode("utf-8", "surrogateescape")
+    skipped = len(raw) - len(raw.lstrip(b"\xef\xbb\xbf \t\r\n,:"))
+    try:
+        by_path = find_spans(raw[skipped:], _EXEMPT)
+    except NotJsonError:
+        return SpanSet(())
+    spans = sorted(
+        (span.start + skipped, span.end + skipped)
+        for spans in by_path.values()
+        for span in spans
+        # An object or an array is no id, so it is like any other value.
+        if raw[skipped + span.start] not in b"{["
+    )
+    characters = {0: 0}
+    at = 0
+    for boundary in (offset for span in spans for offset in span):
+        length = len(raw[at:boundary].decode("utf-8", "surrogateescape"))
+        characters[boundary] = characters[at] + length
+        at = boundary
+    return SpanSet((characters[start], characters[end]) for start, end in spans)

@@ -1,0 +1,82 @@
+"""What stands for a request state or a session id: a sealed hash, later a surrogate.
+
+Owns: the spelling of both, and putting surrogates in the place of sealed hashes.
+Does not own: where states stand (`states`), and which surrogate a state gets (`record`).
+Rule: a sealed hash, which a running recording writes, tells nothing but the hash. A surrogate,
+which a cassette has, is the same on every re-recording.
+Source: docs/design.md, "Sealing".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+_SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
+_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+STATE_SURROGATE = re.compile(
+    r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
+)
+SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
+
+
+def sha256_of(state: str) -> str:
+    """Return the hash by which request states are compared, as 64 hexadecimal digits."""
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sealed_hash(secret: str) -> str:
+    """Return what stands for a request state or a session id in the journal."""
+    return f"sha256:{sha256_of(secret)}"
+
+
+def compared_sha256(state: str) -> str:
+    """Return the hash by which a state is compared on replay; a sealed hash is compared as such."""
+    sealed = _SEALED_HASH.fullmatch(state)
+    return sha256_of(state) if sealed is None else sealed[2]
+
+
+def as_recorded(state: str) -> str:
+    """Return what stands in a cassette for a state that a client sends on replay."""
+    is_sealed = STATE_SURROGATE.fullmatch(state) or _SEALED_HASH.fullmatch(state)
+    return state if is_sealed else sealed_hash(state)
+
+
+def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
+    """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
+
+    def revealed(match: re.Match[bytes]) -> bytes:
+        surrogate = surrogate_of(match[2].decode())
+        return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
+
+    return _SEALED_HASH_BYTES.sub(revealed, raw)
+
+
+def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
+    """Replace sealed hashes in a text as `reveal` does in bytes."""
+    return reveal(text.encode("utf-8", "surrogateescape"), surrogate_of).decode(
+        "utf-8", "surrogateescape"
+    )
+
+
+def state_surrogate(call: str, occurrence: int, turn: int) -> str:
+    """Return the surrogate of the state that an ask issued.
+
+    Args:
+        call: the interaction's call key as text.
+        occurrence: which interaction with this call key, from 1.
+        turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
+    """
+    return f"mrtr-state:{sha256_of(call)[:16]}:{occurrence}:{turn}"
+
+
+def occurrence_in(surrogate: str) -> int | None:
+    """Return which interaction with its call key a surrogate belongs to; None for other text."""
+    match = STATE_SURROGATE.fullmatch(surrogate)
+    return None if match is None else int(match["occurrence"])
+
+
+def session_surrogate(number: int) -> str:
+    """Return the surrogate of the `number`th session id, from 1."""
+    return f"mrtr-session:{number}"
