@@ -1,4 +1,4 @@
-"""Settings of the whole suite: how many examples the laws are tried with, and when a test hangs.
+"""Settings of the whole suite: examples of the laws, hangs and goldens.
 
 `ci` is the same on every run; `MRTR_HYPOTHESIS_PROFILE=deep` looks longer and elsewhere.
 """
@@ -25,6 +25,20 @@ settings.register_profile(
 )
 _PROFILE = os.environ.get("MRTR_HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(_PROFILE)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let expected sections of golden cases be written, which is always somebody's decision."""
+    parser.addoption("--update-goldens", action="store_true", help="write the expected sections")
+
+
+@pytest.fixture
+def updates_goldens(request: pytest.FixtureRequest) -> bool:
+    """Tell whether the expected sections of golden cases are written; in CI they never are."""
+    updates: bool = request.config.getoption("--update-goldens")
+    if updates and os.environ.get("CI"):
+        pytest.fail("--update-goldens is not for CI", pytrace=False)
+    return updates
 
 
 @pytest.hookimpl(tryfirst=True)
