@@ -75,7 +75,7 @@ class Recording:
         return _unplayed(session.earlier, session.player)
 
     @property
-    def not_led(self) -> tuple[str, ...]:
+    def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
         session = self._session
         player = session.player
@@ -83,7 +83,7 @@ class Recording:
             return ()
         return tuple(
             report_of_unrecorded(failure, str(self.path), player.redacted, session.terms).text
-            for failure in tuple(session.not_led)
+            for failure in tuple(session.unrecorded)
         )
 
     @property

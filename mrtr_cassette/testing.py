@@ -204,9 +204,9 @@ class MrtrCassette:
         return self._session.unplayed
 
     @property
-    def not_led(self) -> tuple[str, ...]:
+    def unrecorded(self) -> tuple[str, ...]:
         """In mode append: why retries were not recorded; the test fails if there is any."""
-        return self._session.not_led if isinstance(self._session, Recording) else ()
+        return self._session.unrecorded if isinstance(self._session, Recording) else ()
 
 
 class Take:
@@ -419,7 +419,7 @@ class Take:
     def untold_misses(self) -> str | None:
         """Return what was asked in vain and was not told before, as one text, or None."""
         cassette = self.cassette
-        in_vain = [*(miss.text for miss in cassette.misses), *cassette.not_led]
+        in_vain = [*(miss.text for miss in cassette.misses), *cassette.unrecorded]
         untold, self._told = in_vain[self._told :], len(in_vain)
         if not untold:
             return None

@@ -122,7 +122,7 @@ def test_what_is_recorded_is_not_asked_again(server, tmp_path):
         before = recording.interactions
         assert len(before) == 1
         post(recording.url, DECLINE)
-        assert recording.not_led == ()
+        assert recording.unrecorded == ()
     assert len(recording.interactions) == 2
     with replay(path) as replaying:
         post(replaying.url, DEPLOY)

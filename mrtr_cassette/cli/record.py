@@ -98,7 +98,7 @@ async def _record(
         return 3
     if session.unreachable and not session.exchanges:
         return UpstreamError.exit_code
-    return 1 if session.not_led else 0
+    return 1 if session.unrecorded else 0
 
 
 def _conclude(session: RecordSession, log: Log) -> None:
@@ -109,9 +109,9 @@ def _conclude(session: RecordSession, log: Log) -> None:
     facts = {"interactions": count, "exchanges": session.exchanges}
     if session.player is not None:
         done.append(f"{session.played} played")
-        facts |= {"played": session.played, "not_led": len(session.not_led)}
-    if session.not_led:
-        done.append(f"{len(session.not_led)} could not be recorded")
+        facts |= {"played": session.played, "unrecorded": len(session.unrecorded)}
+    if session.unrecorded:
+        done.append(f"{len(session.unrecorded)} could not be recorded")
     if published is not None:
         text = f"wrote {session.path}: {count_of(count, 'interaction')}"
     elif session.player is not None:

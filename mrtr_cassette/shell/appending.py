@@ -1,10 +1,10 @@
 """Appending: what is recorded is played, what is missing is recorded.
 
-Owns: which of the two a request gets, and having the live server follow a recorded conversation
+Owns: which of the two a request gets, and repeating a recorded conversation with the live server
 before a retry that continues it is relayed.
-Does not own: the relay and its upstream (`relay`), playing (`replaying`), what is sent to lead
-the server (`core.leading`).
-Rule: nothing of what leads the server is recorded.
+Does not own: the relay and its upstream (`relay`), playing (`replaying`), what is sent to repeat a
+conversation (`core.drive`).
+Rule: nothing of what is sent for that is recorded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 
-from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed, Opening, Sessions
+from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
+from mrtr_cassette.core.drive.live_asks import LiveAsks
+from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.player import Play
-from mrtr_cassette.core.report.events import lead_event, lead_line, not_led_event
+from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
@@ -32,7 +35,7 @@ class Appender:
     Attributes:
         server: plays the cassette.
         relay: records what is missing.
-        leads: what retries answer in the cassette.
+        recorded_asks: what retries answer in the cassette.
         live_asks: what the upstream asked in this run.
         sessions: which live sessions stand for the recorded ones.
         opening: held while a session is opened, which others may need too.
@@ -40,14 +43,10 @@ class Appender:
 
     server: ReplayServer
     relay: Relay
-    leads: Leads
+    recorded_asks: RecordedAsks
+    sessions: Sessions
     live_asks: LiveAsks
-    sessions: Sessions = field(init=False)
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def __post_init__(self) -> None:
-        """Begin without sessions."""
-        self.sessions = Sessions(self.leads.redactor)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
@@ -68,17 +67,17 @@ class Appender:
         except (UpstreamError, BodyTooLargeError) as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
-        if isinstance(sent, NotLed):
-            body = self._not_led(sent)
+        if isinstance(sent, Unrecorded):
+            body = self._unrecorded(sent)
             await downstream.send_whole(200, JSON_HEADERS, body)
         else:
             await self.relay.handle(request, downstream, sent)
 
-    async def _as_live(self, request: Request, shown: Call) -> Request | NotLed:
+    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
         """Return a request as the live server understands it, once that is where the client is."""
         async with self.opening:
             opening = self.sessions.opening_for(shown)
-            if isinstance(opening, Opening):
+            if isinstance(opening, SessionOpening):
                 failure = await self._follow(opening)
                 if failure is None:
                     self.sessions.opened(opening)
@@ -86,17 +85,17 @@ class Appender:
         if opening is not None:
             return opening
         sent = self.sessions.in_live(request)
-        lead = self.leads.lead_for(read_call(sent), shown)
-        if not isinstance(lead, Lead):
-            return sent if lead is None else lead
-        failure = await self._follow(lead)
+        catch_up = self.recorded_asks.catch_up_for(read_call(sent), shown)
+        if not isinstance(catch_up, CatchUp):
+            return sent if catch_up is None else catch_up
+        failure = await self._follow(catch_up)
         if failure is not None:
             return failure
-        self._say_led(lead)
-        return lead.retry()
+        self._say_caught_up(catch_up)
+        return catch_up.retry()
 
-    async def _follow(self, steps: Lead | Opening) -> NotLed | None:
-        """Send what leads the server, one request after the other."""
+    async def _follow(self, steps: CatchUp | SessionOpening) -> Unrecorded | None:
+        """Send what brings the server to where the client is, one request after the other."""
         while (observation := steps.next()) is not None:
             await self.relay.ask(observation)
             failure = steps.responded(observation)
@@ -104,20 +103,20 @@ class Appender:
                 return failure
         return None
 
-    def _say_led(self, lead: Lead) -> None:
-        """Say that the server has been led, and look for its states from now on."""
+    def _say_caught_up(self, catch_up: CatchUp) -> None:
+        """Say where the server has been brought, and look for its states from now on."""
         watcher = self.relay.watcher
-        for live, recorded in lead.states:
+        for live, recorded in catch_up.states:
             watcher.recorder.known.remember(recorded)
             watcher.recorder.known.remember(live, shown_as=recorded)
-        watcher.announcer.say(partial(lead_event, lead), partial(lead_line, lead))
+        watcher.announcer.say(partial(caught_up_event, catch_up), partial(caught_up_line, catch_up))
 
-    def _not_led(self, failure: NotLed) -> bytes:
-        """Take note of a retry that the server could not be led to; return the answer to it."""
+    def _unrecorded(self, failure: Unrecorded) -> bytes:
+        """Take note of a request that could not be recorded; return the answer to it."""
         watcher = self.relay.watcher
-        watcher.session.not_led.append(failure)
+        watcher.session.unrecorded.append(failure)
         player = self.server.player
         terms = watcher.announcer.terms
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
-        watcher.announcer.say(partial(not_led_event, failure), lambda: report.text)
+        watcher.announcer.say(partial(unrecorded_event, failure), lambda: report.text)
         return unrecorded_body(report, failure.call)

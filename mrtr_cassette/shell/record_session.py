@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player
@@ -28,7 +28,7 @@ class RecordSession:
         terms: how its reports spell the options.
         exchanges: how many exchanges are in the journal.
         unreachable: how many requests the upstream did not answer.
-        not_led: retries that a live server could not be led to, in order; nothing was recorded.
+        unrecorded: requests that could not be recorded, in order.
         problem: why the recording is not whole, or None.
         published: the cassette, once it is; None where there was nothing to publish.
     """
@@ -40,7 +40,7 @@ class RecordSession:
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
     exchanges: int = 0
     unreachable: int = 0
-    not_led: list[NotLed] = field(default_factory=list)
+    unrecorded: list[Unrecorded] = field(default_factory=list)
     problem: str | None = None
     published: CassetteModel | None = None
 

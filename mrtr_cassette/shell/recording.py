@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from mrtr_cassette.core.drive.leading import Leads, LiveAsks
+from mrtr_cassette.core.drive.catching_up import RecordedAsks
+from mrtr_cassette.core.drive.live_asks import LiveAsks
+from mrtr_cassette.core.drive.sessions import Sessions
 from mrtr_cassette.core.exchange.recorded import Cassette, RequestState
 from mrtr_cassette.core.format.journal import Existing, JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
@@ -146,9 +148,13 @@ async def recording(
                 relay = Relay(client, shown_url(url.origin()), headers, watcher)
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
-                    server = ReplayServer(player, announcer, paced=False)
+                    as_recorded = redactor_of(earlier)
                     handler = Appender(
-                        server, relay, Leads(player, redactor_of(earlier)), live_asks
+                        ReplayServer(player, announcer, paced=False),
+                        relay,
+                        RecordedAsks(player, as_recorded),
+                        Sessions(as_recorded),
+                        live_asks,
                     ).handle
                 async with serving(handler, listener, access, log, files_each=2):
                     yield session

@@ -229,7 +229,7 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
             assert mrtr_cassette.misses == ()
             assert len(mrtr_cassette.interactions) == 4
             assert len(mrtr_cassette.unplayed) == 3
-            assert len(mrtr_cassette.not_led) == 1
+            assert len(mrtr_cassette.unrecorded) == 1
         """,
     )
     result = suite.run("--mrtr-mode=append", passed=1, errors=1)

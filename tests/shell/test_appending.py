@@ -248,7 +248,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
         }
     ]
     assert error["message"] in tape.log
-    assert len(tape.session.not_led) == 1
+    assert len(tape.session.unrecorded) == 1
     assert path.read_bytes() == before
 
 
@@ -608,7 +608,7 @@ async def test_answer_to_a_pushed_question_that_was_played_is_refused(tmp_path: 
         refused = await post(tape.url, answer, "Mcp-Session-Id: mrtr-session:1")
         assert tape.server.received == []
     assert "no live server asked it" in refused.json["error"]["message"]
-    assert len(tape.session.not_led) == 1
+    assert len(tape.session.unrecorded) == 1
 
 
 @looped

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrtr_cassette.core.drive.leading import Lead, NotLed
+from mrtr_cassette.core.drive.catching_up import CatchUp
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -99,28 +100,28 @@ def unread_coding_line(coding: str, terms: Terms = LIBRARY_TERMS) -> str:
 # Appending
 
 
-def lead_event(lead: Lead) -> dict[str, Any]:
-    """Return that the server was led to a recorded ask."""
-    asker = lead.asker
+def caught_up_event(catch_up: CatchUp) -> dict[str, Any]:
+    """Return that the server was brought to a recorded ask."""
+    asker = catch_up.asker
     return {
-        "event": "led",
+        "event": "caught-up",
         "call": str(asker.key),
         "interaction": asker.interaction,
         "turn": asker.turn + 1,
     }
 
 
-def lead_line(lead: Lead) -> str:
-    """Return as a line that the server was led to a recorded ask."""
-    ask = recorded_ask(lead.asker)
-    return f"      led the server to {ask}, for an answer that is not recorded"
+def caught_up_line(catch_up: CatchUp) -> str:
+    """Return as a line that the server was brought to a recorded ask."""
+    ask = recorded_ask(catch_up.asker)
+    return f"      repeated the conversation up to {ask}, for an answer that is not recorded"
 
 
-def not_led_event(failure: NotLed) -> dict[str, Any]:
-    """Return that a retry was not recorded."""
+def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
+    """Return that a request was not recorded."""
     asker = failure.asker
     return {
-        "event": "not-led",
+        "event": "unrecorded",
         "call": str(failure.call.key()),
         "recorded": None if asker is None else [asker.interaction, asker.turn + 1],
         "pointers": [printable(difference.pointer) for difference in failure.differences],

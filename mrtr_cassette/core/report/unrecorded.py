@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.rpc_errors import UNRECORDED_CODE, error_body
@@ -92,7 +92,7 @@ class UnrecordedReport:
 
 
 def report_of_unrecorded(
-    failure: NotLed,
+    failure: Unrecorded,
     path: str,
     redacted: Callable[[str], str] = str,
     terms: Terms = LIBRARY_TERMS,

@@ -23,17 +23,17 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import (
     exchange_line,
     missed_event,
-    not_led_event,
     played_event,
     request_event,
     response_event,
     unread_coding_line,
+    unrecorded_event,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -163,10 +163,10 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
 
 def test_retry_that_is_not_recorded_is_an_event_without_values() -> None:
     """The event of a request that could not be recorded names the call and no ask, if none is."""
-    failure = NotLed(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
+    failure = Unrecorded(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
 
-    assert not_led_event(failure) == {
-        "event": "not-led",
+    assert unrecorded_event(failure) == {
+        "event": "unrecorded",
         "call": 'tools/call "deploy"',
         "recorded": None,
         "pointers": [],

@@ -6,7 +6,7 @@ import json
 
 from builders import YES, asks, player_of, post, retry, text, tool, with_id
 
-from mrtr_cassette.core.drive.leading import NotLed
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.pointers import Difference
@@ -14,7 +14,7 @@ from mrtr_cassette.core.wire.pointers import Difference
 CALL = tool("deploy", env="prod")
 
 
-def not_led() -> NotLed:
+def unrecorded() -> Unrecorded:
     """Return a retry whose ask the live server no longer makes."""
     player = player_of(
         (CALL, asks("a", state="S")), (retry(CALL, {"a": YES}, state="S"), text("x"))
@@ -25,12 +25,12 @@ def not_led() -> NotLed:
         Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
         Difference("/requestState", '"…"', None),
     )
-    return NotLed(call, "the live server asks something else in turn 1", asking, differences)
+    return Unrecorded(call, "the live server asks something else in turn 1", asking, differences)
 
 
 def test_report_tells_what_the_live_server_asks_instead() -> None:
     """The text names the request, the recorded ask, and where the live one differs."""
-    assert report_of_unrecorded(not_led(), "talk.json").text.splitlines() == [
+    assert report_of_unrecorded(unrecorded(), "talk.json").text.splitlines() == [
         "not recorded: the live server asks something else in turn 1",
         (
             '  request:  tools/call "deploy" with {"env":"prod"}, answering a, '
@@ -46,7 +46,7 @@ def test_report_tells_what_the_live_server_asks_instead() -> None:
 
 def test_client_gets_the_text_and_the_same_as_facts() -> None:
     """The JSON-RPC error has the client's id, the text, and its facts as data."""
-    failure = not_led()
+    failure = unrecorded()
     report = report_of_unrecorded(failure, "talk.json")
 
     assert json.loads(unrecorded_body(report, failure.call)) == {
@@ -69,7 +69,7 @@ def test_client_gets_the_text_and_the_same_as_facts() -> None:
 
 def test_report_without_a_recorded_ask_names_none() -> None:
     """Where no ask of the cassette is concerned, the report is shorter by that."""
-    failure = NotLed(read_call(post(CALL)), "the live server opened no session: HTTP 500")
+    failure = Unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
     report = report_of_unrecorded(failure, "talk.json")
 
     assert len(report.text.splitlines()) == 4
@@ -78,6 +78,6 @@ def test_report_without_a_recorded_ask_names_none() -> None:
 
 def test_text_has_no_secret_that_the_cassette_knows() -> None:
     """Secrets are taken out of the whole text."""
-    report = report_of_unrecorded(not_led(), "f", lambda text: text.replace('"b?"', "<secret>"))
+    report = report_of_unrecorded(unrecorded(), "f", lambda text: text.replace('"b?"', "<secret>"))
 
     assert "live <secret>" in report.text

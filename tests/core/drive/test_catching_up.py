@@ -26,9 +26,9 @@ from builders import (
     with_token,
 )
 
-from mrtr_cassette.core.drive.leading import Lead, Leads, LiveAsks, NotLed
+from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
+from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
-from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player
@@ -44,12 +44,12 @@ SCRIPT = (
 )
 
 
-def leads(*script: Any, **options: bool) -> tuple[Leads, list[str]]:
-    """Return the leads of a script's cassette, and the states of its first interaction's asks."""
+def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str]]:
+    """Return the asks of a script's cassette, and the states of its first interaction's asks."""
     cassette = cassette_of(*script, **options)
     turns = cassette.interactions[0].elicitation_turns
     recording = loaded(cassette, "c.json")
-    return Leads(Player(recording), redactor_of(recording)), [
+    return RecordedAsks(Player(recording), redactor_of(recording)), [
         turn.ask.body["result"].get("requestState") for turn in turns
     ]
 
@@ -59,28 +59,28 @@ def twice(request: Request) -> tuple[Call, Call]:
     return read_call(request), read_call(request)
 
 
-def lead_of(body: bytes, *script: Any, **options: bool) -> Lead:
-    """Return how the server is led for a retry, which must be possible."""
-    lead = leads(*script, **options)[0].lead_for(*twice(post(body)))
-    assert isinstance(lead, Lead), lead
-    return lead
+def catch_up_of(body: bytes, *script: Any, **options: bool) -> CatchUp:
+    """Return how the server is brought to what a retry answers, which must be possible."""
+    catch_up = recorded_asks(*script, **options)[0].catch_up_for(*twice(post(body)))
+    assert isinstance(catch_up, CatchUp), catch_up
+    return catch_up
 
 
-def next_of(lead: Lead) -> Observation:
+def next_of(catch_up: CatchUp) -> Observation:
     """Return the next request, which there must be."""
-    observation = lead.next()
+    observation = catch_up.next()
     assert observation is not None
     return observation
 
 
-def respond(lead: Lead, observation: Observation, response: Json) -> NotLed | None:
+def respond(catch_up: CatchUp, observation: Observation, response: Json) -> Unrecorded | None:
     """Let the live server respond to a request."""
     given = as_answer(observation.call.request, response)
     observation.response_started(given.status, given.headers)
     for chunk in given.chunks:
         observation.response_bytes(chunk, 0.0)
     observation.response_ended(0.0)
-    return lead.responded(observation)
+    return catch_up.responded(observation)
 
 
 def params(observation: Observation) -> Json:
@@ -88,60 +88,62 @@ def params(observation: Observation) -> Json:
     return json.loads(observation.call.request.body)["params"]
 
 
-def test_conversation_is_had_again_up_to_the_ask() -> None:
+def test_conversation_is_repeated_up_to_the_ask() -> None:
     """The call, the recorded answers with the live states, then the client's own retry."""
-    _, (_, state) = leads(*SCRIPT)
+    _, (_, state) = recorded_asks(*SCRIPT)
     mine = with_token(retry(CALL, {"b": NO}, state=state, number=7), 7)
-    lead = lead_of(mine, *SCRIPT)
+    catch_up = catch_up_of(mine, *SCRIPT)
 
-    one = next_of(lead)
+    one = next_of(catch_up)
     assert params(one) == json.loads(with_token(CALL, 7))["params"]
-    assert respond(lead, one, asks("a", state=LIVE)) is None
-    two = next_of(lead)
+    assert respond(catch_up, one, asks("a", state=LIVE)) is None
+    two = next_of(catch_up)
     assert params(two)["inputResponses"] == {"a": YES}
     assert params(two)["requestState"] == LIVE
     assert one.call.message is not None
     assert two.call.message is not None
     assert len({one.call.message.id, two.call.message.id, "7"}) == 3
-    assert respond(lead, two, asks("b", state=LIVE_TOO)) is None
-    assert lead.next() is None
-    assert lead.retry() == post(mine.replace(state.encode(), LIVE_TOO.encode()))
-    assert lead.states == [(LIVE, leads(*SCRIPT)[1][0]), (LIVE_TOO, state)]
+    assert respond(catch_up, two, asks("b", state=LIVE_TOO)) is None
+    assert catch_up.next() is None
+    assert catch_up.retry() == post(mine.replace(state.encode(), LIVE_TOO.encode()))
+    assert catch_up.states == [(LIVE, recorded_asks(*SCRIPT)[1][0]), (LIVE_TOO, state)]
 
 
 def test_own_lengths_are_not_sent_with_other_bodies() -> None:
     """What is sent has another length than what the client sent."""
-    _, (state, _) = leads(*SCRIPT)
+    _, (state, _) = recorded_asks(*SCRIPT)
     request = post(retry(CALL, {"a": NO}, state=state), ("Content-Length", "1"), ("X", "y"))
-    lead = leads(*SCRIPT)[0].lead_for(*twice(request))
-    assert isinstance(lead, Lead)
+    catch_up = recorded_asks(*SCRIPT)[0].catch_up_for(*twice(request))
+    assert isinstance(catch_up, CatchUp)
 
-    sent = [next_of(lead).call.request, lead.retry()]
+    first = next_of(catch_up)
+    assert respond(catch_up, first, asks("a", state=LIVE)) is None
+    sent = [first.call.request, catch_up.retry()]
     assert [one.header("content-length") for one in sent] == ["", ""]
     assert [one.header("x") for one in sent] == ["y", "y"]
 
 
-def test_ask_in_a_stream_leads_as_well() -> None:
+def test_ask_in_a_stream_is_an_ask_as_well() -> None:
     """The live server may answer in another form than it did while recorded."""
-    _, (state, _) = leads(*SCRIPT)
-    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
-    one = next_of(lead)
+    _, (state, _) = recorded_asks(*SCRIPT)
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+    one = next_of(catch_up)
     body = as_answer(one.call.request, asks("a", state=LIVE)).chunks[0]
 
-    assert respond(lead, one, stream(body)) is None
+    assert respond(catch_up, one, stream(body)) is None
 
 
-def test_array_dialect_is_led() -> None:
+def test_conversation_in_the_array_dialect_is_repeated() -> None:
     """Questions and answers in an array are compared and given like others."""
     script = (
         (CALL, array_asks("a", state=FIRST)),
         (retry(CALL, [{"id": "a", "value": 1}], state=FIRST), array_asks("b", state=SECOND)),
     )
-    _, (_, state) = leads(*script)
-    lead = lead_of(retry(CALL, [{"id": "b", "value": 2}], state=state), *script)
+    _, (_, state) = recorded_asks(*script)
+    catch_up = catch_up_of(retry(CALL, [{"id": "b", "value": 2}], state=state), *script)
 
-    assert respond(lead, next_of(lead), array_asks("a", state=LIVE)) is None
-    assert params(next_of(lead))["inputResponses"] == [{"id": "a", "value": 1}]
+    assert respond(catch_up, next_of(catch_up), array_asks("a", state=LIVE)) is None
+    assert params(next_of(catch_up))["inputResponses"] == [{"id": "a", "value": 1}]
 
 
 def test_state_that_the_question_repeats_is_compared_as_the_recorded_one() -> None:
@@ -151,9 +153,9 @@ def test_state_that_the_question_repeats_is_compared_as_the_recorded_one() -> No
         return changed_message(asks("a", state=state), f"https://x.example/?s={state}")
 
     script = ((CALL, ask(FIRST)),)
-    _, (state,) = leads(*script)
-    lead = lead_of(retry(CALL, {"a": NO}, state=state), *script)
-    assert respond(lead, next_of(lead), ask("l" * 30)) is None
+    _, (state,) = recorded_asks(*script)
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=state), *script)
+    assert respond(catch_up, next_of(catch_up), ask("l" * 30)) is None
 
 
 def changed_message(result: Json, message: str) -> Json:
@@ -176,14 +178,14 @@ def changed_message(result: Json, message: str) -> Json:
     ],
     ids=["another question", "one more", "no state"],
 )
-def test_other_question_keeps_the_server_from_being_led(response: Json, found: Json) -> None:
+def test_another_question_is_not_answered(response: Json, found: Json) -> None:
     """The difference is told by JSON Pointer, with the recorded value and the live one."""
-    _, (state, _) = leads(*SCRIPT)
-    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+    _, (state, _) = recorded_asks(*SCRIPT)
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
 
-    failure = respond(lead, next_of(lead), response)
+    failure = respond(catch_up, next_of(catch_up), response)
     assert failure is not None
-    assert failure.asker is lead.asker
+    assert failure.asker is catch_up.asker
     shown = [(one.pointer, one.recorded, one.received) for one in failure.differences]
     for (pointer, recorded, live), (at, before, now) in zip(shown, found, strict=True):
         assert (pointer, recorded) == (at, before)
@@ -198,14 +200,12 @@ def test_other_question_keeps_the_server_from_being_led(response: Json, found: J
         (b"no JSON", "the live server asks nothing in turn 1: HTTP 200"),
     ],
 )
-def test_response_that_asks_nothing_keeps_the_server_from_being_led(
-    response: Json, words: str
-) -> None:
+def test_response_that_asks_nothing_ends_it(response: Json, words: str) -> None:
     """Whatever else comes back, it is no point to go on from."""
-    _, (state, _) = leads(*SCRIPT)
-    lead = lead_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
+    _, (state, _) = recorded_asks(*SCRIPT)
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=state), *SCRIPT)
 
-    failure = respond(lead, next_of(lead), response)
+    failure = respond(catch_up, next_of(catch_up), response)
     assert failure is not None
     assert failure.detail == words
 
@@ -222,82 +222,66 @@ def test_response_that_asks_nothing_keeps_the_server_from_being_led(
     ],
     ids=["a call", "without state", "the raw one", "a live one", "no string", "opaque"],
 )
-def test_what_a_server_understands_is_not_led(body: bytes) -> None:
+def test_what_a_server_understands_is_sent_as_it_is(body: bytes) -> None:
     """Only a state that the cassette issued needs another one in its place."""
-    assert leads(*SCRIPT)[0].lead_for(*twice(post(body))) is None
+    assert recorded_asks(*SCRIPT)[0].catch_up_for(*twice(post(body))) is None
 
 
-def test_orphan_cannot_be_led() -> None:
-    """A conversation that begins with a retry has no first request to be had again from."""
+def test_orphan_cannot_be_repeated() -> None:
+    """A conversation that begins with a retry has no first request to begin with."""
     orphan = retry(CALL, {"a": YES}, state="unknown-" * 4)
-    found, (state,) = leads((orphan, asks("b", state=SECOND)))
-    failure = found.lead_for(*twice(post(retry(CALL, {"b": YES}, state=state))))
+    found, (state,) = recorded_asks((orphan, asks("b", state=SECOND)))
+    failure = found.catch_up_for(*twice(post(retry(CALL, {"b": YES}, state=state))))
 
-    assert isinstance(failure, NotLed)
+    assert isinstance(failure, Unrecorded)
     assert "begins with a retry" in failure.detail
 
 
-def test_state_of_an_ask_that_was_led_to_is_in_the_retry_whatever_is_added() -> None:
+def test_live_state_is_in_the_retry_whatever_is_added() -> None:
     """A client that tampers with its state tampers with the live one."""
-    _, (state, _) = leads(*SCRIPT)
-    lead = lead_of(retry(CALL, {"a": NO}, state=f"<{state}>"), *SCRIPT)
-    respond(lead, next_of(lead), asks("a", state=LIVE))
+    _, (state, _) = recorded_asks(*SCRIPT)
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=f"<{state}>"), *SCRIPT)
+    respond(catch_up, next_of(catch_up), asks("a", state=LIVE))
 
-    assert json.loads(lead.retry().body)["params"]["requestState"] == f"<{LIVE}>"
+    assert json.loads(catch_up.retry().body)["params"]["requestState"] == f"<{LIVE}>"
 
 
-def test_verbatim_states_are_led() -> None:
+def test_verbatim_states_are_replaced() -> None:
     """In a verbatim cassette the raw state is what the client was given."""
-    lead = lead_of(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
-    respond(lead, next_of(lead), asks("a", state=LIVE))
+    catch_up = catch_up_of(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
+    respond(catch_up, next_of(catch_up), asks("a", state=LIVE))
 
-    assert json.loads(lead.retry().body)["params"]["requestState"] == LIVE
+    assert json.loads(catch_up.retry().body)["params"]["requestState"] == LIVE
 
 
-def test_short_state_is_led_only_as_a_whole() -> None:
+def test_short_state_is_recognised_only_as_a_whole() -> None:
     """A short state of a verbatim cassette may stand in another one by chance."""
     script = ((CALL, asks("a", state="1")),)
-    found, _ = leads(*script, seals=False)
+    found, _ = recorded_asks(*script, seals=False)
 
-    assert found.lead_for(*twice(post(retry(CALL, {"a": NO}, state="live-1")))) is None
-    assert isinstance(found.lead_for(*twice(post(retry(CALL, {"a": NO}, state="1")))), Lead)
+    assert found.catch_up_for(*twice(post(retry(CALL, {"a": NO}, state="live-1")))) is None
+    assert isinstance(found.catch_up_for(*twice(post(retry(CALL, {"a": NO}, state="1")))), CatchUp)
 
 
 def test_live_answers_are_readable() -> None:
-    """The client's codings are the client's; what is led has to be read here."""
-    _, (state, _) = leads(*SCRIPT)
+    """The client's codings are the client's; what is sent here has to be read here."""
+    _, (state, _) = recorded_asks(*SCRIPT)
     request = post(retry(CALL, {"a": NO}, state=state), ("Accept-Encoding", "br, zstd"))
-    lead = leads(*SCRIPT)[0].lead_for(*twice(request))
-    assert isinstance(lead, Lead)
+    catch_up = recorded_asks(*SCRIPT)[0].catch_up_for(*twice(request))
+    assert isinstance(catch_up, CatchUp)
 
-    assert next_of(lead).call.request.header("accept-encoding") == "identity"
-    assert lead.retry().header("accept-encoding") == "br, zstd"
-
-
-def test_live_ask_without_state_is_answered_once() -> None:
-    """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
-    live = LiveAsks()
-    call = read_call(post(CALL))
-    live.asked(call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
-    live.asked(call, InputRequired("2026-07-28", {}, "state"))
-
-    def answered(body: bytes) -> bool:
-        return live.answered_by(read_call(post(body)))
-
-    assert not answered(CALL)
-    assert not answered(retry(CALL, {"z": YES}))
-    assert not answered(retry(CALL, {"a": YES}, state="state"))
-    assert not answered(retry(tool("other"), {"a": YES}))
-    assert answered(retry(CALL, {"a": YES}))
-    assert not answered(retry(CALL, {"a": YES}))
+    first = next_of(catch_up)
+    assert first.call.request.header("accept-encoding") == "identity"
+    assert respond(catch_up, first, asks("a", state=LIVE)) is None
+    assert catch_up.retry().header("accept-encoding") == "br, zstd"
 
 
 def test_each_spelled_state_is_replaced_and_nothing_else() -> None:
     """Of duplicate members the last counts; what is no state of the cassette stays."""
-    _, (state, _) = leads(*SCRIPT)
+    _, (state, _) = recorded_asks(*SCRIPT)
     body = retry(CALL, {"a": NO}, state=state)
     twofold = body.replace(b'"requestState":', b'"requestState":5 , "requestState": ')
-    lead = lead_of(twofold, *SCRIPT)
-    respond(lead, next_of(lead), asks("a", state=LIVE_TOO))
+    catch_up = catch_up_of(twofold, *SCRIPT)
+    respond(catch_up, next_of(catch_up), asks("a", state=LIVE_TOO))
 
-    assert lead.retry().body == twofold.replace(state.encode(), LIVE_TOO.encode())
+    assert catch_up.retry().body == twofold.replace(state.encode(), LIVE_TOO.encode())

@@ -1,0 +1,38 @@
+"""What a live server asked in this run, and nobody has answered.
+
+Owns: telling an answer to a live ask from one to a recorded ask.
+"""
+
+from __future__ import annotations
+
+from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.dialect import InputRequired
+
+
+class LiveAsks:
+    """The asks without state that a live server has made in this run, and nobody has answered.
+
+    Their answers could be taken for those to a recorded ask of the same call, which may have asked
+    something else.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._open: dict[CallKey, list[frozenset[str]]] = {}
+
+    def asked(self, call: Call, ask: InputRequired) -> None:
+        """Take what a live server asked."""
+        if ask.request_state is None:
+            self._open.setdefault(call.key(), []).append(frozenset(ask.input_requests))
+
+    def answered_by(self, call: Call) -> bool:
+        """Tell whether a request may answer one of them, which is answered then."""
+        answers = call.answers
+        if answers is None or answers.request_state is not None:
+            return False
+        key = call.key()
+        for keys in self._open.get(key, ()):
+            if keys >= set(answers.input_responses or ()):
+                self._open[key].remove(keys)
+                return True
+        return False

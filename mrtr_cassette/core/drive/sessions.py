@@ -1,0 +1,111 @@
+"""The sessions of a cassette (2025 era), and the live ones that stand for them.
+
+Owns: when a live session has to be opened for a client, and what is sent for that.
+Does not own: sending (the shell).
+Source: MCP 2025-11-25, "Session Management".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mrtr_cassette.core.drive.conversation import readable
+from mrtr_cassette.core.drive.unrecorded import Unrecorded, has_error, outcome
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.surrogates import SESSION_SURROGATE
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response, header_value
+
+_FIRST_SUCCESS = 200
+_FIRST_REDIRECT = 300
+
+
+class Sessions:
+    """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
+
+    def __init__(self, redactor: Redactor | None) -> None:
+        """Begin without any; what a live server says is shown redacted."""
+        self._redactor = redactor
+        self._opening: dict[str, list[Request]] = {}
+        self._live: dict[str, str] = {}
+
+    def played(self, call: Call, response: Response | None) -> None:
+        """Take a request that was played, as it may have opened a session."""
+        method = call.message.method if call.message is not None else ""
+        if method == "initialize" and response is not None:
+            session = header_value(response.headers, SESSION_HEADER)
+            if session:
+                self._opening[session] = [call.request]
+        elif method == "notifications/initialized":
+            self._opening.get(call.request.header(SESSION_HEADER), []).append(call.request)
+
+    def opening_for(self, call: Call) -> SessionOpening | Unrecorded | None:
+        """Return how a live session is opened for a request; None where it needs none."""
+        session = call.request.header(SESSION_HEADER)
+        if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
+            return None
+        if session not in self._opening:
+            detail = "its session was recorded, and this client has not opened it with `initialize`"
+            return Unrecorded(call, detail)
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            detail = "it answers what was asked in a recorded stream, and no live server asked it"
+            return Unrecorded(call, detail)
+        return SessionOpening(call, session, self._opening[session], self._redactor)
+
+    def opened(self, opening: SessionOpening) -> None:
+        """Take a live session that has been opened."""
+        self._live[opening.recorded_session] = opening.session
+
+    def in_live(self, request: Request) -> Request:
+        """Return a request in the live session, where it is in a recorded one."""
+        live = self._live.get(request.header(SESSION_HEADER))
+        return request if live is None else _in_session(request, live)
+
+
+class SessionOpening:
+    """One session of the cassette, opened again with the live server.
+
+    Attributes:
+        recorded_session: the session id that the client has.
+        session: the live one; empty where the server gave none.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        recorded_session: str,
+        requests: Sequence[Request],
+        redactor: Redactor | None,
+    ) -> None:
+        """Begin with what the client sent to open its session."""
+        self.recorded_session = recorded_session
+        self.session = ""
+        self._call = call
+        self._unsent = list(requests)
+        self._recorder = Recorder(seals=False, redactor=redactor)
+
+    def next(self) -> Observation | None:
+        """Return the next request, to be shown its response; None where the session is open."""
+        if not self._unsent:
+            return None
+        request = _in_session(self._unsent.pop(0), self.session)
+        return self._recorder.request_received(readable(request), 0.0)
+
+    def responded(self, observation: Observation) -> Unrecorded | None:
+        """Take the response to the last request; return why no session could be opened."""
+        exchange = observation.seal(End.COMPLETE, 0.0)
+        status = 0 if exchange.response is None else exchange.response.status
+        if not _FIRST_SUCCESS <= status < _FIRST_REDIRECT or has_error(exchange):
+            detail = f"the live server opened no session: {outcome(exchange)}"
+            return Unrecorded(self._call, detail)
+        self.session = observation.session or self.session
+        return None
+
+
+def _in_session(request: Request, session: str) -> Request:
+    kept = tuple(pair for pair in request.headers if pair[0].lower() != SESSION_HEADER)
+    added = (("Mcp-Session-Id", session),) if session else ()
+    return replace(request, headers=(*kept, *added))

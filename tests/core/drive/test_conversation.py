@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from builders import YES, Json, array_asks, as_answer, asks, post, refusal, retry, text, tool
+
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    Conversation,
+    Finished,
+    LiveAsk,
+    NeedsAnswers,
+)
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.wire.pointers import Difference
+
+CALL = tool("deploy", env="prod")
+STATES = ('live "state" {1}', "another live state")
+
+
+class Scripted:
+    """A script that gives fixed replies, one for each ask."""
+
+    def __init__(self, *replies: Any) -> None:
+        """Take the replies; a type stands for one made of the ask."""
+        self._replies = list(replies)
+        self.asks: list[LiveAsk] = []
+
+    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+        """Give the next reply."""
+        self.asks.append(ask)
+        reply = self._replies.pop(0)
+        return reply(ask) if callable(reply) else reply
+
+
+def talk(
+    script: Scripted, responses: Sequence[Json], request: bytes = CALL
+) -> tuple[Conversation, list[Json]]:
+    """Have a conversation with a server that gives these responses; return what was sent too."""
+    conversation = Conversation(post(request), script, Recorder(seals=True))
+    coming = list(responses)
+    sent: list[Observation] = []
+    while (observation := conversation.next()) is not None:
+        sent.append(observation)
+        given = as_answer(observation.call.request, coming.pop(0))
+        observation.response_started(given.status, given.headers)
+        for chunk in given.chunks:
+            observation.response_bytes(chunk, 0.0)
+        observation.response_ended(0.0)
+        conversation.responded(observation)
+    assert not coming
+    return conversation, [json.loads(observation.call.request.body) for observation in sent]
+
+
+def test_answers_go_with_the_live_state_of_the_ask() -> None:
+    """Each retry has the answers to the last ask, its state byte for byte, and an id of its own."""
+    script = Scripted(Answered(b'{"a":1E2}'), Answered(None))
+    first, second = STATES
+    conversation, sent = talk(
+        script, [asks("a", state=first), asks(state=second), text("done")], retry(CALL, {"x": YES})
+    )
+
+    params = [body["params"] for body in sent]
+    assert "inputResponses" not in params[0]
+    assert "requestState" not in params[0]
+    assert (params[1]["inputResponses"], params[1]["requestState"]) == ({"a": 100.0}, first)
+    assert "inputResponses" not in params[2]
+    assert params[2]["requestState"] == second
+    assert len({body["id"] for body in sent}) == 3
+    assert conversation.request_state == second
+    assert isinstance(conversation.standing, Finished)
+    assert conversation.standing.turn == 3
+
+
+def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
+    """What a script compares has no raw state; the raw state stands beside it."""
+    state = "a state of more than a few characters"
+    script = Scripted(NeedsAnswers)
+    conversation, _ = talk(script, [array_asks("a", state=state)])
+
+    (ask,) = script.asks
+    assert (ask.turn, ask.request_state) == (1, state)
+    assert ask.exchange.ask is not None
+    assert ask.exchange.ask.dialect == "array"
+    assert ask.exchange.ask.request_state == sealed_hash(state)
+    assert conversation.standing == NeedsAnswers(ask)
+    assert conversation.next() is None
+
+
+def test_ask_that_the_script_refuses_is_not_answered() -> None:
+    """Where the script sees another ask than it has answers to, nothing more is sent."""
+    difference = Difference("/inputRequests/a", None, "1")
+    conversation, sent = talk(
+        Scripted(lambda ask: AskedOtherwise(ask, (difference,))), [asks("a", state=STATES[0])]
+    )
+
+    assert isinstance(conversation.standing, AskedOtherwise)
+    assert conversation.standing.differences == (difference,)
+    assert len(sent) == 1
+
+
+def test_response_that_asks_nothing_ends_the_conversation() -> None:
+    """A result, an error, and what is no response of the protocol are all an end."""
+    for response in (text("done"), refusal(CALL), b"no JSON"):
+        conversation, _ = talk(Scripted(), [response])
+        assert isinstance(conversation.standing, Finished)
+        assert conversation.standing.turn == 1
+        assert conversation.standing.exchange.response is not None
