@@ -20,7 +20,7 @@ from traffic import BARE, PATH, PLAIN
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import JournalHeader, encode_line
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
-from mrtr_cassette.shell.files import Journal, journal_path
+from mrtr_cassette.shell.journal_file import Journal, journal_path
 
 
 def growth(bench: Bench) -> None:

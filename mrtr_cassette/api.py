@@ -29,7 +29,7 @@ from mrtr_cassette.options import (
     ReplayOptions,
     RequestStates,
 )
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.background import Proxy
 from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import recorded_so_far
@@ -62,7 +62,7 @@ class Recording:
         """What has been recorded so far, with what was on a cassette that is added to."""
         session = self._session
         if session.published is not None:
-            return _interactions(files.load_cassette(self.path))
+            return _interactions(cassette_file.load_cassette(self.path))
         cassette = recorded_so_far(self.path) or session.earlier
         return () if cassette is None else _interactions(cassette)
 

@@ -23,7 +23,7 @@ from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
 from mrtr_cassette.options import ignored_member
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
@@ -274,7 +274,7 @@ class Take:
                 hint="give one of the two fixtures another file",
             )
         self._make_folder()
-        self._claimed.enter_context(files.locked(self.path, _PATIENCE_S))
+        self._claimed.enter_context(locks.locked(self.path, _PATIENCE_S))
         # Meanwhile another process of this run may have recorded it.
         if not self._is_missing():
             self._claimed.close()
@@ -313,7 +313,7 @@ class Take:
         return self.path.exists() and self.path.stat().st_mtime_ns >= self._run.started_ns
 
     def _replay(self) -> Replay:
-        if not self.path.exists() and not files.journal_path(self.path).exists():
+        if not self.path.exists() and not journal_file.journal_path(self.path).exists():
             raise CassetteError(
                 self.path,
                 "there is no such cassette, and in mode none no new one is recorded",
@@ -397,7 +397,7 @@ class Take:
         if passed and plays_all and self.cassette.unplayed:
             problems.append(_unplayed_text(self.cassette))
         if not passed or problems:
-            files.journal_path(self.path).unlink(missing_ok=True)
+            journal_file.journal_path(self.path).unlink(missing_ok=True)
             return [*problems, f"{self.path} was not written"] if problems else []
         try:
             session.published, lost = publish_journal(self.path)

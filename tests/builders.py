@@ -12,11 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RequestState
-from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.format.codec import decode_cassette
+from mrtr_cassette.core.format.dump import dump_pieces
+from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
-from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
@@ -277,16 +281,30 @@ def assembled(
     earlier: CassetteModel | None = None,
 ) -> CassetteModel:
     """Return the cassette of some exchanges."""
-    return assemble(
-        list(exchanges),
-        upstream="http://localhost:8000/mcp",
-        request_state=request_state,
-        recorded_at=recorded_at,
-        tool="mrtr-cassette test",
-        redaction=redaction,
-        answers=answers,
-        earlier=earlier,
+    header = JournalHeader(
+        "http://localhost:8000/mcp", request_state, recorded_at, "keep", redaction, answers
     )
+    journal = {exchange.number or 0: exchange for exchange in exchanges}
+    before = None if earlier is None else loaded(earlier)
+    head = head_of(header, "mrtr-cassette test", before)
+    written = b"".join(dump_pieces(head, assemble(journal, before)))
+    return decode_cassette(written, "f")
+
+
+def encode_cassette(cassette: CassetteModel) -> bytes:
+    """Return a cassette as a file."""
+    tree = cassette.model_dump(by_alias=True, exclude_none=True)
+    return orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def without_digests(tree: Json) -> Json:
+    """Return the content of a cassette without digests, so that anything in it may be edited."""
+    recording = {name: value for name, value in tree["recording"].items() if name != "sha256"}
+    recording["exchanges"] = [
+        {name: value for name, value in facts.items() if name != "sha256"}
+        for facts in recording["exchanges"]
+    ]
+    return {**tree, "recording": recording}
 
 
 def conversation(*script: Step, **options: bool) -> Conversation:
@@ -333,8 +351,9 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
 
 
 def loaded(cassette: CassetteModel, path: str = "f") -> Cassette:
-    """Return a cassette that went through a file."""
-    return load(encode_cassette(cassette), path)
+    """Return a cassette that went through a file; what was edited in it needs no new digests."""
+    tree = json.loads(encode_cassette(cassette))
+    return load(dump(without_digests(tree)), path)
 
 
 def player_of(

@@ -203,7 +203,7 @@ def warn_of_strangers(options: Options) -> None:
 
 def tell_of_journal(cassette: Path, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
-    from mrtr_cassette.shell.files import unpublished
+    from mrtr_cassette.shell.journal_file import unpublished
 
     note = unpublished(cassette) if cassette.exists() else None
     if note is not None:

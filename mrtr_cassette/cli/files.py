@@ -20,7 +20,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     import orjson
 
     from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
-    from mrtr_cassette.shell.files import load_cassette, without_collection
+    from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
 
     tell_of_journal(cassette, Log("text"))
     with without_collection():
@@ -40,7 +40,7 @@ def recover(cassette: Path) -> None:
     CASSETTE is written from the journal beside it, which goes.
     """
     from mrtr_cassette.errors import CassetteError
-    from mrtr_cassette.shell.files import is_being_written, journal_path
+    from mrtr_cassette.shell.journal_file import is_being_written, journal_path
     from mrtr_cassette.shell.publishing import publish_journal
 
     journal = journal_path(cassette)
@@ -54,7 +54,7 @@ def recover(cassette: Path) -> None:
     if published is None:
         say(f"{journal} held no whole exchange, no cassette was written")
     else:
-        say(f"wrote {cassette}: {count_of(len(published.interactions), 'interaction')}")
+        say(f"wrote {cassette}: {count_of(published, 'interaction')}")
 
 
 @click.command()

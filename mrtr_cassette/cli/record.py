@@ -104,7 +104,7 @@ async def _record(
 def _conclude(session: RecordSession, log: Log) -> None:
     """Say what a recording came to."""
     published = session.published
-    count = 0 if published is None else len(published.interactions)
+    count = published or 0
     done = [f"{count_of(session.exchanges, 'exchange')} recorded"]
     facts = {"interactions": count, "exchanges": session.exchanges}
     if session.player is not None:

@@ -49,7 +49,7 @@ def replay(
     MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
     code is 1.
     """
-    from mrtr_cassette.shell.files import check_writable
+    from mrtr_cassette.shell.cassette_file import check_writable
     from mrtr_cassette.shell.running import allow_many_files, run
 
     log = Log(log_format)
@@ -67,7 +67,7 @@ async def _replay(
 ) -> int:
     from mrtr_cassette.core.replay.player import Repeat
     from mrtr_cassette.core.report.summary import report_of_replay, summary_text
-    from mrtr_cassette.shell.files import without_collection
+    from mrtr_cassette.shell.cassette_file import without_collection
     from mrtr_cassette.shell.http_server import access_of
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals

@@ -7,64 +7,76 @@ Rule: the journal goes only when the cassette stands.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from mrtr_cassette import __version__
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.codec import encode_cassette
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.format.dump import dump_pieces
 from mrtr_cassette.core.format.load import load
-from mrtr_cassette.core.format.model import CassetteModel
-from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import cassette_file, journal_file
 
 TOOL = f"mrtr-cassette {__version__}"
 
 
-def publish_journal(output: Path) -> tuple[CassetteModel | None, str | None]:
+def publish_journal(output: Path) -> tuple[int | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
 
     Returns:
-        the cassette, or None where nothing was recorded; and what was lost, or None.
+        how many interactions the cassette has, or None where nothing was recorded and there is
+        none; and what was lost, or None.
 
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
-    journal = files.journal_path(output)
-    with files.without_collection():
-        content = files.read_journal(journal)
-        cassette = _assembled(content, output)
-        if cassette is not None:
-            files.publish(output, cassette, replace=content.header.existing != "keep")
-    journal.unlink()
-    return cassette, content.lost
+    path = journal_file.journal_path(output)
+    with closing(journal_file.RecordedJournal(path)) as journal:
+        publication = None
+        if journal:
+            publication = _Publication(journal, output)
+            cassette_file.publish(
+                output, publication.pieces(), replace=journal.header.existing != "keep"
+            )
+    path.unlink()
+    return None if publication is None else publication.count, journal.lost
 
 
 def recorded_so_far(output: Path) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing."""
     try:
-        content = files.read_journal(files.journal_path(output))
+        journal = journal_file.RecordedJournal(journal_file.journal_path(output))
     except CassetteError:
         return None
-    assembled = _assembled(content, output)
-    return None if assembled is None else load(encode_cassette(assembled), str(output))
+    with closing(journal):
+        if not journal:
+            return None
+        return load(b"".join(_Publication(journal, output).pieces()), str(output))
 
 
-def _assembled(content: files.JournalContent, output: Path) -> CassetteModel | None:
-    """Return the cassette that a journal becomes; None where it has no exchange."""
-    if not content.exchanges:
-        return None
-    header = content.header
-    earlier = None
-    if header.existing == "append" and output.exists():
-        earlier = files.read_cassette(output)
-    return assemble(
-        list(content.exchanges.values()),
-        upstream=header.upstream,
-        request_state=header.request_state,
-        recorded_at=header.recorded_at,
-        tool=TOOL,
-        redaction=header.redaction,
-        answers=header.answers,
-        earlier=earlier,
-    )
+class _Publication:
+    """A journal on its way to a cassette.
+
+    Attributes:
+        count: how many interactions were written.
+    """
+
+    def __init__(self, journal: journal_file.RecordedJournal, output: Path) -> None:
+        """Load the cassette that the recording is added to, if there is one."""
+        self.count = 0
+        self._journal = journal
+        self._earlier = None
+        if journal.header.existing == "append" and output.exists():
+            self._earlier = cassette_file.load_cassette(output)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the cassette, piece by piece."""
+        head = head_of(self._journal.header, TOOL, self._earlier)
+        return dump_pieces(head, self._counted())
+
+    def _counted(self) -> Iterator[RecordedInteraction]:
+        for interaction in assemble(self._journal, self._earlier):
+            self.count = interaction.number
+            yield interaction

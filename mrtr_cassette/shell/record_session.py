@@ -11,7 +11,6 @@ from pathlib import Path
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
@@ -30,7 +29,7 @@ class RecordSession:
         unreachable: how many requests the upstream did not answer.
         unrecorded: requests that could not be recorded, in order.
         problem: why the recording is not whole, or None.
-        published: the cassette, once it is; None where there was nothing to publish.
+        published: how many interactions the published cassette has; None where there is none.
     """
 
     url: str
@@ -42,7 +41,7 @@ class RecordSession:
     unreachable: int = 0
     unrecorded: list[Unrecorded] = field(default_factory=list)
     problem: str | None = None
-    published: CassetteModel | None = None
+    published: int | None = None
 
     @property
     def played(self) -> int:

@@ -27,7 +27,7 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
 from mrtr_cassette.shell.appending import Appender
 from mrtr_cassette.shell.clock import CLOCK, Clock
@@ -102,7 +102,7 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     url = upstream_url(upstream)
-    with files.without_collection():
+    with cassette_file.without_collection():
         earlier = _check_output(
             output, existing, request_state, "sealed" if seals_answers else None
         )
@@ -163,9 +163,9 @@ async def recording(
 @contextmanager
 def _journal(
     session: RecordSession, header: JournalHeader, *, syncs: bool, publishes: bool
-) -> Iterator[files.Journal]:
+) -> Iterator[journal_file.Journal]:
     """Keep a journal until the block ends, and then publish it."""
-    journal = files.Journal(files.journal_path(session.path), header, syncs=syncs)
+    journal = journal_file.Journal(journal_file.journal_path(session.path), header, syncs=syncs)
     try:
         yield journal
     finally:
@@ -209,12 +209,12 @@ def _check_output(
     Returns:
         the cassette that is added to, or None.
     """
-    files.check_writable(output)
+    cassette_file.check_writable(output)
     if not output.exists() or existing == "replace":
         return None
     if existing == "keep":
-        raise files.cassette_exists(output)
-    earlier = files.load_cassette(output)
+        raise cassette_file.cassette_exists(output)
+    earlier = cassette_file.load_cassette(output)
     if earlier.request_state != request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "

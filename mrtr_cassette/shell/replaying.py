@@ -25,7 +25,7 @@ from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_server import LOOPBACK, Access, listening, serving
@@ -85,8 +85,8 @@ async def replaying(
         UsageError: the address can't be bound.
     """
     announcer = Announcer(log, on_event, terms)
-    with files.without_collection():
-        recording = files.load_cassette(
+    with cassette_file.without_collection():
+        recording = cassette_file.load_cassette(
             cassette, _progress_of(cassette, announcer, clock, told_after)
         )
         player = Player(recording, ignored=ignored, repeat=repeat, paced=paced)

@@ -27,7 +27,7 @@ from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.files import Journal
+from mrtr_cassette.shell.journal_file import Journal
 from mrtr_cassette.shell.record_session import RecordSession
 
 OnAsk = Callable[[Call, InputRequired], None]

@@ -879,7 +879,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     "newer": (edited(lambda t: t.update(version=2)), ("version 2", "reads version 1", "update")),
     "edited": (
         edited(lambda t: final(t)["body"].update(id=99)),
-        ("at /interactions/0/response: the body's sha256 is", "remove the line `sha256`"),
+        ("interaction 1, turn 1: the sha256 of the exchange is", "--fix"),
     ),
     "two bodies": (edited(lambda t: final(t).update(text="x")), ("at /interactions/0/response: both",)),
     "wrong type": (

@@ -5,10 +5,22 @@ from typing import Any
 
 import jsonschema
 import pytest
-from builders import NO, YES, Conversation, asks, cassette_of, conversation, get, retry, text, tool
+from builders import (
+    NO,
+    YES,
+    Conversation,
+    asks,
+    cassette_of,
+    conversation,
+    encode_cassette,
+    get,
+    retry,
+    text,
+    tool,
+)
 from pydantic import ValidationError
 
-from mrtr_cassette.core.format.codec import encode_cassette, schema
+from mrtr_cassette.core.format.codec import schema
 from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION, CassetteModel, InteractionModel
 
 CALL = tool("deploy", env="prod")
@@ -50,16 +62,15 @@ def test_parts_of_an_interaction_stand_in_the_order_in_which_they_happened() -> 
     )
 
     assert list(orphan_first) == ["branch", "request", "elicitation_turns", "response"]
-    assert list(orphan_first["request"]) == ["http", "body", "sha256"]
+    assert list(orphan_first["request"]) == ["http", "body"]
     assert list(orphan_first["elicitation_turns"][0]) == ["ask", "answer"]
     assert list(orphan_first["elicitation_turns"][0]["ask"]) == [
         "status",
         "headers",
         "body",
-        "sha256",
     ]
-    assert list(orphan_first["elicitation_turns"][0]["answer"]) == ["headers", "body", "sha256"]
-    assert list(orphan_first["response"]) == ["status", "headers", "body", "sha256"]
+    assert list(orphan_first["elicitation_turns"][0]["answer"]) == ["headers", "body"]
+    assert list(orphan_first["response"]) == ["status", "headers", "body"]
 
 
 def test_file_is_valid_by_the_published_schema() -> None:

@@ -31,6 +31,7 @@ from builders import (
     changed,
     conversation,
     dump,
+    encode_cassette,
     loaded,
     post,
     progress,
@@ -47,7 +48,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     decode_line,

@@ -2,23 +2,28 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.protocol.calls import CallKey
-from mrtr_cassette.core.record.linking import Asked, Chain, Facts, Retried, link
+from mrtr_cassette.core.record.linking import (
+    AskFacts,
+    LinkedInteraction,
+    LinkFacts,
+    RetryFacts,
+    link,
+)
 
-DEPLOY = CallKey("POST /mcp", "tools/call", "deploy", "{}")
-SELL = CallKey("POST /mcp", "tools/call", "sell", "{}")
+DEPLOY = "call of deploy"
+SELL = "call of sell"
 
 
 class Log:
     """Exchanges in the making, each with the shortest words for what linking sees of it."""
 
     def __init__(self) -> None:
-        self.facts: list[Facts] = []
+        self.facts: dict[int, LinkFacts] = {}
 
     def add(
         self,
         *,
-        key: CallKey = DEPLOY,
+        key: str = DEPLOY,
         caller: str = "",
         answers: str | None = None,
         echoes: str | None = None,
@@ -28,18 +33,20 @@ class Log:
     ) -> Log:
         """Add an exchange; each letter of `answers` and `asks` is a key."""
         number = len(self.facts) + 1
-        retried = None if answers is None and echoes is None else Retried(answers, echoes)
+        is_retry = answers is not None or echoes is not None
+        retry = RetryFacts(frozenset(answers or ""), echoes) if is_retry else None
         is_ask = asks is not None or issues is not None
-        asked = Asked(asks or "", issues, after or number) if is_ask else None
-        self.facts.append(Facts(number, key, caller, retried, asked))
+        states = () if issues is None else (issues,)
+        ask = AskFacts(frozenset(asks or ""), states, after or number) if is_ask else None
+        self.facts[number] = LinkFacts(key, caller, retry, ask)
         return self
 
     def linked(self) -> list[list[int]]:
         """Return the numbers of each interaction."""
-        return [chain.numbers for chain in link(self.facts)]
+        return [interaction.numbers for interaction in link(self.facts)]
 
 
-def chain_of(log: Log, index: int) -> Chain:
+def interaction_of(log: Log, index: int) -> LinkedInteraction:
     """Return one interaction."""
     return link(log.facts)[index]
 
@@ -47,7 +54,7 @@ def chain_of(log: Log, index: int) -> Chain:
 def test_first_requests_begin_interactions() -> None:
     """A request that is no retry is an interaction of its own."""
     assert Log().add().add(key=SELL).add().linked() == [[1], [2], [3]]
-    assert not chain_of(Log().add(), 0).is_orphan
+    assert not interaction_of(Log().add(), 0).is_orphan
 
 
 def test_retry_joins_the_ask_that_issued_its_state() -> None:
@@ -97,7 +104,7 @@ def test_retry_of_no_recorded_ask_is_an_orphan(retry: dict[str, str]) -> None:
     log = Log().add(asks="a", issues="S").add(**retry)  # type: ignore[arg-type]
 
     assert log.linked() == [[1], [2]]
-    assert [chain.is_orphan for chain in link(log.facts)] == [False, True]
+    assert [interaction.is_orphan for interaction in link(log.facts)] == [False, True]
 
 
 def test_state_on_an_ask_without_state_is_an_orphan() -> None:
@@ -111,8 +118,8 @@ def test_second_answer_to_an_ask_is_a_branch() -> None:
     first, second = link(log.facts)
 
     assert (first.numbers, second.numbers) == ([1, 2], [1, 3])
-    assert second.branch is first
-    assert (second.shared, first.shared, first.branch) == (1, 0, None)
+    assert second.branch_of is first
+    assert (second.shared, first.shared, first.branch_of) == (1, 0, None)
 
 
 def test_branch_of_a_later_turn_shares_all_before() -> None:
@@ -130,7 +137,7 @@ def test_branch_of_an_orphan_is_one_too() -> None:
     log = Log().add(echoes="X", asks="a", issues="S")
     log.add(answers="a", echoes="S").add(answers="a", echoes="S")
 
-    assert [chain.is_orphan for chain in link(log.facts)] == [True, True]
+    assert [interaction.is_orphan for interaction in link(log.facts)] == [True, True]
 
 
 def test_ask_counts_only_once_it_is_whole() -> None:

@@ -22,12 +22,12 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
-from builders import loaded
+from builders import assembled, encode_cassette, loaded, without_digests
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.format.codec import decode_cassette, encode_cassette
+from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     decode_line,
@@ -50,7 +50,6 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     classify,
     echoes,
 )
-from mrtr_cassette.core.record.assembly import assemble
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Reply
@@ -348,13 +347,7 @@ def _pass(seen: Observation, status: int, headers: Headers, chunks: Iterable[byt
 
 
 def _assembled(exchanges: Sequence[RecordedExchange], *, seals: bool) -> CassetteModel:
-    return assemble(
-        exchanges,
-        upstream="http://localhost:8000/mcp",
-        request_state="sealed" if seals else "verbatim",
-        recorded_at="2026-08-01T00:00:00+00:00",
-        tool="fuzz",
-    )
+    return assembled(exchanges, request_state="sealed" if seals else "verbatim")
 
 
 def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
@@ -469,14 +462,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
         for each in own:
             _ask(player, read, each.exchange.request)
     summary_text(report_of_replay(player)).encode()
-    added = assemble(
-        [_recorded_exchange()],
-        upstream="http://localhost:8000/mcp",
-        request_state=read.request_state,
-        recorded_at="2026-08-01T00:00:00+00:00",
-        tool="fuzz",
-        earlier=read,
-    )
+    added = assembled([_recorded_exchange()], request_state=read.request_state, earlier=read)
     assert len(added.interactions) == len(read.interactions) + 1
     assert decode_cassette(encode_cassette(added), PATH) == added
 
@@ -505,7 +491,7 @@ def damage(data: bytes) -> None:
     file = ("cassette", "no digests", "journal")[data[0] % 3] if data else "cassette"
     tree = orjson.loads(_line() if file == "journal" else encode_cassette(recorded()))
     if file == "no digests":
-        tree = _without_digests(tree)
+        tree = without_digests(tree)
     for at in range(1, min(len(data) - 2, 24), 3):
         places = list(_places(tree))
         if places:
@@ -520,12 +506,6 @@ def damage(data: bytes) -> None:
 @cache
 def _line() -> bytes:
     return encode_line(_recorded_exchange())[:-CHECKSUM_LENGTH]
-
-
-def _without_digests(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without_digests(one) for key, one in tree.items() if key != "sha256"}
-    return [_without_digests(one) for one in tree] if isinstance(tree, list) else tree
 
 
 def _places(tree: Any) -> Iterator[tuple[Any, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from standin import (
@@ -26,11 +27,12 @@ from standin import (
     yes,
 )
 
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.journal import JournalHeader, decode_line, encode_line
-from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell import files
-from mrtr_cassette.shell.files import Journal
+from mrtr_cassette.shell import cassette_file, journal_file, locks
+from mrtr_cassette.shell.journal_file import Journal, RecordedJournal
 from mrtr_cassette.shell.publishing import publish_journal
 
 HEADER = JournalHeader("http://x/mcp", "sealed", "2026-11-21T00:00:00+00:00", "keep")
@@ -48,9 +50,22 @@ async def journal_of_three(path: Path) -> bytes:
         await post(tape.url, tool("x"))
         await post(tape.url, tool("x", id=2, requestState=state, inputResponses=yes("ok")))
         await http("GET", tape.url)
-        data = files.journal_path(path).read_bytes()
+        data = journal_file.journal_path(path).read_bytes()
     path.unlink()
     return data
+
+
+class Found(NamedTuple):
+    """What was found in a journal."""
+
+    exchanges: dict[int, RecordedExchange]
+    lost: str | None
+
+
+def found_in(path: Path) -> Found:
+    """Read a journal to its end."""
+    with contextlib.closing(RecordedJournal(path)) as journal:
+        return Found(dict(journal), journal.lost)
 
 
 @looped
@@ -60,10 +75,10 @@ async def test_every_prefix_of_a_journal_gives_its_whole_lines(tmp_path: Path) -
     data = await journal_of_three(path)
     ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
     assert len(ends) == 4
-    journal = files.journal_path(path)
+    journal = journal_file.journal_path(path)
     for cut in range(ends[0], len(data) + 1):
         journal.write_bytes(data[:cut])
-        content = files.read_journal(journal)
+        content = found_in(journal)
         # A line is whole without the newline that ends it.
         whole = sum(end <= cut for end in ends[1:])
         assert sorted(content.exchanges) == list(range(1, whole + 1))
@@ -78,10 +93,10 @@ async def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
     """A line in the middle that can't be read is reported, and those around it are kept."""
     path = tmp_path / "c.json"
     lines = (await journal_of_three(path)).split(b"\n")
-    journal = files.journal_path(path)
+    journal = journal_file.journal_path(path)
     for bad in (b"\x00" * 30, b'{"number":2}', b"[]", b"2", lines[2][:-1], lines[2][1:]):
         journal.write_bytes(b"\n".join([*lines[:2], bad, *lines[3:]]))
-        content = files.read_journal(journal)
+        content = found_in(journal)
         assert sorted(content.exchanges) == [1, 3]
         assert content.lost is not None
         assert content.lost.startswith("line 3 is not whole")
@@ -92,9 +107,9 @@ async def test_every_damaged_line_is_reported(tmp_path: Path) -> None:
     """Of two damaged lines both are named."""
     path = tmp_path / "c.json"
     lines = (await journal_of_three(path)).split(b"\n")
-    journal = files.journal_path(path)
+    journal = journal_file.journal_path(path)
     journal.write_bytes(b"\n".join([lines[0], b"{", lines[2], b"["]))
-    content = files.read_journal(journal)
+    content = found_in(journal)
     assert content.lost is not None
     assert "line 2" in content.lost
     assert "line 4" in content.lost
@@ -105,10 +120,10 @@ async def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
     """A journal that tells of an exchange twice, as of a stream that went on, gives the last state."""
     path = tmp_path / "c.json"
     lines = (await journal_of_three(path)).split(b"\n")
-    journal = files.journal_path(path)
+    journal = journal_file.journal_path(path)
     again = encode_line(replace(decode_line(lines[3]), number=1))
     journal.write_bytes(b"\n".join([*lines[:4], again]))
-    content = files.read_journal(journal)
+    content = found_in(journal)
     assert sorted(content.exchanges) == [1, 2, 3]
     assert content.exchanges[1].request == content.exchanges[3].request
 
@@ -119,7 +134,7 @@ async def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
 def test_what_is_no_journal_is_refused(tmp_path: Path, data: bytes) -> None:
     """A file whose first line is not a journal's is an error that names it, and stays."""
     path = tmp_path / "c.json"
-    journal = files.journal_path(path)
+    journal = journal_file.journal_path(path)
     journal.write_bytes(data)
     with pytest.raises(CassetteError) as caught:
         publish_journal(path)
@@ -131,7 +146,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path, data: bytes) -> None:
 async def test_a_journal_of_nothing_is_removed(tmp_path: Path) -> None:
     """A journal without exchanges gives no cassette, and is in nobody's way afterwards."""
     path = tmp_path / "c.json"
-    Journal(files.journal_path(path), HEADER).close()
+    Journal(journal_file.journal_path(path), HEADER).close()
     assert publish_journal(path) == (None, None)
     assert list(tmp_path.iterdir()) == []
 
@@ -140,14 +155,14 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
     path = tmp_path / "c.json.journal"
     journal = Journal(path, HEADER)
-    assert files.is_being_written(path)
+    assert journal_file.is_being_written(path)
     with pytest.raises(CassetteError, match="another recorder is writing"):
         Journal(path, HEADER)
     journal.close()
-    assert not files.is_being_written(path)
+    assert not journal_file.is_being_written(path)
     with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
         Journal(path, HEADER)
-    assert not files.is_being_written(tmp_path / "none")
+    assert not journal_file.is_being_written(tmp_path / "none")
 
 
 def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -198,13 +213,13 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-async def some_cassette(path: Path) -> CassetteModel:
-    """Record something, remove the file, and return the cassette."""
+async def some_cassette(path: Path) -> list[bytes]:
+    """Record something, remove the file, and return what it held, in pieces."""
     async with taping(path, answering(response(b"x"))) as tape:
         await http("GET", tape.url)
-    cassette = files.read_cassette(path)
+    data = path.read_bytes()
     path.unlink()
-    return cassette
+    return [data[:10], data[10:]]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
@@ -215,7 +230,7 @@ async def test_a_cassette_has_the_rights_that_the_user_gives(
     """A published cassette has the rights of any new file under the user's umask."""
     cassette = await some_cassette(tmp_path / "c.json")
     with umask(mask):
-        files.publish(tmp_path / "c.json", cassette, replace=False)
+        cassette_file.publish(tmp_path / "c.json", cassette, replace=False)
     assert stat.S_IMODE((tmp_path / "c.json").stat().st_mode) == mode
 
 
@@ -226,10 +241,10 @@ async def test_what_exists_is_replaced_only_when_asked(tmp_path: Path) -> None:
     cassette = await some_cassette(path)
     path.write_text("precious")
     with pytest.raises(CassetteError, match="the cassette exists"):
-        files.publish(path, cassette, replace=False)
+        cassette_file.publish(path, cassette, replace=False)
     assert path.read_text() == "precious"
-    files.publish(path, cassette, replace=True)
-    assert files.read_cassette(path) == cassette
+    cassette_file.publish(path, cassette, replace=True)
+    assert path.read_bytes() == b"".join(cassette)
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
 
 
@@ -254,7 +269,7 @@ async def test_a_publish_that_fails_leaves_everything_as_it_was(
 
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(CassetteError, match="no space left on the device"):
-        files.publish(path, cassette, replace=replace)
+        cassette_file.publish(path, cassette, replace=replace)
     monkeypatch.undo()
     assert [one.read_text() for one in tmp_path.iterdir()] == ["precious"] * replace
 
@@ -266,7 +281,7 @@ async def test_a_publish_that_fails_keeps_the_journal(
     """A recording that can't be published is still in its journal, and can be once there is room."""
     path = tmp_path / "c.json"
     data = await journal_of_three(path)
-    files.journal_path(path).write_bytes(data)
+    journal_file.journal_path(path).write_bytes(data)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -275,10 +290,10 @@ async def test_a_publish_that_fails_keeps_the_journal(
     with pytest.raises(CassetteError):
         publish_journal(path)
     monkeypatch.undo()
-    assert files.journal_path(path).read_bytes() == data
+    assert journal_file.journal_path(path).read_bytes() == data
     published, lost = publish_journal(path)
-    assert (published, lost) == (files.read_cassette(path), None)
-    assert not files.journal_path(path).exists()
+    assert (published, lost) == (len(cassette_file.load_cassette(path).interactions), None)
+    assert not journal_file.journal_path(path).exists()
 
 
 @looped
@@ -293,10 +308,10 @@ async def test_a_file_system_without_hard_links_is_written_to(
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refused)
-    files.publish(path, cassette, replace=False)
-    assert files.read_cassette(path) == cassette
+    cassette_file.publish(path, cassette, replace=False)
+    assert path.read_bytes() == b"".join(cassette)
     with pytest.raises(CassetteError, match="the cassette exists"):
-        files.publish(path, cassette, replace=False)
+        cassette_file.publish(path, cassette, replace=False)
 
 
 def test_a_file_system_without_locks_is_told_or_written_to(
@@ -319,11 +334,11 @@ async def test_a_name_that_a_journal_can_have_can_be_published(tmp_path: Path, l
     cassette = await some_cassette(tmp_path / "c.json")
     path = tmp_path / ("n" * (length - 5) + ".json")
     try:
-        Journal(files.journal_path(path), HEADER).close()
+        Journal(journal_file.journal_path(path), HEADER).close()
     except CassetteError:
         return
-    files.publish(path, cassette, replace=False)
-    assert files.read_cassette(path) == cassette
+    cassette_file.publish(path, cassette, replace=False)
+    assert path.read_bytes() == b"".join(cassette)
 
 
 @looped
@@ -331,9 +346,9 @@ async def test_a_cassette_reads_back_as_it_was_written(tmp_path: Path) -> None:
     """Writing what was read gives the same bytes, in the order that people read."""
     path = tmp_path / "c.json"
     cassette = await some_cassette(path)
-    files.publish(path, cassette, replace=False)
+    cassette_file.publish(path, cassette, replace=False)
     data = path.read_bytes()
-    files.publish(path, files.read_cassette(path), replace=True)
+    cassette_file.publish(path, [dump(cassette_file.load_cassette(path))], replace=True)
     assert path.read_bytes() == data
     assert data.endswith(b"}\n")
     tree = read(path)
@@ -348,42 +363,42 @@ def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
     """Where there is no cassette the message names the file and the command that makes it."""
     path = tmp_path / "c.json"
     with pytest.raises(CassetteError) as caught:
-        files.read_cassette(path)
+        cassette_file.load_cassette(path)
     assert str(caught.value).startswith(f"{path}: there is no such cassette; record one with: ")
 
 
 def test_a_cassette_that_was_never_published_says_recover(tmp_path: Path) -> None:
     """Where only the journal of a killed recording stands the message names `recover`."""
     path = tmp_path / "c.json"
-    Journal(files.journal_path(path), HEADER).close()
+    Journal(journal_file.journal_path(path), HEADER).close()
     with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):
-        files.read_cassette(path)
+        cassette_file.load_cassette(path)
 
 
 def test_a_directory_is_no_cassette(tmp_path: Path) -> None:
     """A directory in the place of a cassette is refused for reading and for writing."""
     with pytest.raises(CassetteError, match="is a directory"):
-        files.read_cassette(tmp_path)
+        cassette_file.load_cassette(tmp_path)
     with pytest.raises(CassetteError, match="is a directory; name a file"):
-        files.check_writable(tmp_path)
+        cassette_file.check_writable(tmp_path)
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     """A cassette in a directory that doesn't exist is refused, and the directory is named."""
     with pytest.raises(CassetteError, match=f"there is no directory {tmp_path / 'none'}"):
-        files.check_writable(tmp_path / "none" / "c.json")
+        cassette_file.check_writable(tmp_path / "none" / "c.json")
     (tmp_path / "file").touch()
     with pytest.raises(CassetteError, match="there is no directory"):
-        files.check_writable(tmp_path / "file" / "c.json")
+        cassette_file.check_writable(tmp_path / "file" / "c.json")
 
 
 def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
     """Who can't have it in time is told; when the block has ended, nothing is left of it."""
     cassette = tmp_path / "c.json"
     with (
-        files.locked(cassette, 10),
+        locks.locked(cassette, 10),
         pytest.raises(CassetteError, match="another process has been recording this cassette for"),
-        files.locked(cassette, 0),
+        locks.locked(cassette, 0),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -392,7 +407,7 @@ def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
 def test_a_lock_that_a_dead_process_left_holds_nobody_up(tmp_path: Path) -> None:
     """The file alone is no lock."""
     (tmp_path / "c.json.lock").touch()
-    with files.locked(tmp_path / "c.json", 0):
+    with locks.locked(tmp_path / "c.json", 0):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -409,7 +424,7 @@ def test_a_lock_whose_file_went_meanwhile_is_asked_for_again(tmp_path, monkeypat
             (tmp_path / "c.json.lock").unlink()
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with files.locked(cassette, 0):
+    with locks.locked(cassette, 0):
         assert (tmp_path / "c.json.lock").exists()
     assert stolen
 
@@ -418,6 +433,6 @@ def test_a_lock_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
     """The reason names the file."""
     with (
         pytest.raises(CassetteError, match=r"c\.json\.lock: no such file or directory"),
-        files.locked(tmp_path / "missing" / "c.json", 0),
+        locks.locked(tmp_path / "missing" / "c.json", 0),
     ):
         pass

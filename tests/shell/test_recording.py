@@ -49,7 +49,7 @@ from standin import (
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell import files
+from mrtr_cassette.shell import journal_file
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream
 from mrtr_cassette.shell.http_server import Access
 from mrtr_cassette.shell.recording import recording
@@ -958,13 +958,13 @@ async def test_the_journal_is_written_before_the_last_byte(
         original = getattr(owner, name)
 
         def noted(*args: Any, **kwargs: Any) -> Any:
-            done.append("journal" if owner is files.Journal else name)
+            done.append("journal" if owner is journal_file.Journal else name)
             return original(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, noted)
 
     async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
-        noting(files.Journal, "append")
+        noting(journal_file.Journal, "append")
         for name in ("send_whole", "send"):
             noting(HttpDownstream, name)
         await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
@@ -1062,7 +1062,7 @@ WATCHED = [
     (Observation, "response_bytes"),
     (Observation, "seal"),
     (Observation, "response_ended"),
-    (files.Journal, "append"),
+    (journal_file.Journal, "append"),
 ]
 
 
@@ -1127,15 +1127,15 @@ async def test_a_line_that_was_cut_short_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a line that the full disk cut short, the lines that fit again are whole."""
-    append = files.Journal.append
+    append = journal_file.Journal.append
 
-    def half(journal: files.Journal, line: bytes) -> None:
+    def half(journal: journal_file.Journal, line: bytes) -> None:
         append(journal, line[: len(line) // 2])
         raise OSError(28, "No space left on device")
 
     async with taping(tmp_path / "c.json", answering(*[response(b"x")] * 3)) as tape:
         await http("GET", tape.url, target="/1")
-        monkeypatch.setattr(files.Journal, "append", half)
+        monkeypatch.setattr(journal_file.Journal, "append", half)
         await http("GET", tape.url, target="/2")
         monkeypatch.undo()
         await http("GET", tape.url, target="/3")

@@ -29,7 +29,7 @@ from standin import (
 
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.shell.files import load_cassette
+from mrtr_cassette.shell.cassette_file import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
 

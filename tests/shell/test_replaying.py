@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import without_digests
 from standin import (
     ACCEPT,
     EVENTS,
@@ -294,7 +295,7 @@ async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Pa
             pass
     await recorded(path, (message("ping"), json_response(result({"a": 1}))))
     path.write_text(path.read_text().replace('"a": 1', '"a": 2'))
-    with pytest.raises(CassetteError, match=r"at /interactions/0/response: the body's sha256"):
+    with pytest.raises(CassetteError, match=r"c\.json: interaction 1: the sha256 of"):
         async with replaying(path):
             pass
 
@@ -367,7 +368,7 @@ async def test_pace_asks_for_the_recorded_delays(
     path = tmp_path / "c.json"
     notes = [message("notifications/n", {"n": n}, id=None) for n in range(2)]
     await recorded(path, (message("ping"), event_stream(*notes, result({}))))
-    tree = read(path)
+    tree = without_digests(read(path))
     for piece, at_ms in zip(
         tree["recording"]["exchanges"][0]["pieces"], (500, 1500, 4000), strict=True
     ):

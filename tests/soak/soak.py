@@ -57,7 +57,7 @@ from standin import (
 )
 
 from mrtr_cassette.core.format.journal import decode_line
-from mrtr_cassette.shell.files import journal_path
+from mrtr_cassette.shell.journal_file import journal_path
 from mrtr_cassette.shell.publishing import publish_journal
 
 JsonObject = dict[str, Any]

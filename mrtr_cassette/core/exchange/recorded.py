@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import may_ask
 from mrtr_cassette.core.protocol.messages import Ask, ask_in
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
@@ -51,7 +52,10 @@ class RecordedExchange:
     @property
     def ask(self) -> Ask | None:
         """Where the response asks for input, read each time anew; None where it doesn't."""
-        return None if self.response is None else ask_in(self.call.message, self.response)
+        response = self.response
+        if response is None or not may_ask(response.body):
+            return None
+        return ask_in(self.call.message, response)
 
 
 class Branch(NamedTuple):

@@ -2,12 +2,13 @@
 
 Owns: the version gate, and the errors that name the place in a damaged file.
 Does not own: the bodies within (`bodies`), and what the models mean (`load`).
-Rule: `decode(encode(cassette)) == cassette`, however the file is spelled.
+Rule: a file is the same however it is spelled; where it is spelled as `dump` does, it is read
+without holding all of it as a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +16,7 @@ import orjson
 from pydantic import ValidationError
 
 from mrtr_cassette.core.format.bodies import damaged
+from mrtr_cassette.core.format.digest import RecordingDigest, changed
 from mrtr_cassette.core.format.model import (
     SCHEMA_ID,
     VERSION,
@@ -25,14 +27,6 @@ from mrtr_cassette.core.format.model import (
 )
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
-
-
-def encode_cassette(cassette: CassetteModel) -> bytes:
-    """Return the file: JSON, two-space indentation, fixed key order, a newline at the end."""
-    return orjson.dumps(
-        cassette.model_dump(by_alias=True, exclude_none=True),
-        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-    )
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
@@ -53,6 +47,9 @@ def decode_cassette(data: bytes, path: str) -> CassetteModel:
             "recording": head.recording.model_copy(update=facts),
         }
     )
+
+
+_Item = TypeVar("_Item", InteractionModel, ExchangeFactsModel)
 
 
 class Parts(NamedTuple):
@@ -85,15 +82,40 @@ def decode_parts(data: bytes, path: str) -> Parts:
         head = CassetteModel.model_validate(tree)
     except ValidationError as error:
         raise _invalid(path, error) from None
+    digest = RecordingDigest()
+    unread = {"interactions", "exchanges"}
+
+    def check_after(name: str, items: Iterator[_Item]) -> Iterator[_Item]:
+        """Check the recording's digest when the second of the lists has been read."""
+        yield from items
+        unread.discard(name)
+        if not unread and head.recording.sha256 is not None:
+            sha256 = digest.sha256(tree)
+            if sha256 != head.recording.sha256:
+                reason = f"at /recording/sha256: it is {head.recording.sha256}, not {sha256}"
+                raise changed(path, reason)
+
+    if head.recording.sha256 is not None:
+        interactions = _passed_to(digest.add_interaction, interactions)
+        exchanges = _passed_to(digest.add_facts, exchanges)
     return Parts(
         head,
-        _read_interactions(interactions, path),
-        _validated(exchanges, ExchangeFactsModel, path, "/recording/exchanges"),
+        check_after("interactions", _read_interactions(interactions, path)),
+        check_after(
+            "exchanges",
+            _validated(exchanges, ExchangeFactsModel, path, "/recording/exchanges"),
+        ),
     )
 
 
+def _passed_to(add: Callable[[Any], None], items: Iterable[Any]) -> Iterator[Any]:
+    for item in items:
+        add(item)
+        yield item
+
+
 class _List(NamedTuple):
-    """A list of objects in a file, as `encode_cassette` spells it; no string has a line's end."""
+    """A list of objects in a file, as `dump` spells it; no string has a line's end."""
 
     place: tuple[str, ...]
     first: bytes
@@ -102,10 +124,10 @@ class _List(NamedTuple):
     last: bytes
 
 
-def _list_at(*place: str) -> _List:
+def _list_at(*place: str, is_indented: bool) -> _List:
     outer = b"\n" + b"  " * len(place)
     inner = outer + b"  "
-    end = inner + b"}"
+    end = inner + b"}" if is_indented else b"}"
     return _List(
         place,
         first=b'%b"%b": [%b{' % (outer, place[-1].encode(), inner),
@@ -115,8 +137,8 @@ def _list_at(*place: str) -> _List:
     )
 
 
-_INTERACTIONS = _list_at("interactions")
-_EXCHANGES = _list_at("recording", "exchanges")
+_INTERACTIONS = _list_at("interactions", is_indented=True)
+_EXCHANGES = _list_at("recording", "exchanges", is_indented=False)
 
 
 def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
@@ -197,7 +219,6 @@ def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[InteractionM
         yield interaction
 
 
-_Item = TypeVar("_Item", InteractionModel, ExchangeFactsModel)
 AT_ONCE = 32
 """Items that are read together, step by step: a processor is quicker at more of the same."""
 

@@ -20,6 +20,7 @@ from mrtr_cassette.core.exchange.recorded import (
 )
 from mrtr_cassette.core.format.bodies import decode_body, headers_of
 from mrtr_cassette.core.format.codec import decode_parts
+from mrtr_cassette.core.format.digest import check_exchange
 from mrtr_cassette.core.format.model import (
     AnswerModel,
     ExchangeFactsModel,
@@ -149,10 +150,13 @@ class _Loader:
         self, interaction: InteractionModel, step: _Step, facts: ExchangeFactsModel | None
     ) -> RecordedExchange:
         started_ms = 0 if facts is None else facts.started_ms
+        request, response = self._request(interaction, step), self._response(step, facts)
+        if facts is not None:
+            check_exchange(facts, request, response, self._path)
         return RecordedExchange(
             number=None if facts is None else facts.number,
-            request=self._request(interaction, step),
-            response=self._response(step, facts),
+            request=request,
+            response=response,
             started_ms=started_ms,
             ended_ms=started_ms if facts is None else started_ms + facts.duration_ms,
             issued_sha256=None if facts is None else facts.request_state_sha256,

@@ -45,9 +45,6 @@ class BodyModel(_Model):
     text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
     events: list[EventModel] | None = Field(None, description="the events of an event stream")
-    sha256: Sha256 | None = Field(
-        None, description="hash of the bytes, checked at load; leave it out to edit by hand"
-    )
 
 
 class HttpModel(_Model):
@@ -139,6 +136,9 @@ class ExchangeFactsModel(_Model):
     echoed_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state that its request carried"
     )
+    sha256: Sha256 | None = Field(
+        None, description="digest of request and response, checked where it is there"
+    )
     pieces: list[PieceFactsModel] | None = None
 
 
@@ -172,6 +172,9 @@ class RecordingModel(_Model):
     recorded_at: str = Field(description="ISO 8601, UTC")
     tool: str
     exchanges: list[ExchangeFactsModel]
+    sha256: Sha256 | None = Field(
+        None, description="digest of all that those of the exchanges leave out"
+    )
 
 
 class CassetteModel(_Model):

@@ -2,210 +2,210 @@
 
 Owns: joining each retry to the ask that it answers, in the order of docs/matching.md, "Linking":
 by request state; without one, by call and keys; else it begins an interaction of its own.
+Does not own: what is recorded of an exchange beyond that (`assembly`).
 Rule: arrival order never outranks a state, so parallel identical calls don't mix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from mrtr_cassette.core.protocol.calls import CallKey
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskFacts:
     """What linking needs to know of an ask.
 
     Attributes:
         keys: the keys of its `inputRequests`.
-        state_sha256: hash of the request state that it issued, or None.
+        state_sha256s: hashes by which a retry may echo the state that it issued; empty where it
+            issued none. An earlier cassette issues another state on replay than the server did.
         after: how many requests had arrived when it was whole: only later ones can answer it.
     """
 
-    keys: Collection[str]
-    state_sha256: str | None
+    keys: frozenset[str]
+    state_sha256s: tuple[str, ...]
     after: int
 
 
 @dataclass(frozen=True, slots=True)
-class Retried:
+class RetryFacts:
     """What linking needs to know of a retry.
 
     Attributes:
-        keys: the keys of its `inputResponses`, or None where it has none.
+        keys: the keys of its `inputResponses`.
         state_sha256: hash of the request state that it echoes, or None.
     """
 
-    keys: Collection[str] | None
+    keys: frozenset[str]
     state_sha256: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LinkFacts:
     """What linking needs to know of one exchange.
 
     Attributes:
-        number: place in arrival order, from 1.
-        key: the call.
+        call: hash of the call key.
         caller: who asks: session and client, as far as a request tells.
+        retry: what its request answers, or None.
+        ask: what its response asks, or None.
     """
 
-    number: int
-    key: CallKey
+    call: str
     caller: str
-    retried: Retried | None
-    asked: Asked | None
+    retry: RetryFacts | None
+    ask: AskFacts | None
 
 
 @dataclass(slots=True, eq=False)
-class Chain:
-    """The exchanges of one interaction.
+class LinkedInteraction:
+    """The exchanges of one interaction, by number.
 
     Attributes:
         numbers: the exchanges, from the first request to the last response.
-        branch: where the first exchanges are another chain's: that chain's own first exchange,
-            else None.
-        shared: how many exchanges are shared with that chain.
+        branch_of: the interaction whose first exchanges these are too, or None.
+        shared: how many exchanges are shared with that interaction.
         is_orphan: it begins with a retry that answers no recorded ask.
     """
 
     numbers: list[int]
-    branch: Chain | None = None
+    branch_of: LinkedInteraction | None = None
     shared: int = 0
     is_orphan: bool = False
 
-
-@dataclass(slots=True, eq=False)
-class PastAsk:
-    """An ask of an earlier recording, which the new one may answer.
-
-    Attributes:
-        key: the call.
-        caller: who asked.
-        keys: the keys of its `inputRequests`.
-        states: hashes by which a retry may echo its state: of what the cassette issues on replay,
-            and of what the server issued; empty where it has no state.
-        chain: its interaction.
-        position: how many exchanges the chain has up to and with it.
-        is_answered: a retry answers it already.
-    """
-
-    key: CallKey
-    caller: str
-    keys: Collection[str]
-    states: Collection[str]
-    chain: Chain
-    position: int
-    is_answered: bool
+    @property
+    def own(self) -> list[int]:
+        """The exchanges that no other interaction had before."""
+        return self.numbers[self.shared :]
 
 
 @dataclass(slots=True, eq=False)
-class _Ask:
-    """An ask in its chain; `position` counts the chain's exchanges up to and with it."""
+class _PlacedAsk:
+    """An ask in its interaction; `position` counts the exchanges up to and with it."""
 
-    asked: Asked
+    facts: AskFacts
     caller: str
-    chain: Chain
+    interaction: LinkedInteraction
     position: int
 
 
 @dataclass(slots=True, eq=False)
-class _Bucket:
+class _SameAsks:
     """Asks that the same retries can answer: those still open, oldest first, and the last other."""
 
-    waiting: list[_Ask] = field(default_factory=list)
-    answered: _Ask | None = None
+    waiting: list[_PlacedAsk] = field(default_factory=list)
+    answered: _PlacedAsk | None = None
 
-    def candidate(self, facts: Facts) -> _Ask | None:
+    def candidate(self, number: int, caller: str) -> _PlacedAsk | None:
         """Return the ask that an exchange answers: an open one before one that has an answer.
 
         Equal asks come from servers that keep no state, or the same one for all. Of these the
         caller's own comes first, then the oldest.
         """
-        seen = [ask for ask in self.waiting if ask.asked.after < facts.number]
-        for ask in seen:
-            if ask.caller == facts.caller:
+        whole = [ask for ask in self.waiting if ask.facts.after < number]
+        for ask in whole:
+            if ask.caller == caller:
                 return ask
-        return seen[0] if seen else self.answered
+        return whole[0] if whole else self.answered
 
 
 class _Asks:
     """All asks so far, by what a retry knows of the one that it answers."""
 
     def __init__(self) -> None:
-        self._by_state: dict[tuple[CallKey, str], _Bucket] = {}
-        self._stateless: dict[CallKey, dict[frozenset[str], _Bucket]] = {}
+        self._by_state: dict[tuple[str, str], _SameAsks] = {}
+        self._stateless: dict[str, dict[frozenset[str], _SameAsks]] = {}
 
-    def bucket(self, key: CallKey, keys: Collection[str], state: str | None) -> _Bucket:
-        """Return where asks of this kind stand."""
-        if state is not None:
-            return self._by_state.setdefault((key, state), _Bucket())
-        return self._stateless.setdefault(key, {}).setdefault(frozenset(keys), _Bucket())
+    def add(self, call: str, ask: _PlacedAsk, *, is_answered: bool = False) -> None:
+        """Add the newest ask."""
+        facts = ask.facts
+        alike = [
+            self._by_state.setdefault((call, state), _SameAsks()) for state in facts.state_sha256s
+        ] or [self._stateless.setdefault(call, {}).setdefault(facts.keys, _SameAsks())]
+        for asks in alike:
+            if is_answered:
+                asks.answered = ask
+            else:
+                asks.waiting.append(ask)
 
-    def answered_by(self, facts: Facts) -> list[_Bucket]:
-        """Return where the ask may stand that an exchange answers."""
-        retried = facts.retried
-        if retried is None:
-            return []
-        if retried.state_sha256 is not None:
-            bucket = self._by_state.get((facts.key, retried.state_sha256))
-            return [] if bucket is None else [bucket]
-        answered = set(retried.keys or ())
-        of_call = self._stateless.get(facts.key, {})
-        return [bucket for keys, bucket in of_call.items() if answered <= keys]
+    def answered_by(self, call: str, retry: RetryFacts) -> list[_SameAsks]:
+        """Return where the ask may stand that a retry answers."""
+        if retry.state_sha256 is not None:
+            asks = self._by_state.get((call, retry.state_sha256))
+            return [] if asks is None else [asks]
+        of_call = self._stateless.get(call, {})
+        return [asks for keys, asks in of_call.items() if retry.keys <= keys]
 
 
-def link(exchanges: Iterable[Facts], past: Iterable[PastAsk] = ()) -> list[Chain]:
+def link(
+    exchanges: Mapping[int, LinkFacts],
+    earlier: Sequence[LinkedInteraction] = (),
+    earlier_facts: Mapping[int, LinkFacts] | None = None,
+) -> list[LinkedInteraction]:
     """Return the interactions that begin here, in the order in which their first requests arrived.
 
     Args:
-        exchanges: in arrival order.
-        past: asks of an earlier recording; the chain of one that is answered here first grows.
+        exchanges: by number, in arrival order.
+        earlier: interactions of an earlier recording; one whose last ask is answered here grows.
+        earlier_facts: their exchanges by number, in arrival order.
     """
-    chains: list[Chain] = []
+    asks = _asks_of(earlier, earlier_facts or {})
+    interactions: list[LinkedInteraction] = []
+    for number, facts in exchanges.items():
+        interaction = _joined(asks, number, facts)
+        if interaction is None:
+            interaction = LinkedInteraction([number], is_orphan=facts.retry is not None)
+        if interaction.own == [number]:
+            interactions.append(interaction)
+        if facts.ask is not None:
+            position = len(interaction.numbers)
+            asks.add(facts.call, _PlacedAsk(facts.ask, facts.caller, interaction, position))
+    interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
+    return interactions
+
+
+def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts]) -> _Asks:
+    """Return the asks of an earlier recording, oldest first."""
+    places: dict[int, tuple[LinkedInteraction, int]] = {}
+    answered: set[int] = set()
+    for interaction in earlier:
+        answered.update(interaction.numbers[:-1])
+        for position, number in enumerate(interaction.own, start=interaction.shared + 1):
+            places[number] = interaction, position
     asks = _Asks()
-    for before in past:
-        ask = _Ask(Asked(before.keys, None, 0), before.caller, before.chain, before.position)
-        for state in before.states or (None,):
-            bucket = asks.bucket(before.key, before.keys, state)
-            if before.is_answered:
-                bucket.answered = ask
-            else:
-                bucket.waiting.append(ask)
-    for facts in exchanges:
-        chain = _extend(chains, asks.answered_by(facts), facts)
-        asked = facts.asked
-        if asked is not None:
-            bucket = asks.bucket(facts.key, asked.keys, asked.state_sha256)
-            bucket.waiting.append(_Ask(asked, facts.caller, chain, len(chain.numbers)))
-    return sorted(chains, key=lambda chain: (chain.numbers[0], chain.numbers[chain.shared]))
+    for number, exchange in facts.items():
+        if exchange.ask is not None:
+            ask = _PlacedAsk(exchange.ask, exchange.caller, *places[number])
+            asks.add(exchange.call, ask, is_answered=number in answered)
+    return asks
 
 
-def _extend(chains: list[Chain], buckets: Iterable[_Bucket], facts: Facts) -> Chain:
-    """Put an exchange where it belongs and return the chain that it ends."""
+def _joined(asks: _Asks, number: int, facts: LinkFacts) -> LinkedInteraction | None:
+    """Put a retry where it belongs, and return the interaction that it ends; None for an orphan."""
+    if facts.retry is None:
+        return None
     candidates = [
-        (bucket, ask) for bucket in buckets if (ask := bucket.candidate(facts)) is not None
+        (alike, ask)
+        for alike in asks.answered_by(facts.call, facts.retry)
+        if (ask := alike.candidate(number, facts.caller)) is not None
     ]
     if not candidates:
-        chain = Chain([facts.number], is_orphan=facts.retried is not None)
-        chains.append(chain)
-        return chain
+        return None
     # Of several, an open one before an answered one, then the one that was asked first.
-    bucket, ask = min(
-        candidates, key=lambda pair: (pair[1] is pair[0].answered, pair[1].asked.after)
+    alike, ask = min(
+        candidates, key=lambda pair: (pair[1] is pair[0].answered, pair[1].facts.after)
     )
-    if ask is not bucket.answered:
-        bucket.waiting.remove(ask)
-        bucket.answered = ask
-    if ask.position == len(ask.chain.numbers):
-        ask.chain.numbers.append(facts.number)
-        return ask.chain
-    chain = Chain(
-        [*ask.chain.numbers[: ask.position], facts.number],
-        branch=ask.chain,
+    if ask is not alike.answered:
+        alike.waiting.remove(ask)
+        alike.answered = ask
+    interaction = ask.interaction
+    if ask.position == len(interaction.numbers):
+        interaction.numbers.append(number)
+        return interaction
+    return LinkedInteraction(
+        [*interaction.numbers[: ask.position], number],
+        branch_of=interaction,
         shared=ask.position,
-        is_orphan=ask.chain.is_orphan,
+        is_orphan=interaction.is_orphan,
     )
-    chains.append(chain)
-    return chain

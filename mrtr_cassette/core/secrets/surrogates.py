@@ -60,15 +60,15 @@ def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
     )
 
 
-def state_surrogate(call: str, occurrence: int, turn: int) -> str:
+def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
     """Return the surrogate of the state that an ask issued.
 
     Args:
-        call: the interaction's call key as text.
+        call_sha256: hash of the interaction's call key.
         occurrence: which interaction with this call key, from 1.
         turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
     """
-    return f"mrtr-state:{sha256_of(call)[:16]}:{occurrence}:{turn}"
+    return f"mrtr-state:{call_sha256[:16]}:{occurrence}:{turn}"
 
 
 def occurrence_in(surrogate: str) -> int | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 from builders import (
     NO,
@@ -12,6 +13,7 @@ from builders import (
     answer,
     asks,
     cassette_of,
+    encode_cassette,
     get,
     post,
     progress,
@@ -21,12 +23,12 @@ from builders import (
     stream,
     text,
     tool,
+    without_digests,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.exchange.recorded import Branch, Cassette, RecordedExchange
-from mrtr_cassette.core.format.codec import encode_cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -59,7 +61,8 @@ def the_response(cassette: CassetteModel | bytes) -> Response:
 
 def edited(cassette: CassetteModel | bytes, *path: str | int, to: Any) -> bytes:
     """Return a file with one value changed by hand."""
-    tree = json.loads(cassette if isinstance(cassette, bytes) else encode_cassette(cassette))
+    data = cassette if isinstance(cassette, bytes) else encode_cassette(cassette)
+    tree = without_digests(json.loads(data))
     inner = tree
     for step in path[:-1]:
         inner = inner[step]
@@ -107,7 +110,7 @@ def test_facts_are_found_in_whatever_order_they_stand() -> None:
 
 def test_facts_that_belong_to_nothing_have_to_be_right_too() -> None:
     """A cassette is checked whole, also where replay doesn't need it."""
-    tree = json.loads(encode_cassette(cassette_of(*BRANCHED)))
+    tree = without_digests(json.loads(encode_cassette(cassette_of(*BRANCHED))))
     tree["recording"]["exchanges"].append({"number": "five"})
 
     with pytest.raises(CassetteError, match=r"^talk\.json: at /recording/exchanges/4/number: "):
@@ -182,11 +185,10 @@ def test_progress_is_told_after_each_interaction() -> None:
 
 def test_branch_that_was_edited_on_one_side_is_refused() -> None:
     """What two interactions share stands in both, and has to be the same."""
-    bare = edited(cassette_of(*BRANCHED), "interactions", 1, "request", "sha256", to=None)
     arguments = ("interactions", 1, "request", "body", "params", "arguments", "env")
 
     with pytest.raises(CassetteError, match=r"at /interactions/1/request: not the same as in"):
-        own_of(edited(bare, *arguments, to="test"))
+        own_of(edited(cassette_of(*BRANCHED), *arguments, to="test"))
 
 
 def test_bytes_come_back() -> None:
@@ -282,20 +284,21 @@ def test_cassette_without_timings_is_read() -> None:
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        ((0, "request"), "/interactions/0/request"),
-        ((0, "elicitation_turns", 0, "ask"), "/interactions/0/elicitation_turns/0/ask"),
-        ((0, "elicitation_turns", 0, "answer"), "/interactions/0/elicitation_turns/0/answer"),
-        ((0, "response"), "/interactions/0/response"),
+        ((0, "request"), "interaction 1"),
+        ((0, "elicitation_turns", 0, "ask"), "interaction 1"),
+        ((0, "elicitation_turns", 0, "answer"), "interaction 1, turn 1"),
+        ((0, "response"), "interaction 1, turn 1"),
     ],
 )
-def test_body_that_is_not_the_recorded_one_is_refused(
+def test_exchange_that_is_not_the_recorded_one_is_refused(
     path: tuple[str | int, ...], place: str
 ) -> None:
-    """A damaged body is an error that names its place, wherever it stands."""
-    cassette = cassette_of(*BRANCHED)
-    damaged = edited(cassette, "interactions", *path, "sha256", to="0" * 64)
-    edited_on_purpose = edited(damaged, "interactions", *path, "sha256", to=None)
+    """An edited body is an error that names its interaction and turn, and the way to accept it."""
+    tree = json.loads(encode_cassette(cassette_of(*BRANCHED)))
+    inner = tree["interactions"]
+    for step in path:
+        inner = inner[step]
+    inner["body"]["jsonrpc"] = "3.0"
 
-    with pytest.raises(CassetteError, match=f"^talk.json: at {place}: the body's sha256 is "):
-        own_of(damaged)
-    assert len(own_of(edited_on_purpose)) == 3
+    with pytest.raises(CassetteError, match=f"^talk.json: {place}: .*check talk.json --fix$"):
+        load(orjson.dumps(tree), "talk.json")

@@ -135,7 +135,7 @@ def test_state_is_what_stands_under_its_name(
 
 def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
     """A surrogate or a hash stays, and any other state becomes its hash; the hashes compare."""
-    surrogate = state_surrogate("call", 1, 2)
+    surrogate = state_surrogate(sha256_of("call"), 1, 2)
 
     assert as_recorded(surrogate) == surrogate
     assert as_recorded(sealed_hash("abc")) == sealed_hash("abc") == as_recorded("abc")
@@ -169,17 +169,15 @@ def test_placeholder_gives_way_to_its_surrogate() -> None:
 
 def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
     """The same place in a conversation has the same surrogate, and another place another."""
-    one = state_surrogate("call", 1, 1)
+    call, other = sha256_of("call"), sha256_of("other")
+    one = state_surrogate(call, 1, 1)
 
-    assert one == state_surrogate("call", 1, 1)
+    assert one == state_surrogate(call, 1, 1)
     assert (
         len(
             {
                 one,
-                *(
-                    state_surrogate(*place)
-                    for place in (("other", 1, 1), ("call", 2, 1), ("call", 1, 2))
-                ),
+                *(state_surrogate(*place) for place in ((other, 1, 1), (call, 2, 1), (call, 1, 2))),
             }
         )
         == 4
@@ -189,7 +187,7 @@ def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
 
 def test_surrogate_of_a_call_with_a_lone_surrogate_is_derived() -> None:
     """A call whose name is no Unicode text has a surrogate like any other."""
-    assert state_surrogate("tools/call\n\ud800", 1, 1).startswith("mrtr-state:")
+    assert state_surrogate(sha256_of("tools/call\n\ud800"), 1, 1).startswith("mrtr-state:")
 
 
 # Laws

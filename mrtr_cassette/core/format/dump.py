@@ -1,0 +1,168 @@
+"""From what was recorded to the bytes of a cassette.
+
+Owns: the text of the file, its order of members, and its digests.
+Does not own: the form of a body (`bodies`), and which exchanges are an interaction (`record`).
+Rule: it holds one interaction at a time, as there may be many; what `load` reads is what was
+dumped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.format.bodies import encode_body, header_map
+from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
+from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION
+from mrtr_cassette.core.wire.http import End, Request, Response
+
+Tree = dict[str, Any]
+
+
+def dump(cassette: Cassette) -> bytes:
+    """Return the file of a recording."""
+    return b"".join(dump_pieces(cassette, cassette.interactions))
+
+
+def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> Iterator[bytes]:
+    """Yield the file of a recording, piece by piece.
+
+    Args:
+        head: what the file says of the recording; its interactions don't count.
+        interactions: what was recorded, in order; each is asked for when the one before it has
+            been yielded.
+    """
+    tree = _head_tree(head)
+    digest = RecordingDigest()
+    facts: list[tuple[int, bytes]] = []
+    yield _indented(tree).removesuffix(b"\n}") + b',\n  "interactions": ['
+    separator = b"\n    "
+    for interaction in interactions:
+        item = _interaction_tree(interaction)
+        digest.add_interaction(item)
+        facts += [(item["number"], orjson.dumps(item)) for item in _facts_of(interaction)]
+        yield separator + _indented(item).replace(b"\n", b"\n    ")
+        separator = b",\n    "
+    yield b"]" if separator == b"\n    " else b"\n  ]"
+    facts.sort()
+    yield from _recording(tree, head, [line for _, line in facts], digest)
+
+
+def recording_block(
+    recorded_at: str, tool: str, facts: Sequence[bytes], sha256: str
+) -> Iterator[bytes]:
+    """Yield the value of `recording`, one exchange a line."""
+    yield b'{\n    "recorded_at": %b,\n    "tool": %b,\n    "exchanges": [' % (
+        orjson.dumps(recorded_at),
+        orjson.dumps(tool),
+    )
+    yield b",".join([b"\n      " + line for line in facts])
+    yield b'%b],\n    "sha256": "%b"\n  }' % (b"\n    " if facts else b"", sha256.encode())
+
+
+def _head_tree(head: Cassette) -> Tree:
+    tree: Tree = {
+        "$schema": SCHEMA_ID,
+        "version": VERSION,
+        "upstream": head.upstream,
+        "request_state": head.request_state,
+    }
+    if head.redaction is not None:
+        rules = head.redaction
+        tree["redaction"] = {
+            "patterns": rules.patterns,
+            "keys": rules.keys,
+            "disabled": rules.disabled,
+        }
+    if head.seals_answers:
+        tree["answers"] = "sealed"
+    return tree
+
+
+def _recording(
+    tree: Tree, head: Cassette, facts: Sequence[bytes], digest: RecordingDigest
+) -> Iterator[bytes]:
+    for line in facts:
+        digest.add_facts(orjson.loads(line))
+    recording = {"recorded_at": head.recorded_at, "tool": head.tool, "exchanges": []}
+    sha256 = digest.sha256({**tree, "interactions": [], "recording": recording})
+    yield b',\n  "recording": '
+    yield from recording_block(head.recorded_at, head.tool, facts, sha256)
+    yield b"\n}\n"
+
+
+def _indented(tree: Tree) -> bytes:
+    return orjson.dumps(tree, option=orjson.OPT_INDENT_2)
+
+
+def _interaction_tree(interaction: RecordedInteraction) -> Tree:
+    """Return an interaction; where its last response is an ask, nobody answered that."""
+    exchanges = interaction.exchanges
+    tree: Tree = {}
+    if interaction.is_orphan:
+        tree["orphan"] = True
+    if interaction.branch is not None:
+        tree["branch"] = {"of": interaction.branch.of, "turn": interaction.branch.turn}
+    first, last = exchanges[0].request, exchanges[-1]
+    http = {"method": first.method, "path": first.target, "headers": header_map(first.headers)}
+    tree["request"] = {"http": http, **encode_body((first.body,), events=False)}
+    turns = [
+        {"ask": _response_tree(asking.response), "answer": _answer_tree(answering.request)}
+        for asking, answering in pairwise(exchanges)
+        if asking.response is not None
+    ]
+    tree["elicitation_turns"] = turns
+    if last.response is not None:
+        if last.ask is not None:
+            turns.append({"ask": _response_tree(last.response)})
+        else:
+            tree["response"] = _response_tree(last.response)
+    return tree
+
+
+def _answer_tree(request: Request) -> Tree:
+    return {"headers": header_map(request.headers), **encode_body((request.body,), events=False)}
+
+
+def _response_tree(response: Response) -> Tree:
+    tree: Tree = {"status": response.status, "headers": header_map(response.headers)}
+    if response.end is not End.COMPLETE:
+        tree["end"] = response.end.value
+    pieces = tuple([piece.raw for piece in response.pieces])
+    return {**tree, **encode_body(pieces, events=response.is_event_stream)}
+
+
+def _facts_of(interaction: RecordedInteraction) -> Iterator[Tree]:
+    """Yield the facts of the exchanges that no earlier interaction has, where they are known."""
+    for turn, exchange in enumerate(interaction.own, start=interaction.shared):
+        if exchange.number is not None:
+            yield _facts_tree(exchange, exchange.number, interaction.number, turn)
+
+
+def _facts_tree(exchange: RecordedExchange, number: int, interaction: int, turn: int) -> Tree:
+    response, started_ms = exchange.response, exchange.started_ms
+    tree: Tree = {
+        "number": number,
+        "interaction": interaction,
+        "turn": turn,
+        "started_ms": round(started_ms),
+        "duration_ms": round(exchange.ended_ms - started_ms),
+        "request_state_sha256": exchange.issued_sha256,
+        "echoed_state_sha256": exchange.echoed_sha256,
+        "sha256": exchange_sha256(exchange.request, response),
+    }
+    if response is not None and response.is_event_stream:
+        tree["pieces"] = [
+            {"at_ms": round(piece.at_ms - started_ms), "after": piece.after}
+            for piece in response.pieces
+        ]
+    elif response is not None and len(response.pieces) > 1:
+        tree["pieces"] = [
+            {"at_ms": round(piece.at_ms - started_ms), "after": piece.after, "size": len(piece.raw)}
+            for piece in response.pieces
+        ]
+    return {name: value for name, value in tree.items() if value is not None}

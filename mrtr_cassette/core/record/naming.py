@@ -1,0 +1,183 @@
+"""What stands in a cassette for request states and session ids.
+
+Owns: naming them, and putting the names in the place of the hashes that the journal has.
+Does not own: the spelling of a surrogate (`secrets.surrogates`).
+Rule: the names depend on what was exchanged, not on when, so that every re-recording has the same
+ones. What an earlier recording named keeps its name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
+from mrtr_cassette.core.secrets.surrogates import (
+    SESSION_SURROGATE,
+    occurrence_in,
+    reveal,
+    reveal_text,
+    session_surrogate,
+    sha256_of,
+    state_surrogate,
+)
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response, header_value
+
+
+class Surrogates:
+    """The surrogates of a recording; states are named when all exchanges are known."""
+
+    def __init__(self) -> None:
+        """Begin without names."""
+        self._occurrences: Counter[str] = Counter()
+        self._sessions: dict[str, str] = {}
+        self._last_session = 0
+        self._raw: dict[int, tuple[str | None, str | None]] = {}
+        self._issued_by: dict[int, str] = {}
+        self._echoed_by: dict[int, str] = {}
+        self._named: dict[str, str] = {}
+
+    def add_earlier(
+        self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
+    ) -> None:
+        """Take the names from an exchange of an earlier recording.
+
+        Args:
+            number: what the exchange is known by from here on.
+            exchange: the exchange.
+            call: hash of its call key.
+            is_first: its request began an interaction.
+        """
+        self._occurrences[call] += is_first
+        ask = exchange.ask
+        state = None if ask is None else ask.request_state
+        if state is not None:
+            self._issued_by[number] = state
+            self._named.setdefault(sha256_of(state), state)
+            if exchange.issued_sha256 is not None:
+                self._named.setdefault(exchange.issued_sha256, state)
+        response = exchange.response
+        for headers in (exchange.request.headers, response.headers if response else ()):
+            session = header_value(headers, SESSION_HEADER)
+            if session:
+                self._sessions[sha256_of(session)] = session
+                number_in = SESSION_SURROGATE.fullmatch(session)
+                if number_in is not None:
+                    self._last_session = max(self._last_session, int(number_in[1]))
+
+    def add(self, number: int, exchange: RecordedExchange) -> None:
+        """Take note of an exchange of this recording; they come in arrival order."""
+        if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
+            self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
+        self._name_sessions(exchange.request.headers)
+        if exchange.response is not None:
+            self._name_sessions(exchange.response.headers)
+
+    def _name_sessions(self, headers: Headers) -> None:
+        for name, value in headers:
+            if name.lower() == SESSION_HEADER:
+                reveal_text(value, self._name_session)
+
+    def _name_session(self, sha256: str) -> str:
+        if sha256 not in self._sessions:
+            self._last_session += 1
+            self._sessions[sha256] = session_surrogate(self._last_session)
+        return self._sessions[sha256]
+
+    def name_states(
+        self, interactions: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts]
+    ) -> None:
+        """Name every state of this recording.
+
+        Args:
+            interactions: all of the cassette, in its order.
+            facts: the exchanges of this recording, by number.
+        """
+        for number, state in self._issued_by.items():
+            # Where interactions were taken out by hand, the count is too low.
+            call = facts[number].call
+            self._occurrences[call] = max(self._occurrences[call], occurrence_in(state) or 0)
+        for interaction in interactions:
+            recorded = [number for number in interaction.own if number > 0]
+            if not recorded:
+                continue
+            call = facts[recorded[0]].call
+            occurrence = self._occurrence(interaction, call)
+            for turn, number in enumerate(interaction.numbers):
+                if turn >= interaction.shared and number in self._raw:
+                    before = interaction.numbers[turn - 1] if turn else None
+                    self._name_states_of(number, before, call, occurrence, turn)
+
+    def _occurrence(self, interaction: LinkedInteraction, call: str) -> int:
+        """Return the number in the surrogates of an interaction: a new one, unless it has one."""
+        for number in reversed(interaction.own):
+            occurrence = occurrence_in(self._issued_by.get(number, ""))
+            if occurrence is not None:
+                return occurrence
+        self._occurrences[call] += 1
+        return self._occurrences[call]
+
+    def _name_states_of(
+        self, number: int, before: int | None, call: str, occurrence: int, turn: int
+    ) -> None:
+        issued, echoed = self._raw[number]
+        if issued is not None:
+            name = state_surrogate(call, occurrence, turn + 1)
+            self._issued_by[number] = name
+            self._named.setdefault(issued, name)
+        if echoed is not None:
+            answered = None if before is None else self._issued_by.get(before)
+            unknown = state_surrogate(call, occurrence, 0)
+            self._echoed_by[number] = answered or self._named.get(echoed) or unknown
+
+    def put_into(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange of this recording with the names in it.
+
+        States of other exchanges that it repeats are replaced too.
+        """
+        own: dict[str, str] = {}
+
+        def name_of(sha256: str) -> str | None:
+            return own.get(sha256) or self._named.get(sha256)
+
+        issued, echoed = self._raw.get(number, (None, None))
+        if echoed is not None:
+            own[echoed] = self._echoed_by[number]
+        request = self._request(exchange.request, name_of)
+        if issued is not None:
+            own[issued] = self._issued_by[number]
+        response = exchange.response
+        if response is not None:
+            response = self._response(response, name_of)
+        return replace(exchange, request=request, response=response)
+
+    def _request(self, request: Request, name_of: Callable[[str], str | None]) -> Request:
+        return Request(
+            request.method,
+            reveal_text(request.target, name_of),
+            self._headers(request.headers, name_of),
+            reveal(request.body, name_of),
+        )
+
+    def _response(self, response: Response, name_of: Callable[[str], str | None]) -> Response:
+        pieces = tuple(
+            [replace(piece, raw=reveal(piece.raw, name_of)) for piece in response.pieces]
+        )
+        return Response(
+            response.status, self._headers(response.headers, name_of), pieces, response.end
+        )
+
+    def _headers(self, headers: Headers, name_of: Callable[[str], str | None]) -> Headers:
+        return tuple(
+            [
+                (
+                    name,
+                    reveal_text(
+                        value, self._name_session if name.lower() == SESSION_HEADER else name_of
+                    ),
+                )
+                for name, value in headers
+            ]
+        )

@@ -1,0 +1,150 @@
+"""Cassettes on disk.
+
+Owns: loading one, and publishing one atomically.
+Does not own: what stands in it (`core.format`), and where it comes from (`publishing`).
+Rule: what exists is never overwritten unasked, and a reader sees the old file or the new one,
+never a part.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Let nothing look for garbage while very many objects are made, of which none is."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def load_cassette(path: Path, progress: Callable[[int], None] = lambda _count: None) -> Cassette:
+    """Load a cassette.
+
+    Args:
+        path: the file.
+        progress: called with the number of interactions that have been read, after each.
+
+    Raises:
+        CassetteError: it is missing or damaged; where only a journal stands, it says so.
+    """
+    return load(_read(path), str(path), progress=progress)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        journal = journal_path(path)
+        if journal.exists():
+            raise journal_in_the_way(journal) from None
+        raise CassetteError(
+            path,
+            "there is no such cassette",
+            hint="record one with: mrtr-cassette record --upstream URL --output FILE",
+        ) from None
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+
+
+def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
+    """Write a cassette so that a reader sees the old file or the new one.
+
+    Args:
+        path: the file.
+        pieces: what to write, one after the other.
+        replace: an existing file is replaced; else it is left alone.
+
+    Raises:
+        CassetteError: it exists, or could not be written.
+    """
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".mrtr-cassette-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
+            os.fsync(file.fileno())
+        if replace:
+            Path(temporary).replace(path)
+        else:
+            _put_where_nothing_is(temporary, path)
+        _sync_directory(path.parent)
+    except FileExistsError:
+        raise CassetteError(
+            path,
+            "the cassette exists",
+            hint=f"move it away and publish the recording with: mrtr-cassette recover {path}",
+        ) from None
+    except OSError as error:
+        raise CassetteError(
+            path,
+            reason_of(error),
+            hint=f"the recording is in the journal; publish it with: mrtr-cassette recover {path}",
+        ) from None
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _put_where_nothing_is(temporary: str, path: Path) -> None:
+    """Give a file its name, unless something else has it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no hard links; there the look and the move are two steps.
+        if path.exists():
+            raise FileExistsError from None
+        Path(temporary).replace(path)
+
+
+def cassette_exists(path: Path) -> CassetteError:
+    """Return the error for a cassette that would be overwritten unasked."""
+    return CassetteError(
+        path, "the cassette exists", hint="use --force to replace it or --append to add to it"
+    )
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a cassette can be written to this place.
+
+    Raises:
+        CassetteError: its directory is missing or no directory, or it is itself one.
+    """
+    if path.is_dir():
+        raise CassetteError(path, "is a directory", hint="name a file")
+    if not path.parent.is_dir():
+        raise CassetteError(path, f"there is no directory {path.parent}", hint="create it first")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,180 @@
+"""The journal of a recording on disk.
+
+Owns: appending to it, reading its exchanges one at a time, and who is writing it.
+Does not own: what its lines are (`core.format.journal`), and its publishing (`publishing`).
+Rule: only one process writes a journal, and an earlier one is never written over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.journal import (
+    JournalHeader,
+    decode_header,
+    decode_line,
+    encode_header,
+)
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell.files import reason_of
+
+_JOURNAL_SUFFIX = ".journal"
+
+
+def journal_path(cassette: Path) -> Path:
+    """Return where the journal of a recording to `cassette` stands."""
+    return cassette.with_name(cassette.name + _JOURNAL_SUFFIX)
+
+
+class Journal:
+    """The append-only file of a running recording, which only one process can have."""
+
+    def __init__(self, path: Path, header: JournalHeader, *, syncs: bool = False) -> None:
+        """Create the journal.
+
+        Args:
+            path: the file.
+            header: what the recording says of itself.
+            syncs: each line is on the medium before `append` returns.
+
+        Raises:
+            CassetteError: another recorder is at work, or a killed one left its journal.
+        """
+        self.path = path
+        self._is_torn = False
+        self._syncs = syncs
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._file = os.open(path, flags, 0o600)
+        except FileExistsError:
+            raise journal_in_the_way(path) from None
+        except OSError as error:
+            raise CassetteError(path, reason_of(error)) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self.append(encode_header(header))
+        except OSError as error:
+            os.close(self._file)
+            raise CassetteError(path, reason_of(error)) from None
+
+    def append(self, line: bytes) -> None:
+        """Hand one line to the operating system; it survives the death of this process.
+
+        Raises:
+            OSError: it could not be written whole.
+        """
+        # What was cut short by a full disk must not spoil the line that fits again.
+        rest = memoryview(b"\n" + line if self._is_torn else line)
+        self._is_torn = True
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        if self._syncs:
+            os.fsync(self._file)
+        self._is_torn = not line.endswith(b"\n")
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        os.close(self._file)
+
+
+def journal_in_the_way(path: Path) -> CassetteError:
+    """Return the error for a journal that stands where another one would be written."""
+    cassette = path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
+    if is_being_written(path):
+        return CassetteError(
+            path, "another recorder is writing this recording", hint="choose another --output"
+        )
+    return CassetteError(
+        path,
+        "an earlier recording ended before it was published",
+        hint=f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)",
+    )
+
+
+def is_being_written(path: Path) -> bool:
+    """Tell whether a living process has this journal."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+class RecordedJournal(Mapping[int, RecordedExchange]):
+    """The exchanges of a journal by number, each read when it is asked for.
+
+    Attributes:
+        header: what the recording says of itself.
+        lost: what can't be read, in words, or None.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Find the exchanges; the last line about one counts.
+
+        Raises:
+            CassetteError: there is no journal, or its first line is not one of ours.
+        """
+        self._places: dict[int, tuple[int, int]] = {}
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise CassetteError(path, reason_of(error)) from None
+        try:
+            self.header = decode_header(self._file.readline(), str(path))
+            self.lost = self._find()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _find(self) -> str | None:
+        lost = []
+        at = self._file.tell()
+        for number, line in enumerate(self._file, start=2):
+            try:
+                exchange = decode_line(line)
+            except ValueError:
+                size = len(line.rstrip(b"\n"))
+                if size:
+                    lost.append(f"line {number} is not whole ({size:,} bytes); it is left out")
+            else:
+                self._places[exchange.number or 0] = at, len(line)
+            at += len(line)
+        return "; ".join(lost) or None
+
+    def __getitem__(self, number: int) -> RecordedExchange:
+        """Read one exchange."""
+        at, size = self._places[number]
+        return decode_line(os.pread(self._file.fileno(), size, at))
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the numbers of the exchanges."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Count the exchanges."""
+        return len(self._places)
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        self._file.close()
+
+
+def unpublished(cassette: Path) -> str | None:
+    """Return what to know of a cassette beside which a killed recording left its journal."""
+    journal = journal_path(cassette)
+    if not journal.exists() or is_being_written(journal):
+        return None
+    return (
+        f"{journal} stands beside it: a later recording ended before it was published; "
+        f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)"
+    )
