@@ -477,7 +477,7 @@ def test_text_of_a_miss() -> None:
     miss = replay.miss(retry(DEPLOY, {"when": 3}, state=replay.states[1]))
 
     assert report_of_miss(miss, "talk.json").text.splitlines() == [
-        "miss: answers-differ: the recorded answers are others",
+        "miss: answers-differ: other answers were recorded",
         '  request:  tools/call "deploy" with {"env":"prod","replicas":3}, answering when, echoing a request state',
         '  question: when (form) "when?"',
         '  nearest:  #1 (tools/call "deploy", answer of turn 2) in talk.json',

@@ -617,7 +617,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
         [
             "*ERROR at teardown of test_declines*",
             f"1 request had no recorded answer on {recorded}",
-            "miss: answers-differ: the recorded answers are others",
+            "miss: answers-differ: other answers were recorded",
             '  request:  tools/call "deploy" with {"env":"test"}, answering confirm',
             '  question: confirm (form) "Deploy to test?"',
             f'  nearest:  #2 (tools/call "deploy", answer of turn 1) in {recorded}',

@@ -68,7 +68,7 @@ def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> M
         return Miss(call, Reason.OUT_OF_ORDER, detail, candidates[0])
     count = len(candidates)
     times = "once" if count == 1 else f"{count} times"
-    detail = f"recorded {times}, and all of it has been played"
+    detail = f"this was recorded {times}, and has been played {times} already"
     return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
 
 
@@ -78,7 +78,9 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
     here = [each for each in playables if each.key.endpoint == key.endpoint]
     same_method = [each for each in here if each.key.method == key.method]
     if not same_method:
-        detail = f"no request like {key} was recorded"
+        detail = f"{key} was not recorded"
+        if here and not key.method:
+            detail = f"only JSON-RPC requests were recorded at {key}"
         elsewhere = {each.key.endpoint for each in playables if each.key.method == key.method}
         if key.method and elsewhere:
             detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
@@ -86,8 +88,8 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
         return Miss(call, Reason.UNKNOWN_METHOD, detail)
     same_name = [each for each in same_method if each.key.name == key.name]
     if not same_name:
-        names = sorted({repr(each.key.name) for each in same_method})
-        detail = printable(f"{key.method} was recorded for {', '.join(names)} only")
+        names = ", ".join(sorted({f'"{each.key.name}"' for each in same_method}))
+        detail = printable(f"{key.method} was recorded only for {names}")
         return Miss(call, Reason.UNKNOWN_NAME, detail)
     search = _Search(call, playables, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
@@ -142,11 +144,11 @@ class _Search:
         if stateless and (fits or not fitting):
             return self._answers_differ(stateless, [])
         if stateful:
-            detail = "the ask issued a request state, and the retry has to echo it"
+            detail = "the ask has a request state, and the retry doesn't echo it"
             return self._miss(Reason.STATE_MISSING, detail, (fitting or stateful)[0])
         if not self._same_call:
             return self._arguments_differ(self._same_name)
-        detail = "the recorded call was not asked anything"
+        detail = "the server asked for no input when this call was recorded"
         shown = dict(answers.input_responses or {}) if answers is not None else {}
         found = [Difference("/inputResponses", None, canonical(shown))]
         return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
@@ -171,9 +173,9 @@ class _Search:
             return self._arguments_differ(self._same_name)
         issuing = [each for each in self._asks if each.issued_sha256 is not None]
         if issuing:
-            detail = "no recorded ask of this call issued this request state"
+            detail = "no recorded ask of this call has this request state"
             return self._miss(Reason.STATE_UNKNOWN, detail, issuing[0])
-        detail = "no recorded ask of this call issued a request state"
+        detail = "no recorded ask of this call has a request state"
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
     def _arguments_differ(self, candidates: Sequence[Playable]) -> Miss:
@@ -184,11 +186,11 @@ class _Search:
             return without_paths(arguments, self._ignored)
 
         nearest, found = self._nearest(candidates, shown)
-        detail = f"{nearest.key} was recorded, with other arguments"
+        detail = f"{nearest.key} was recorded with other arguments"
         message = self._call.message
         if not found and message is not None and nearest.kind is not None:
             detail = f"{nearest.key} was recorded as a {nearest.kind.value}, "
-            detail += f"and this is a {message.kind.value}"
+            detail += f"but this is a {message.kind.value}"
         return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
     def _answers_differ(self, asks: Sequence[Playable], orphans: Sequence[Playable]) -> Miss:
@@ -197,7 +199,7 @@ class _Search:
         ]
         recorded = [*answered, *orphans]
         if not recorded:
-            detail = "the recording ends with this ask: nobody answered it"
+            detail = "the recording ends with this ask, so no answer to it was recorded"
             return self._miss(Reason.ANSWERS_DIFFER, detail, asks[0])
 
         def shown(call: Call) -> Any:
@@ -208,11 +210,11 @@ class _Search:
         if found and all(difference.received is None for difference in found):
             detail = "the retry lacks answers that were recorded"
             return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
-        detail = "the recorded answers are others"
+        detail = "other answers were recorded"
         elsewhere = [each for each in self._same_call if self._has_same_answers(each)]
         if elsewhere:
-            detail = f"this answer was recorded in #{elsewhere[0].interaction}, for another state"
-            detail += "; equal calls play in recorded order"
+            detail = f"#{elsewhere[0].interaction} has this answer, to another ask of an equal call"
+            detail += "; equal calls are played in the order of the recording"
         return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
 
     def _has_same_answers(self, each: Playable) -> bool:

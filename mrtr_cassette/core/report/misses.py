@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body
 from mrtr_cassette.core.report.wording import (
@@ -32,14 +33,17 @@ _FIXES = {
     Reason.UNKNOWN_NAME: ("call what was recorded", _RECORD.format("call")),
     Reason.ARGUMENTS_DIFFER: ("send the recorded arguments", _RECORD.format("call"), _IGNORE),
     Reason.STATE_UNKNOWN: (
-        "echo the requestState that this replay sent, unchanged; it knows none of a live server",
+        "echo the requestState of the ask as this replay sent it, not one of another call or run",
     ),
     Reason.STATE_MISSING: ("send the retry with the requestState of the ask",),
     Reason.STATE_UNEXPECTED: ("send the retry without a requestState, as the ask has none",),
     Reason.ANSWERS_DIFFER: ("answer as recorded", _RECORD.format("answer"), _IGNORE),
-    Reason.ANSWERS_MISSING: ("answer everything that was answered in the recording",),
+    Reason.ANSWERS_MISSING: (
+        "answer everything that was answered in the recording",
+        _RECORD.format("answer"),
+    ),
     Reason.ALREADY_PLAYED: (
-        "make the call as often as it was recorded",
+        "make the call no more often than it was recorded",
         _RECORD.format("call"),
         "allow it again with <<repeat_always>>",
     ),
@@ -156,11 +160,13 @@ def _questions(miss: Miss) -> list[str]:
     if parent is None or parent.ask is None or miss.reason not in _ABOUT_ANSWERS:
         return []
     keys = {pointer_path(difference.pointer)[1] for difference in miss.differences}
-    return [
-        printable(f"{key} ({request.kind}) {shorten(canonical(request.message))}")
-        for key, request in parent.ask.input_requests.items()
-        if key in keys
-    ]
+    requests = parent.ask.input_requests
+    return [_question(key, request) for key, request in requests.items() if key in keys]
+
+
+def _question(key: str, request: InputRequest) -> str:
+    message = f" {shorten(canonical(request.message))}" if request.message else ""
+    return printable(f"{key} ({request.kind}){message}")
 
 
 def _nearest(miss: Miss) -> Nearest | None:

@@ -40,9 +40,9 @@ def found(miss: Miss) -> list[tuple[str, str | None, str | None]]:
 @pytest.mark.parametrize(
     ("request_", "reason", "detail"),
     [
-        (rpc("tools/list"), Reason.UNKNOWN_METHOD, "no request like tools/list was recorded"),
-        (get("/x"), Reason.UNKNOWN_METHOD, "no request like GET /x was recorded"),
-        (b"opaque", Reason.UNKNOWN_METHOD, "no request like POST /mcp was recorded"),
+        (rpc("tools/list"), Reason.UNKNOWN_METHOD, "tools/list was not recorded"),
+        (get("/x"), Reason.UNKNOWN_METHOD, "GET /x was not recorded"),
+        (b"opaque", Reason.UNKNOWN_METHOD, "only JSON-RPC requests were recorded at POST /mcp"),
         (
             post(CALL, target="/mcp/"),
             Reason.UNKNOWN_METHOD,
@@ -51,32 +51,32 @@ def found(miss: Miss) -> list[tuple[str, str | None, str | None]]:
         (
             tool("drop"),
             Reason.UNKNOWN_NAME,
-            "tools/call was recorded for 'deploy', 'undeploy' only",
+            'tools/call was recorded only for "deploy", "undeploy"',
         ),
         (
             tool("deploy", env="test"),
             Reason.ARGUMENTS_DIFFER,
-            'tools/call "deploy" was recorded, with other arguments',
+            'tools/call "deploy" was recorded with other arguments',
         ),
         (
             retry(CALL, {"a": YES}),
             Reason.ANSWERS_DIFFER,
-            "the recorded call was not asked anything",
+            "the server asked for no input when this call was recorded",
         ),
         (
             retry(CALL, state="S"),
             Reason.STATE_UNEXPECTED,
-            "no recorded ask of this call issued a request state",
+            "no recorded ask of this call has a request state",
         ),
         (
             retry(tool("deploy"), {"a": YES}),
             Reason.ARGUMENTS_DIFFER,
-            'tools/call "deploy" was recorded, with other arguments',
+            'tools/call "deploy" was recorded with other arguments',
         ),
         (
             retry(tool("deploy"), {"a": YES}, state="S"),
             Reason.ARGUMENTS_DIFFER,
-            'tools/call "deploy" was recorded, with other arguments',
+            'tools/call "deploy" was recorded with other arguments',
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_ask_that_nobody_answered_has_no_answers_to_compare() -> None:
 
         assert (miss.reason, miss.detail) == (
             Reason.ANSWERS_DIFFER,
-            "the recording ends with this ask: nobody answered it",
+            "the recording ends with this ask, so no answer to it was recorded",
         )
         assert found(miss) == []
 
@@ -260,7 +260,7 @@ def test_what_was_recorded_as_another_kind_of_message_says_so() -> None:
     miss = miss_of(notification("notes/add", a=1), (rpc("notes/add", {"a": 1}), text("done")))
 
     assert miss.reason is Reason.ARGUMENTS_DIFFER
-    assert miss.detail == "notes/add was recorded as a request, and this is a notification"
+    assert miss.detail == "notes/add was recorded as a request, but this is a notification"
 
 
 def test_arguments_of_a_call_recorded_as_a_retry_only_are_compared() -> None:
@@ -358,8 +358,8 @@ def test_first_of_equally_near_exchanges_is_shown(request_: bytes, script: list[
 @pytest.mark.parametrize(
     ("times", "detail"),
     [
-        (1, "recorded once, and all of it has been played"),
-        (2, "recorded 2 times, and all of it has been played"),
+        (1, "this was recorded once, and has been played once already"),
+        (2, "this was recorded 2 times, and has been played 2 times already"),
     ],
 )
 def test_played_calls_are_counted(times: int, detail: str) -> None:
@@ -409,7 +409,8 @@ def test_answer_that_was_recorded_for_another_state_is_named() -> None:
 
     assert miss.reason is Reason.ANSWERS_DIFFER
     assert miss.detail == (
-        "this answer was recorded in #2, for another state; equal calls play in recorded order"
+        "#2 has this answer, to another ask of an equal call; "
+        "equal calls are played in the order of the recording"
     )
 
 

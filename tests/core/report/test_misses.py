@@ -47,7 +47,7 @@ def test_miss_without_anything_near_names_the_cassette() -> None:
 
     report = report_of_miss(miss, "talk.json")
     assert report.text == (
-        "miss: unknown-method: no request like tools/list was recorded\n"
+        "miss: unknown-method: tools/list was not recorded\n"
         "  request:  tools/list\n"
         "  cassette: talk.json\n"
         "  fix:      check the URL that the client uses\n"
@@ -55,7 +55,7 @@ def test_miss_without_anything_near_names_the_cassette() -> None:
     )
     assert report.facts == {
         "reason": "unknown-method",
-        "detail": "no request like tools/list was recorded",
+        "detail": "tools/list was not recorded",
         "request": "tools/list",
         "questions": [],
         "cassette": "talk.json",
@@ -103,7 +103,7 @@ def test_question_of_a_wrong_answer_is_repeated() -> None:
 
     report = report_of_miss(missed(player, retry(CALL, {"a": NO, "b": 2, "c": 1})), "f")
 
-    assert report.questions == ('a (form) "Sure?"', 'b (roots) ""')
+    assert report.questions == ('a (form) "Sure?"', "b (roots)")
     assert report.nearest == (1, 1, 'tools/call "deploy"')
     assert report.facts["questions"] == list(report.questions)
     assert report.facts["nearest"] == {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'}
