@@ -1,8 +1,9 @@
-"""What a request asks for: its call key, and what makes two askings of it different.
+"""Which call a request makes: its call key, and what else distinguishes equal calls.
 
-Owns: the key by which requests are the same call, the answers by which retries are the same
-answer, and the traits that break ties among equal calls.
-Rule: ids and `_meta` never count towards a key. Everything else in the params does.
+Owns: the key that requests share if they are the same call, the traits that break ties among equal
+calls, and what identifies the caller.
+Does not own: how answers are spelled (`dialect`), in which order recordings are chosen (`replay`).
+Rule: ids and `_meta` never count in a key. All other params do.
 Source: docs/matching.md.
 """
 
@@ -30,7 +31,7 @@ from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 
 _NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_READING = frozenset(
+_READ_ONLY = frozenset(
     {
         "completion/complete",
         "initialize",
@@ -50,9 +51,9 @@ _NOT_OF_CALLER = frozenset(
 )
 
 
-def is_reading(method: str) -> bool:
-    """Tell whether a JSON-RPC method changes nothing, so that an answer may be given again."""
-    return method in _READING or method.endswith("/list")
+def is_read_only(method: str) -> bool:
+    """Tell whether a JSON-RPC method changes nothing, so that its response may be played again."""
+    return method in _READ_ONLY or method.endswith("/list")
 
 
 class CallKey(NamedTuple):
@@ -62,7 +63,7 @@ class CallKey(NamedTuple):
         endpoint: HTTP method and path with query.
         method: JSON-RPC method; for other HTTP traffic an empty string.
         name: the tool's or prompt's name, the resource's URI, or an empty string.
-        arguments: canonical text of everything else that is asked.
+        arguments: canonical text of all other params.
     """
 
     endpoint: str
@@ -71,16 +72,16 @@ class CallKey(NamedTuple):
     arguments: str
 
     def __str__(self) -> str:
-        """Name the call as a person would."""
+        """Return the call's name for messages."""
         if not self.method:
             return printable(self.endpoint)
         return printable(f'{self.method} "{self.name}"' if self.name else self.method)
 
 
 class Traits(NamedTuple):
-    """What a server may answer the same call differently by, the weightiest first.
+    """What a server's response to the same call may depend on, the weightiest first.
 
-    These break ties among recorded requests with the same key.
+    Traits break ties among recorded requests with the same key.
     """
 
     session: str
@@ -96,7 +97,7 @@ class Call(NamedTuple):
 
     Attributes:
         request: the request.
-        message: its JSON-RPC message, or None where the body is none.
+        message: its JSON-RPC message, or None for any other body.
     """
 
     request: Request
@@ -114,14 +115,14 @@ class Call(NamedTuple):
 
     @property
     def answers(self) -> Answers | None:
-        """The answers of a retry; None for everything else."""
+        """The answers of a retry; None for any other request."""
         if self.message is None or self.message.kind is not Kind.REQUEST:
             return None
         return answers_in(self.message.params)
 
     @property
     def arguments(self) -> Any:
-        """What the key's arguments are the canonical text of; bytes where the body is no JSON."""
+        """The value whose canonical text the key has; bytes if the body is no JSON."""
         if self.message is None or not self.is_rpc:
             try:
                 return parse(self.request.body)
@@ -150,7 +151,7 @@ class Call(NamedTuple):
         return name if isinstance(name, str) else ""
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
-        """Return the call key, leaving the members at the `ignored` paths out of it."""
+        """Return the call key; the members at the `ignored` paths don't count in it."""
         arguments, method, name = self.arguments, self.method, self.name
         if ignored:
             arguments = without_paths(arguments, ignored)
@@ -161,15 +162,15 @@ class Call(NamedTuple):
         else:
             text = canonical(arguments)
         if self.message is not None and self.message.kind is Kind.NOTIFICATION:
-            # Nobody answers a notification, even one that has a request's method.
+            # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
         endpoint = f"{self.request.method} {self.request.target}"
-        # Nearly all calls share these with others.
+        # Nearly all calls share these strings with others.
         return CallKey(intern(endpoint), intern(method), intern(name), text)
 
     @property
     def traits(self) -> Traits:
-        """What breaks ties with other recorded requests of the same key."""
+        """What breaks ties among recorded requests with the same key."""
         meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
         version = meta.get(_PROTOCOL_VERSION)
         session, header_version, mcp_headers, accept = traits_of_headers(self.request.headers)
@@ -184,11 +185,11 @@ class Call(NamedTuple):
 
     @property
     def caller(self) -> str:
-        """Who asks, as far as the request tells: its session and the rest of its `_meta`."""
+        """Who sends the request, as far as it tells: its session and the rest of its `_meta`."""
         meta = self.message.meta if self.message is not None else {}
-        rest = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
+        identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
         session = traits_of_headers(self.request.headers)[0]
-        return f"{session} {canonical(rest) if rest else '{}'}"
+        return f"{session} {canonical(identity) if identity else '{}'}"
 
 
 @lru_cache(maxsize=1024)
@@ -197,7 +198,7 @@ def traits_of_headers(
 ) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
     """Return session, protocol version, further `Mcp-*` headers, `Accept`.
 
-    A client sends the same headers with call after call.
+    Cached, as a client sends the same headers with all of its calls.
     """
     return (
         header_value(headers, SESSION_HEADER),

@@ -34,11 +34,11 @@ ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """One thing that a server asks for.
+    """One of the requests of an ask.
 
     Attributes:
         kind: `form`, `url`, `sampling`, `roots`, or the method or kind as it was spelled.
-        message: what a person would read, or an empty string.
+        message: what a person reads, or an empty string.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class InputRequired:
 
     Attributes:
         dialect: name of the dialect that it is spelled in.
-        input_requests: what is asked, by the server's key; empty for a state-only ask.
+        input_requests: the requests by the server's key; empty for a state-only ask.
         request_state: the opaque state as a whole, or None.
     """
 
@@ -98,7 +98,7 @@ _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 def _read_map(value: Any) -> dict[str, InputRequest] | None:
     if not isinstance(value, dict):
         return None
-    found: dict[str, InputRequest] = {}
+    requests: dict[str, InputRequest] = {}
     for key, request in value.items():
         method = request.get("method") if isinstance(request, dict) else None
         if not isinstance(method, str):
@@ -109,14 +109,14 @@ def _read_map(value: Any) -> dict[str, InputRequest] | None:
         if method == "elicitation/create":
             kind = "url" if params.get("mode") == "url" else "form"
         message = params.get("message")
-        found[key] = InputRequest(kind, message if isinstance(message, str) else "")
-    return found
+        requests[key] = InputRequest(kind, message if isinstance(message, str) else "")
+    return requests
 
 
 def _read_array(value: Any) -> dict[str, InputRequest] | None:
     if not isinstance(value, list):
         return None
-    found: dict[str, InputRequest] = {}
+    requests: dict[str, InputRequest] = {}
     for request in value:
         if not isinstance(request, dict):
             return None
@@ -125,10 +125,10 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
         required = request.get("required", True)
         if not (isinstance(key, str) and isinstance(kind, str) and isinstance(description, str)):
             return None
-        if not isinstance(required, bool) or key in found:
+        if not isinstance(required, bool) or key in requests:
             return None
-        found[key] = InputRequest(kind, description)
-    return found
+        requests[key] = InputRequest(kind, description)
+    return requests
 
 
 def _write_map(answers: Mapping[str, bytes]) -> bytes:
@@ -155,25 +155,25 @@ _SIGNS_OF_ASKS = (INPUT_REQUESTS.encode(), REQUEST_STATE.encode(), b"\\u")
 
 
 def may_ask(raw: bytes) -> bool:
-    """Tell, quickly, whether a body may have a result that `recognise` recognises."""
+    """Tell, quickly, whether a body may contain an input-required result."""
     return max(map(raw.find, _SIGNS_OF_ASKS)) >= 0
 
 
 def recognise(result: Any) -> InputRequired | None:
-    """Return what a result asks for, or None for a final result."""
+    """Return what an input-required result asks for, or None for a final result."""
     if not isinstance(result, dict):
         return None
     for dialect in DIALECTS:
         if result.get(RESULT_TYPE) != dialect.result_type:
             continue
         state = result.get(REQUEST_STATE)
-        requests = result.get(INPUT_REQUESTS)
-        asked = {} if requests is None else dialect.read_requests(requests)
-        if asked is None or not (state is None or isinstance(state, str)):
+        value = result.get(INPUT_REQUESTS)
+        requests = {} if value is None else dialect.read_requests(value)
+        if requests is None or not (state is None or isinstance(state, str)):
             continue
-        is_whole = asked and state if dialect.needs_both else asked or state is not None
+        is_whole = requests and state if dialect.needs_both else requests or state is not None
         if is_whole:
-            return InputRequired(dialect.name, asked, state)
+            return InputRequired(dialect.name, requests, state)
     return None
 
 
@@ -184,23 +184,23 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     if responses is None and state is None:
         return None
     if not (state is None or isinstance(state, str)):
-        # No server issues such a state; the mark keeps `5` apart from `"5"`.
+        # No server issues such a state; the mark distinguishes `5` from `"5"`.
         state = f"\0{canonical(state)}"
     return Answers(None if responses is None else _by_key(responses), state)
 
 
 def _by_key(responses: Any) -> Mapping[str, Any]:
-    """Return answers by key; what has neither shape is one answer under the empty key."""
+    """Return answers by key; a value of neither shape is one answer under the empty key."""
     if isinstance(responses, dict):
         return responses
     if isinstance(responses, list):
-        found = {}
+        by_id = {}
         for response in responses:
             if not isinstance(response, dict) or not isinstance(response.get("id"), str):
                 return {"": responses}
-            found[response["id"]] = {k: v for k, v in response.items() if k != "id"}
-        if len(found) == len(responses):
-            return found
+            by_id[response["id"]] = {k: v for k, v in response.items() if k != "id"}
+        if len(by_id) == len(responses):
+            return by_id
     return {"": responses}
 
 

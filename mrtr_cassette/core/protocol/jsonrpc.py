@@ -1,8 +1,8 @@
 """What one JSON-RPC message is: a request, a notification or a response.
 
-Owns: telling messages apart, the parts that matter to us, and where they stand in the bytes.
+Owns: the kinds of messages, the members that matter to us, and where these stand in the bytes.
 Does not own: what a result asks for (`dialect`).
-Anything else, a batch included, is opaque: relayed, kept, and matched by its bytes.
+Rule: anything else, a batch included, is opaque: it is relayed, kept, and matched by its bytes.
 Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 """
 
@@ -38,7 +38,7 @@ TOKEN_KEY = b'"progressToken"'
 _PLAIN = rb'[ \t\n\r]*:[ \t\n\r]*(-?(?:0|[1-9]\d*)|"[ !#-\[\]-~]*")(?=[ \t\n\r]*[,}])'
 PLAIN_ID = re.compile(ID_KEY + _PLAIN)
 PLAIN_TOKEN = re.compile(TOKEN_KEY + _PLAIN)
-"""Members with a value that has one spelling only, in group 1."""
+"""Members whose value has only one spelling; it is group 1."""
 
 
 class Kind(Enum):
@@ -57,7 +57,7 @@ class Message(NamedTuple):
         kind: which of the three it is.
         tree: the whole message as `jsonbytes.parse` returns it.
         method: the method; empty for a response.
-        id: canonical text of the id, which tells `1` from `"1"`; None where there is none.
+        id: canonical text of the id, in which `1` and `"1"` differ; None where there is none.
         params: the params; empty where they are absent or no object.
         meta: the request's `_meta`; empty where it is absent or no object.
     """
@@ -72,17 +72,17 @@ class Message(NamedTuple):
 
     @property
     def progress_token(self) -> str | None:
-        """Canonical text of the progress token that the message carries, or None."""
+        """Canonical text of the request's progress token, or None."""
         return _scalar(self.meta.get("progressToken"))
 
     def spelled(self, path: MemberPath) -> bytes | None:
-        """Return the bytes of the last value at a path, as they came."""
+        """Return the value at a path as it is spelled; of duplicate keys the last one counts."""
         spans = find_spans(self.raw, [path]).get(path)
         return self.raw[spans[-1].start : spans[-1].end] if spans else None
 
 
 def classify(raw: bytes) -> Message | None:
-    """Read one message, or return None for what is opaque to us."""
+    """Read one message; return None for anything opaque."""
     try:
         tree = parse(raw)
         if not isinstance(tree, dict) or tree.get("jsonrpc") != "2.0":
@@ -114,7 +114,7 @@ def _scalar(value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
-    """Where a message from the server repeats what is the caller's own."""
+    """Where a message from the server repeats the caller's own values."""
 
     id: tuple[Span, ...] = ()
     progress_token: tuple[Span, ...] = ()
@@ -123,31 +123,31 @@ class Echoes:
 def echoes(message: Message, request: Message) -> Echoes:
     """Return the spans in a server's message that echo the request's id and progress token.
 
-    Only a *response* has the caller's id: a server of the 2025 era that pushes a request inside
-    the stream may give it the very id of the pending call.
+    Only a *response* has the caller's id: a request that a server of the 2025 era pushes inside
+    the stream may have the same id as the pending call.
     """
-    seen = _echoes_at_a_glance(message, request)
-    return _echoes_by_path(message, request) if seen is None else seen
+    quick = _echoes_by_search(message, request)
+    return _echoes_by_path(message, request) if quick is None else quick
 
 
-def _echoes_at_a_glance(message: Message, request: Message) -> Echoes | None:
-    """Return the echoes of a message whose keys can't be mistaken; None for any other."""
+def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
+    """Return the echoes of a message whose keys stand where they seem to; None for any other."""
     raw = message.raw
     if message.kind is Kind.RESPONSE:
         key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
     else:
         value, wanted = _scalar(message.params.get("progressToken")), request.progress_token
         key, plain = TOKEN_KEY, PLAIN_TOKEN
-    # A key that stands there once, in its one spelling, is the one that the message has.
-    is_sure = raw.count(key) == (value is not None) and b"\\u" not in raw
-    if not is_sure or b"subscriptionId" in raw:
+    # A key that stands once in the bytes, in its only spelling, is the message's own.
+    is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw
+    if not is_certain or b"subscriptionId" in raw:
         return None
     if value is None or value != wanted:
         return Echoes()
-    found = plain.search(raw)
-    if found is None:
+    match = plain.search(raw)
+    if match is None:
         return None
-    spans = (Span(*found.span(1)),)
+    spans = (Span(*match.span(1)),)
     return Echoes(spans) if message.kind is Kind.RESPONSE else Echoes((), spans)
 
 
@@ -165,10 +165,10 @@ def _echoes_by_path(message: Message, request: Message) -> Echoes:
     spans = find_spans(message.raw, wanted.keys())
     ids: list[Span] = []
     tokens: list[Span] = []
-    for path, found in spans.items():
+    for path, candidates in spans.items():
         matching = [
             span
-            for span in found
+            for span in candidates
             if _scalar(parse(message.raw[span.start : span.end])) == wanted[path]
         ]
         (tokens if path in token_paths else ids).extend(matching)

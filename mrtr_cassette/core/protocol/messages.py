@@ -1,8 +1,10 @@
-"""The JSON-RPC messages of a response, and where in its body they stand.
+"""The JSON-RPC messages of a response, where they stand in its body, and which one asks.
 
 Owns: finding messages in an event stream, in a JSON body and in newline-delimited JSON, and
-changing spans of a body that came in pieces.
+replacing spans of a body that arrived in pieces.
 Does not own: what a message means (`jsonrpc`, `dialect`).
+Rule: a message keeps its place, so that its spans can be replaced in the body.
+Source: MCP 2026-07-28, basic, "Transports".
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from mrtr_cassette.core.wire.sse import Event, read_event
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A message, the piece of the body that completed it, and where it begins in the body."""
+    """A message of a response.
+
+    Attributes:
+        message: the message.
+        piece: index of the piece of the body that completes it.
+        offset: where in the body it, or its event, begins.
+        event: its event, if the body is an event stream.
+    """
 
     message: Message
     piece: int
@@ -31,7 +40,7 @@ class Located:
     event: Event | None = None
 
     def in_body(self, span: Span) -> Span | None:
-        """Return where in the body a span of the message is, or None if it crosses lines."""
+        """Return where in the body a span of the message stands, or None if it crosses lines."""
         inner = span if self.event is None else self.event.raw_span(span)
         return None if inner is None else Span(inner.start + self.offset, inner.end + self.offset)
 
@@ -39,7 +48,7 @@ class Located:
 def messages_in(response: Response) -> list[Located]:
     """Return the messages of a response, in order.
 
-    A body that is no event stream is one message, or a message a line: a server may answer
+    A body that is no event stream is one message, or one message per line: a server may respond to
     `subscriptions/listen` with newline-delimited JSON.
     """
     if response.is_event_stream:
@@ -77,7 +86,7 @@ def _messages_of_lines(pieces: tuple[Piece, ...], body: bytes) -> Iterator[Locat
 
 
 def response_to(request: Message | None, response: Response) -> Located | None:
-    """Return the message that answers a request; only a response can, whatever ids others have."""
+    """Return the response to a request; other messages may have the same id."""
     if request is None or request.kind is not Kind.REQUEST:
         return None
     for located in messages_in(response):
@@ -135,7 +144,7 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
 def splice_pieces(
     pieces: tuple[Piece, ...], replacements: Iterable[tuple[Span, bytes]]
 ) -> tuple[Piece, ...]:
-    """Replace spans of the whole body; what replaces a span stands in the piece where it began."""
+    """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
     ordered = sorted(replacements)
     changed = []
     start = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.calls import is_reading
+from mrtr_cassette.core.protocol.calls import is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.playable import Playable
@@ -57,7 +57,7 @@ def _listens(playable: Playable) -> bool:
 
 
 def _can_cause_events(playable: Playable) -> bool:
-    return playable.kind is Kind.REQUEST and not is_reading(playable.key.method)
+    return playable.kind is Kind.REQUEST and not is_read_only(playable.key.method)
 
 
 def _gates_of_pushed(

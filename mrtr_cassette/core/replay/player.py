@@ -21,7 +21,7 @@ from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
     Traits,
-    is_reading,
+    is_read_only,
     read_call,
     traits_of_headers,
 )
@@ -189,7 +189,7 @@ class Player:
             return self._repeat is Repeat.ALWAYS
         if playable.kind is None or playable.kind is Kind.RESPONSE:
             return playable.request.method in _SAFE_HTTP
-        return playable.kind is Kind.NOTIFICATION or is_reading(playable.key.method)
+        return playable.kind is Kind.NOTIFICATION or is_read_only(playable.key.method)
 
     def _miss(self, request: Request, candidates: Sequence[Playable]) -> Miss:
         # What is told of a miss has no secrets either.

@@ -1,7 +1,9 @@
 """Values for one HTTP exchange, and which of its headers a cassette keeps.
 
 Owns: requests and responses as values, and the headers that matter to MCP and to replay.
-Does not own: content codings (`coding`), sockets, and what a body means (`protocol`).
+Does not own: content codings (`coding`), sockets, what a body means (`protocol`).
+Rule: a header is kept only if it changes what a client or a server does, and never a credential.
+Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ Headers = tuple[tuple[str, str], ...]
 
 EVENT_STREAM: Final = "text/event-stream"
 LARGEST_BODY: Final = 256 * 1024 * 1024
-"""Bytes of a body unless another limit is set; it is held in memory until it is written down."""
+"""The most bytes of a body, unless another limit is set: it is held in memory until it is written."""
 SESSION_HEADER: Final = "mcp-session-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-"""Characters that no header has (RFC 9110, section 5.5)."""
+"""Characters that no header may contain (RFC 9110, section 5.5)."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 _KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
@@ -133,12 +135,12 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def kept_request_headers(headers: Headers) -> Headers:
-    """Return the headers of a request that a cassette keeps."""
+    """Return those headers of a request that a cassette keeps."""
     return _kept(headers, _KEPT_OF_REQUESTS)
 
 
 def kept_response_headers(headers: Headers) -> Headers:
-    """Return the headers of a response that a cassette keeps."""
+    """Return those headers of a response that a cassette keeps."""
     return _kept(headers, _KEPT_OF_RESPONSES)
 
 

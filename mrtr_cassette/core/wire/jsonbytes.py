@@ -1,9 +1,10 @@
 """JSON as bytes: read exactly, compared exactly, changed by span.
 
-Owns: the only JSON parser for what passes on the wire, the canonical form by which two values
-are the same, and the byte spans of members.
-Law: whatever is replaced by `splice` leaves every byte outside the spans as it was; number
-spelling, key order, duplicate keys and escapes survive.
+Owns: the only JSON parser for what passes on the wire, the canonical form by which values are
+compared, and the byte spans of members.
+Does not own: where two values differ (`pointers`).
+Rule: `splice` leaves every byte outside the replaced spans as it is: number spelling, key order,
+duplicate keys and escapes survive.
 Source: RFC 8259; numbers compare by exact decimal value (docs/matching.md).
 """
 
@@ -22,6 +23,7 @@ import orjson
 from mrtr_cassette.errors import NotJsonError
 
 MemberPath = tuple[str, ...]
+"""The keys that lead to a member, from the outermost object inwards."""
 
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
@@ -29,14 +31,14 @@ _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
-"""Levels of nesting up to which JSON is read; far from what Python's stack and orjson hold."""
+"""The most levels of nesting that are read; Python's stack and orjson can take many more."""
 _LONGEST_PLAIN = 20
 """Integers up to this many digits are written out in the canonical form; others get an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A JSON number as it was spelled; no `str`, so that nothing takes `5` for `"5"`."""
+    """A JSON number as it was spelled; no `str`, so that nothing confuses `5` with `"5"`."""
 
     text: str
 
@@ -90,7 +92,7 @@ def parse(raw: bytes) -> Any:
     if is_deep(raw):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
     try:
-        # Faster by far, and the same for all but some numbers. What it refuses may still be JSON.
+        # Much faster, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return _parse_slowly(raw)
@@ -208,7 +210,7 @@ def canonical_number(text: str) -> str:
 
 
 def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
-    """Return the spans of the values at `paths`, every one of a duplicate key.
+    """Return the spans of the values at some paths, every one of a duplicate key.
 
     Args:
         raw: one JSON text that `parse` reads.
@@ -220,12 +222,12 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
     # One byte is one character in Latin-1, so the decoder's offsets are byte offsets, and all
     # that delimits JSON is ASCII.
     text = raw.decode("latin-1")
-    found: dict[MemberPath, list[Span]] = {}
+    spans: dict[MemberPath, list[Span]] = {}
     try:
-        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), found)
+        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans)
     except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
-    return found
+    return spans
 
 
 def _skip_space(text: str, index: int) -> int:
@@ -238,15 +240,15 @@ def _collect_spans(
     index: int,
     paths: frozenset[MemberPath],
     at: MemberPath,
-    found: dict[MemberPath, list[Span]],
+    spans: dict[MemberPath, list[Span]],
 ) -> int:
-    """Collect what `paths` names below the value at `index`; return the value's end."""
+    """Collect the spans of `paths` below the value at `index`; return the value's end."""
     depth = len(at)
     deeper = {path[depth] for path in paths if len(path) > depth}
     if at in paths or not deeper or text[index] != "{":
         end = _scan_value(text, index)[1]
         if at in paths:
-            found.setdefault(at, []).append(Span(index, end))
+            spans.setdefault(at, []).append(Span(index, end))
         return end
     index = _skip_space(text, index + 1)
     while text[index] != "}":
@@ -255,7 +257,7 @@ def _collect_spans(
         if key in deeper:
             here = (*at, key)
             below = frozenset(path for path in paths if path[: depth + 1] == here)
-            index = _collect_spans(text, index, below, here, found)
+            index = _collect_spans(text, index, below, here, spans)
         else:
             index = _scan_value(text, index)[1]
         index = _skip_space(text, index)

@@ -33,25 +33,27 @@ def differences(
         if without_null:
             recorded = {key: value for key, value in recorded.items() if value is not None}
             received = {key: value for key, value in received.items() if value is not None}
-        found: list[Difference] = []
+        differing: list[Difference] = []
         for key in sorted(recorded.keys() | received.keys()):
             step = f"{pointer}/{escape_pointer(key)}"
             if key not in received:
-                found.append(Difference(step, canonical(recorded[key]), None))
+                differing.append(Difference(step, canonical(recorded[key]), None))
             elif key not in recorded:
-                found.append(Difference(step, None, canonical(received[key])))
+                differing.append(Difference(step, None, canonical(received[key])))
             else:
-                found += differences(recorded[key], received[key], step, without_null=without_null)
-        return found
+                differing += differences(
+                    recorded[key], received[key], step, without_null=without_null
+                )
+        return differing
     if isinstance(recorded, list) and isinstance(received, list) and len(recorded) == len(received):
         return [
             difference
             for index, pair in enumerate(zip(recorded, received, strict=True))
             for difference in differences(*pair, f"{pointer}/{index}", without_null=without_null)
         ]
-    one = canonical(recorded, without_null=without_null)
-    other = canonical(received, without_null=without_null)
-    return [] if one == other else [Difference(pointer, one, other)]
+    old = canonical(recorded, without_null=without_null)
+    new = canonical(received, without_null=without_null)
+    return [] if old == new else [Difference(pointer, old, new)]
 
 
 def escape_pointer(key: str) -> str:
@@ -73,7 +75,7 @@ def pointer_path(pointer: str) -> MemberPath:
 
 
 def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
-    """Return `value` less the members at `paths`; array items are named by their index."""
+    """Return a value without the members at some paths; the key of an array item is its index."""
     if not paths or not isinstance(value, dict | list):
         return value
     below: dict[str, list[MemberPath]] = {}

@@ -27,7 +27,7 @@ class Event:
     """One event: all its bytes, blank line included, and the text of its data.
 
     Attributes:
-        raw: the bytes as they came, comments and unknown fields too.
+        raw: the bytes as they arrived, with comments and unknown fields.
         data: the data lines joined by LF, or None where the event has no data line.
         lines: for each data line its offset in `data` and its span in `raw`.
     """
@@ -37,7 +37,7 @@ class Event:
     lines: tuple[tuple[int, Span], ...]
 
     def raw_span(self, span: Span) -> Span | None:
-        """Return where in `raw` a span of `data` is, or None if it crosses a line's end."""
+        """Return where in `raw` a span of `data` stands, or None if it crosses the end of a line."""
         for offset, line in self.lines:
             length = line.end - line.start
             if offset <= span.start and span.end <= offset + length:
@@ -47,9 +47,10 @@ class Event:
 
 
 def read_event(raw: bytes, *, first: bool) -> Event:
-    """Read the data lines of the bytes of one event.
+    """Read the data lines of one event.
 
     Args:
+        raw: all bytes of the event.
         first: the event begins its stream, where a byte order mark is no part of a line.
     """
     parts: list[bytes] = []
@@ -84,7 +85,7 @@ def _line_start(raw: bytes | bytearray, *, first: bool) -> int:
 
 
 class SseFramer:
-    """Cuts a stream of bytes into events, as they come."""
+    """Cuts a stream of bytes into events while they arrive."""
 
     def __init__(self) -> None:
         """Begin with nothing pending."""
@@ -95,14 +96,14 @@ class SseFramer:
         self._has_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Take the next bytes and yield those of each event that they complete."""
+        """Take the next bytes, and yield the bytes of each event that they complete."""
         self._pending += chunk
         self._has_cr = self._has_cr or b"\r" in chunk
         while end := self._event_end():
             yield self._cut(end)
 
     def _event_end(self) -> int:
-        """Return where the first event ends; 0 where it is not whole, noting what was searched."""
+        """Return where the first event ends, or 0 if it is incomplete; note what was searched."""
         pending, start = self._pending, _line_start(self._pending, first=self._first)
         if not self._has_cr:
             # Nearly every server ends lines by LF alone.
@@ -124,7 +125,7 @@ class SseFramer:
         return 0
 
     def finish(self) -> tuple[bytes, bytes]:
-        """End the stream: return an event that only waited for a possible LF, and the rest.
+        """End the stream; return an event that only waited for an LF, and the remaining bytes.
 
         Either may be empty.
         """

@@ -26,7 +26,7 @@ from builders import (
 )
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.protocol.calls import CallKey, is_reading, read_call
+from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
 from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Request
@@ -305,7 +305,7 @@ def test_traits_of_what_is_no_message_are_its_headers() -> None:
 )
 def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
     """Methods that only read are known by name, or by their ending in `/list`."""
-    assert is_reading(method) is reads
+    assert is_read_only(method) is reads
 
 
 # Sealed answers

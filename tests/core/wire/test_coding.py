@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+
+from mrtr_cassette.core.wire.coding import ContentDecoder
+
+
+def decoded(coding: str, *chunks: bytes) -> tuple[bytes, bool]:
+    """Return what chunks decode to, and whether decoding failed."""
+    decoder = ContentDecoder(coding)
+    return b"".join(decoder.decode(chunk) for chunk in chunks), decoder.failed
+
+
+TEXT = b"round and round " * 20
+
+
+@pytest.mark.parametrize("coding", ["gzip", "x-gzip", " GZIP ", "deflate"])
+def test_known_coding_is_taken_off(coding: str) -> None:
+    """`gzip` and `deflate` are taken off, whole and byte by byte."""
+    packed = zlib.compress(TEXT) if coding == "deflate" else gzip.compress(TEXT)
+
+    assert decoded(coding, packed) == (TEXT, False)
+    assert decoded(coding, *(packed[at : at + 1] for at in range(len(packed)))) == (TEXT, False)
+
+
+@pytest.mark.parametrize("cut", [0, 5])
+def test_gzip_may_have_several_members(cut: int) -> None:
+    """All members of a gzip body are read, wherever the chunks are cut."""
+    first, second = gzip.compress(b"one "), gzip.compress(b"two")
+    at = len(first) + cut
+
+    assert decoded("gzip", (first + second)[:at], (first + second)[at:]) == (b"one two", False)
+
+
+@pytest.mark.parametrize("coding", ["", "identity", "br", "zstd"])
+def test_other_coding_is_left(coding: str) -> None:
+    """A coding that isn't known stays on."""
+    assert decoded(coding, TEXT) == (TEXT, False)
+
+
+def test_what_cannot_be_decoded_fails_without_raising() -> None:
+    """Garbage passes as it is, and is said to have failed."""
+    assert decoded("gzip", b"garbage", b"more") == (b"garbagemore", True)
+    assert decoded("gzip", gzip.compress(TEXT) + b"trailing garbage")[1]
+
+
+@pytest.mark.parametrize(("limit", "fails"), [(len(TEXT), False), (len(TEXT) - 1, True), (0, True)])
+@pytest.mark.parametrize("size", [7, 1_000])
+def test_body_that_becomes_too_large_fails(limit: int, fails: bool, size: int) -> None:  # noqa: FBT001
+    """A few bytes that decode to more than is kept are given up, and never held whole."""
+    packed = gzip.compress(TEXT[:150]) + gzip.compress(TEXT[150:])
+    decoder = ContentDecoder("gzip", limit)
+    parts = [decoder.decode(packed[at : at + size]) for at in range(0, len(packed), size)]
+
+    assert decoder.failed is fails
+    if not fails:
+        assert b"".join(parts) == TEXT
+
+
+def test_bomb_is_not_decoded_whole() -> None:
+    """What a chunk decodes to is cut off at the limit."""
+    packed = gzip.compress(b"0" * 10_000_000)
+
+    assert len(ContentDecoder("gzip", 1_000).decode(packed)) <= 1_001
