@@ -18,7 +18,7 @@ Headers = tuple[tuple[str, str], ...]
 
 EVENT_STREAM: Final = "text/event-stream"
 LARGEST_BODY: Final = 256 * 1024 * 1024
-"""The most bytes of a body, unless another limit is set: it is held in memory until it is written."""
+"""The most bytes of a body, unless another limit is set: memory holds it until it is written."""
 SESSION_HEADER: Final = "mcp-session-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no header may contain (RFC 9110, section 5.5)."""

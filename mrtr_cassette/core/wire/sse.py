@@ -37,7 +37,7 @@ class Event:
     lines: tuple[tuple[int, Span], ...]
 
     def raw_span(self, span: Span) -> Span | None:
-        """Return where in `raw` a span of `data` stands, or None if it crosses the end of a line."""
+        """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
         for offset, line in self.lines:
             length = line.end - line.start
             if offset <= span.start and span.end <= offset + length:
