@@ -12,31 +12,44 @@ if TYPE_CHECKING:
     from mrtr_cassette.api import Recording, Replay, record, replay
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
-    from mrtr_cassette.testing import MrtrCassette
+    from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
+    from mrtr_cassette.options import RecordOptions, ReplayOptions
+    from mrtr_cassette.testing.take import MrtrCassette
 
 __version__ = "0.1.0"
 __all__ = [
+    "CassetteError",
     "Interaction",
     "MissReport",
     "MrtrCassette",
+    "MrtrCassetteError",
+    "RecordOptions",
     "Recording",
     "Replay",
+    "ReplayOptions",
     "Turn",
+    "UpstreamError",
+    "UsageError",
     "record",
     "replay",
 ]
-
 _ELSEWHERE = {
+    "CassetteError": "errors",
     "Interaction": "core.report.inspection",
     "MissReport": "core.report.misses",
-    "MrtrCassette": "testing",
+    "MrtrCassette": "testing.take",
+    "MrtrCassetteError": "errors",
+    "RecordOptions": "options",
+    "ReplayOptions": "options",
     "Turn": "core.report.inspection",
+    "UpstreamError": "errors",
+    "UsageError": "errors",
 }
 """The modules of the names that `api` does not define."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for."""
+    """Import what is used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'api')}"), name)

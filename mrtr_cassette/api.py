@@ -7,7 +7,7 @@ Rule: the keywords of both are the fields of their option classes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -149,7 +149,7 @@ class ReplayKeywords(_Keywords, total=False):
 class RecordKeywords(_Keywords, total=False):
     """The keywords of `record`, as types; `RecordOptions` says what each does."""
 
-    headers: Mapping[str, str] | Iterable[tuple[str, str]]
+    headers: Mapping[str, str] | Sequence[tuple[str, str]]
     request_state: RequestStates
     redact: Collection[str]
     redact_keys: Collection[str]
@@ -213,16 +213,20 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins: the cassette can't be read.
     """
-    checked = ReplayOptions(**options)
+    return replay_with(path, ReplayOptions(**options))
+
+
+def replay_with(path: FilePath, options: ReplayOptions) -> Proxy[Replay]:
+    """Serve a cassette as `replay` does, with options that have been checked."""
     opened = partial(
         replaying,
         Path(path),
-        access=access_of(checked),
-        ignored=checked.ignored,
-        repeat=Repeat(checked.repeat),
-        paced=checked.pace == "recorded",
-        terms=checked.terms,
-        log=checked.log,
+        access=access_of(options),
+        ignored=options.ignored,
+        repeat=Repeat(options.repeat),
+        paced=options.pace == "recorded",
+        terms=options.terms,
+        log=options.log,
     )
     return Proxy(partial(_shown_as, Replay, opened))
 

@@ -161,7 +161,7 @@ class Options:
         for name, option in options_of(type(self)).items():
             value = getattr(self, name)
             if value != default_of(type(self), name):
-                object.__setattr__(self, name, _checked(name, option, value))
+                object.__setattr__(self, name, checked(name, option, value))
         if self.ignore:
             _ = self.ignored
 
@@ -201,7 +201,7 @@ class ReplayOptions(Options):
 class RecordOptions(Options):
     """The options of a recording."""
 
-    headers: Mapping[str, str] | Iterable[tuple[str, str]] = field(
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(
         default=(),
         metadata=_option(
             "headers",
@@ -362,7 +362,13 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
         )
 
 
-def _checked(name: str, option: Option, value: Any) -> Any:
+def header_of(text: str) -> tuple[str, str]:
+    """Return a header that is written as one text, `Name: value`; without a colon it is none."""
+    name, colon, value = text.partition(":")
+    return (name.strip(), value.strip()) if colon else ("", "")
+
+
+def checked(name: str, option: Option, value: Any) -> Any:
     """Return a value in its unchangeable form.
 
     Raises:
@@ -413,9 +419,13 @@ def _checked_list(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _checked_headers(value: Any) -> Headers:
-    pairs = tuple(value.items() if isinstance(value, Mapping) else value)
+    is_mapping = isinstance(value, Mapping)
+    is_right = is_mapping or (isinstance(value, Sequence) and not isinstance(value, str))
+    # Values are not shown: they may be secrets.
+    if not is_right:
+        raise UsageError("<<headers>> is no mapping of names to values")
+    pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
     for name, text in pairs:
-        # The value is not shown: it may be a secret.
         if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
             raise UsageError(
                 f"<<headers>>: the header {name!r} is none that HTTP can carry",
@@ -427,57 +437,3 @@ def _checked_headers(value: Any) -> Headers:
 def _is_header(name: str, value: str) -> bool:
     is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     return is_token and not {"\r", "\n"} & set(value)
-
-
-def ignored_member(pointer: str, option: str) -> MemberPath:
-    """Return the keys of a member that doesn't count in matching.
-
-    Args:
-        pointer: a JSON Pointer into the params.
-        option: how the front end spells the option.
-
-    Raises:
-        UsageError: it is no JSON Pointer.
-    """
-    from mrtr_cassette.core.wire.pointers import pointer_path
-
-    try:
-        return pointer_path(pointer)
-    except ValueError:
-        raise UsageError(
-            f"{option} {pointer!r} is no JSON Pointer",
-            hint="it begins with a slash, such as /arguments/requestedAt",
-        ) from None
-
-
-def upstream_header(name: str, value: str, form: str) -> tuple[str, str]:
-    """Return a header that every upstream request gets.
-
-    Args:
-        name: its name.
-        value: its value.
-        form: how the front end spells the option, and its form.
-
-    Raises:
-        UsageError: HTTP can't carry it.
-    """
-    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    if not is_token or "\n" in value or "\r" in value:
-        raise UsageError(f"a {form}")
-    return name, value
-
-
-def redaction_rules(
-    patterns: Sequence[str], keys: Sequence[str], disabled: Sequence[str]
-) -> RedactionRules:
-    """Return what is changed about the built-in rules of redaction.
-
-    Raises:
-        UsageError: a pattern, key or rule is none.
-    """
-    from mrtr_cassette.core.secrets.rules import RedactionRules
-
-    try:
-        return RedactionRules(tuple(patterns), tuple(keys), tuple(disabled))
-    except ValueError as error:
-        raise UsageError(str(error)) from None

@@ -2,8 +2,8 @@
 
 Owns: pytest's side: options, the marker, the fixtures' scopes, and which test fails for what.
 Does not own: what one cassette goes through (`testing`).
-Rule: every pytest run imports this module, so it imports nothing of the package, nor anything
-large, before a test asks for a cassette.
+Rule: every pytest run imports this module, so of the package it imports nothing but the options,
+nor anything large, before a test uses a cassette.
 """
 
 from __future__ import annotations
@@ -16,16 +16,24 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
+from mrtr_cassette.options import Kind, Option, RecordOptions, ReplayOptions, options_of
+
 if TYPE_CHECKING:
-    from mrtr_cassette.testing import Mode, MrtrCassette, Run, Settings, Take
+    from mrtr_cassette.errors import MrtrCassetteError
+    from mrtr_cassette.testing.settings import Mode, Place, Settings
+    from mrtr_cassette.testing.take import MrtrCassette, Run, Take
 
 MARKER = "mrtr_cassette"
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
+INI = "mrtr_cassette_"
+"""What stands before the name of an option in the ini file."""
+_INI_TYPES: dict[Kind, Any] = {"list": "linelist", "headers": "linelist", "switch": "bool"}
 _MODES = ("none", "once", "append", "all")
 _STARTED = "mrtr_cassette_started_ns"
 _STARTED_KEY = pytest.StashKey[int]()
 _MODE_KEY = pytest.StashKey["Mode"]()
 _CASSETTES_KEY = pytest.StashKey["_Cassettes"]()
+_INI_KEY = pytest.StashKey["Place"]()
 
 
 class MrtrCassetteWarning(pytest.PytestWarning):
@@ -55,14 +63,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "One folder for all cassettes, from the root directory; else each test file has a folder "
         "`cassettes` beside it.",
     )
+    for name, option in _ini_options().items():
+        parser.addini(
+            INI + name, f"{option.help}.", type=_INI_TYPES.get(option.kind, "string"), default=None
+        )
+
+
+def _ini_options() -> dict[str, Option]:
+    options = options_of(RecordOptions) | options_of(ReplayOptions)
+    return {name: option for name, option in options.items() if option.in_ini}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Say what the marker takes, and settle the mode."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(name, upstream=..., ignore=[...], repeat=..., request_state=...): the cassette "
-        "of a test; every argument is optional.",
+        f"{MARKER}(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a test; "
+        "every argument is optional, and every option of recording and replaying is one.",
     )
     config.stash[_MODE_KEY] = _mode(config)
     # Workers of pytest-xdist go by the clock of the run that they belong to.
@@ -118,12 +135,12 @@ def mrtr_cassettes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Mrt
 
     def opened(*name: Any, **options: Any) -> MrtrCassette:
         from mrtr_cassette.errors import MrtrCassetteError, UsageError
-        from mrtr_cassette.testing import read_settings
+        from mrtr_cassette.testing.settings import place_of_call
 
         try:
-            settings = read_settings([(name, options)])
-            if settings.name is None:
+            if not name:
                 raise UsageError("mrtr_cassettes needs the name of a file")
+            settings = _settings(request, [place_of_call("mrtr_cassettes", name, options)])
         except MrtrCassetteError as error:
             _fail(error)
         takes.append(_begin(request, settings))
@@ -140,11 +157,17 @@ def mrtr_upstream() -> Any:
     return None
 
 
+@pytest.fixture(scope="session")
+def mrtr_cassette_config() -> dict[str, Any]:
+    """Options for all cassettes of a suite, by the names of the marker's; override it."""
+    return {}
+
+
 def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
     from mrtr_cassette.errors import MrtrCassetteError
 
     try:
-        settings = _marked(request.node)
+        settings = _settings(request, _marked(request.node))
     except MrtrCassetteError as error:
         _fail(error)
     take = _begin(request, settings)
@@ -152,17 +175,40 @@ def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
     take.stop()
 
 
-def _marked(node: pytest.Item | pytest.Collector) -> Settings:
-    from mrtr_cassette.testing import read_settings
+def _marked(node: pytest.Item | pytest.Collector) -> list[Place]:
+    """Return what the markers set, from the farthest to the nearest."""
+    from mrtr_cassette.testing.settings import place_of_call
 
-    markers = list(node.iter_markers(MARKER))
-    return read_settings([(mark.args, mark.kwargs) for mark in reversed(markers)])
+    marks = reversed(list(node.iter_markers(MARKER)))
+    return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
+
+
+def _settings(request: pytest.FixtureRequest, places: list[Place]) -> Settings:
+    """Return what the ini file, the suite's own fixture and nearer places say together."""
+    from mrtr_cassette.errors import UsageError
+    from mrtr_cassette.testing.settings import Place, settings_of
+
+    values = request.getfixturevalue("mrtr_cassette_config")
+    if not isinstance(values, dict):
+        raise UsageError(f"the fixture mrtr_cassette_config returns {values!r}, and not a dict")
+    suite = Place("the fixture mrtr_cassette_config", values)
+    return settings_of([_ini_place(request.config), suite, *places])
+
+
+def _ini_place(config: pytest.Config) -> Place:
+    from mrtr_cassette.testing.settings import place_of_ini
+
+    if _INI_KEY not in config.stash:
+        values = {name: config.getini(INI + name) for name in _ini_options()}
+        written = {name: value for name, value in values.items() if value is not None}
+        config.stash[_INI_KEY] = place_of_ini(written, INI, config.rootpath)
+    return config.stash[_INI_KEY]
 
 
 def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
     """Begin a take that the tests of the request's scope use."""
     from mrtr_cassette.errors import MrtrCassetteError
-    from mrtr_cassette.testing import Take
+    from mrtr_cassette.testing.take import Take
 
     node, config = request.node, request.config
     cassettes = config.stash.get(_CASSETTES_KEY, None)
@@ -172,7 +218,7 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
     try:
         take = Take(
             cassettes.run,
-            _path(node, settings),
+            _path(node, settings.name),
             settings,
             lambda: request.getfixturevalue("mrtr_upstream"),
             is_shared=request.scope != "function",
@@ -184,18 +230,25 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
     return take
 
 
-def _fail(error: Exception) -> NoReturn:
+def _fail(error: MrtrCassetteError) -> NoReturn:
+    from mrtr_cassette.testing.settings import TERMS
+
     # What the user can do about it is in the text; where we found out tells nothing.
-    raise pytest.fail.Exception(str(error), pytrace=False) from None
+    raise pytest.fail.Exception(error.in_terms(TERMS), pytrace=False) from None
 
 
-def _path(node: Any, settings: Settings) -> Path:
-    """Return the file of a test's, a class's or a module's cassette."""
-    from mrtr_cassette.testing import file_name
+def _path(node: Any, name: str | os.PathLike[str] | None) -> Path:
+    """Return the file of a test's, a class's or a module's cassette.
+
+    Args:
+        node: the test, the class or the module.
+        name: the file that a marker names, or None.
+    """
+    from mrtr_cassette.testing.names import file_name
 
     folder = _folder(node)
-    if settings.name is not None:
-        return folder / settings.name
+    if name is not None:
+        return folder / name
     module = _module(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"
@@ -225,7 +278,7 @@ class _Cassettes:
     """Follows the takes of a run; it is a plugin from the first take on."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from mrtr_cassette.testing import Run
+        from mrtr_cassette.testing.take import Run
 
         self.run: Run = Run(config.stash[_MODE_KEY], config.stash[_STARTED_KEY], config.rootpath)
         self.takes: dict[Take, tuple[Any, str | None]] = {}
@@ -247,7 +300,7 @@ class _Cassettes:
             output = take.upstream_output
             if output is not None:
                 report.sections.append(("mrtr-cassette: output of the upstream", output))
-            misses = take.untold_misses()
+            misses = take.unreported_misses()
             if misses is not None:
                 report.sections.append(("mrtr-cassette: misses", misses))
         return report
@@ -263,7 +316,7 @@ class _Cassettes:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
-        """Publish what a test recorded, and fail it for what it asked in vain.
+        """Publish what a test recorded, and fail it for requests without a recorded answer.
 
         By now the fixtures are torn down: the client has closed.
         """
@@ -272,7 +325,7 @@ class _Cassettes:
         except BaseException:
             self._conclude(item, passed=False)
             raise
-        misses = [take.untold_misses() for take in self.takes]
+        misses = [take.unreported_misses() for take in self.takes]
         problems = [text for text in misses if text is not None]
         found, empty = self._conclude(item, passed=not problems)
         problems += found
@@ -340,9 +393,11 @@ class _Orphans:
                 # Outside of a class its fixture belongs to the test.
                 node = item.getparent(kind) or item
                 try:
-                    self._used.add(str(_path(node, _marked(node))))
+                    names = [place.values.get("name") for place in _marked(node)]
                 except MrtrCassetteError:
                     continue  # the test itself will say so
+                named = [name for name in names if name is not None]
+                self._used.add(str(_path(node, named[-1] if named else None)))
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

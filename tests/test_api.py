@@ -263,7 +263,10 @@ def test_importing_the_package_imports_nothing_else():
         "print(sorted(heavy & sys.modules.keys()), sorted(ours))\n"
     )
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
-    assert printed == "[] ['mrtr_cassette', 'mrtr_cassette.pytest_plugin']\n"
+    assert printed == (
+        "[] ['mrtr_cassette', 'mrtr_cassette.errors', 'mrtr_cassette.options', "
+        "'mrtr_cassette.pytest_plugin']\n"
+    )
 
 
 def test_what_the_package_does_not_have_is_no_attribute():

@@ -20,6 +20,7 @@ from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
     default_of,
+    header_of,
     options_of,
 )
 
@@ -177,17 +178,12 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
             if flags:
                 values[name] = flags[0][1]
         elif option.kind == "headers":
-            values[name] = [_header(text) for text in given[name]]
+            values[name] = [header_of(text) for text in given[name]]
         elif option.kind == "number":
             values[name] = given[name] * option.unit
         elif option.flag:
             values[name] = given[name]
     return options(**values)
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    return (name.strip(), value.strip()) if colon else ("", "")
 
 
 def warn_of_strangers(options: Options) -> None:

@@ -86,7 +86,7 @@ async def _replay(
                     terms=options.terms,
                 )
                 session = await stack.enter_async_context(served)
-                # What was loaded stays, so looking for garbage in it would be in vain.
+                # What was loaded stays: the collector need not look at it again and again.
                 gc.freeze()
             code = await until_stopped(session.url, command, signals)
         summary = report_of_replay(session.player, session.terms)

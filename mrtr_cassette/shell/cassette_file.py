@@ -57,7 +57,7 @@ def _read(path: Path) -> bytes:
         raise CassetteError(
             path,
             "there is no such cassette",
-            hint="record one with: mrtr-cassette record --upstream URL --output FILE",
+            hint="record one with: <<record>>",
         ) from None
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None
@@ -120,7 +120,7 @@ def _put_where_nothing_is(temporary: str, path: Path) -> None:
 def cassette_exists(path: Path) -> CassetteError:
     """Return the error for a cassette that would be overwritten unasked."""
     return CassetteError(
-        path, "the cassette exists", hint="use --force to replace it or --append to add to it"
+        path, "the cassette exists", hint="use <<replace>> to replace it or <<append>> to add to it"
     )
 
 

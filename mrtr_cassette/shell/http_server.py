@@ -12,13 +12,13 @@ import ipaddress
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from mrtr_cassette.core.wire.http import LARGEST_BODY, Request
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
 from mrtr_cassette.options import Options
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
 from mrtr_cassette.shell.http_message import header_texts, reason_of
@@ -38,6 +38,7 @@ class Access:
         body_s: seconds in which a request's body has to come; one that is half sent holds memory.
         idle_s: seconds a connection may wait for a whole request head, from its start or the last
             response.
+        terms: how the front spells its options.
     """
 
     host: str = "127.0.0.1"
@@ -47,6 +48,7 @@ class Access:
     max_body: int = LARGEST_BODY
     body_s: float = 60.0
     idle_s: float = 75.0
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False, compare=False)
 
     @property
     def is_loopback(self) -> bool:
@@ -71,9 +73,11 @@ class Access:
             origin: the request's `Origin`, or None.
         """
         if not self._is_ours(host):
-            return f"refused: the Host {host!r} is not this proxy's; see --allow-host"
+            text = f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
+            return in_terms(text, self.terms)
         if origin is not None and origin not in self.allowed_origins and not self._is_ours(origin):
-            return f"refused: the Origin {origin!r} is not this machine's; see --allow-origin"
+            text = f"refused: the Origin {origin!r} is not this machine's; see <<allow_origins>>"
+            return in_terms(text, self.terms)
         return None
 
     def _is_ours(self, value: str) -> bool:
@@ -103,6 +107,7 @@ def access_of(options: Options) -> Access:
         tuple(options.allow_hosts),
         tuple(options.allow_origins),
         options.max_body,
+        terms=options.terms,
     )
 
 
@@ -145,7 +150,7 @@ def listening(access: Access) -> Iterator[Listener]:
     try:
         sockets = _bound_sockets(access.host, access.port)
     except OSError as error:
-        raise UsageError(_bind_problem(access, error), hint="choose another --port") from None
+        raise UsageError(_bind_problem(access, error), hint="choose another <<port>>") from None
     try:
         yield Listener(sockets, Address(access.host, sockets[0].getsockname()[1]))
     finally:
@@ -212,7 +217,8 @@ async def serving(
         return access.refusal(headers.get("host", ""), headers.get("origin"))
 
     async def too_large(client: HttpDownstream) -> None:
-        text = f"the body has more than {access.max_body:,} bytes; see --max-body\n"
+        problem = f"the body has more than {access.max_body:,} bytes; see <<max_body>>\n"
+        text = in_terms(problem, access.terms)
         await client.send_whole(413, TEXT_HEADERS, text.encode())
 
     async def answer(client: HttpDownstream) -> None:

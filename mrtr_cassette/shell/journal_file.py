@@ -86,7 +86,7 @@ def journal_in_the_way(path: Path) -> CassetteError:
     cassette = path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
     if is_being_written(path):
         return CassetteError(
-            path, "another recorder is writing this recording", hint="choose another --output"
+            path, "another recorder is writing this recording", hint="choose another <<cassette>>"
         )
     return CassetteError(
         path,

@@ -219,12 +219,12 @@ def _check_output(
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "
             f"and this recording would have them {request_state}",
-            hint="choose another --output, or the same --request-state",
+            hint="choose another <<cassette>>, or the same <<request_state>>",
         )
     if earlier.seals_answers != (answers is not None):
         raise UsageError(
             f"{output} has its answers {'sealed' if earlier.seals_answers else 'readable'}, "
             f"and this recording would have them {answers or 'readable'}",
-            hint="choose another --output, or --seal-answers as it was recorded",
+            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
         )
     return earlier

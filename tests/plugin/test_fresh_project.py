@@ -174,7 +174,8 @@ def test_a_fresh_project_records_replays_and_fails(tmp_path, wheel):
         '  question: confirm (form) "Deploy to production?"',
         '  /inputResponses/confirm/action: recorded "accept", received "decline"',
         '  /inputResponses/confirm/content: recorded {"confirm":true}, received nothing',
-        "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew, and",
+        "record this answer too with --mrtr-mode=append",
+        "--mrtr-mode=all records the whole cassette anew",
     ):
         assert line in printed
     assert cassette.read_bytes() == recorded

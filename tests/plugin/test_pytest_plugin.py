@@ -12,7 +12,7 @@ from harness import PEERS, lasting_part, listening, peer
 from mcp.server.mcpserver import MCPServer
 
 import mrtr_cassette.demo.server
-import mrtr_cassette.testing
+import mrtr_cassette.testing.take
 
 pytest_plugins = ["pytester"]
 
@@ -579,7 +579,10 @@ def test_several_cassettes_in_one_test(suite):
     ("call", "text"),
     [
         ("mrtr_cassettes()", "mrtr_cassettes needs the name of a file"),
-        ("mrtr_cassettes('a.json', until=1)", "mrtr_cassette does not know the argument until; *"),
+        (
+            "mrtr_cassettes('a.json', until=1)",
+            "mrtr_cassettes has no option 'until'; it has upstream, *",
+        ),
         (
             "mrtr_cassettes('a.json', upstream=APPLICATION); mrtr_cassettes('a.json', upstream=APPLICATION)",
             "*a.json is being recorded by this test already; give one of the two * another file",
@@ -622,8 +625,9 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             '  question: confirm (form) "Deploy to test?"',
             f'  nearest:  #2 (tools/call "deploy", answer of turn 1) in {recorded}',
             '  /inputResponses/confirm/action: recorded "accept", received "decline"',
-            "  fix:      *",
-            "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew*",
+            "*record this answer too with --mrtr-mode=append*",
+            '*ignore=[[]"/POINTER"[]] in the marker mrtr_cassette',
+            "--mrtr-mode=all records the whole cassette anew",
         ],
         consecutive=False,
     )
@@ -881,9 +885,7 @@ def test_an_unknown_argument_of_the_marker_is_named(suite):
     suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", "upstraem=APPLICATION"))
     result = suite.run(errors=1)
     result.stdout.fnmatch_lines(
-        [
-            "mrtr_cassette does not know the argument upstraem; it takes one file name, and upstream,*"
-        ]
+        ["the marker mrtr_cassette has no option 'upstraem'; did you mean 'upstream'?"]
     )
 
 

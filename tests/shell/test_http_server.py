@@ -143,7 +143,7 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path, mode: str) ->
     async with playing(path, access=access) as replay:
         assert (await http("POST", replay.url, body=b"a" * 1000)).body == b"x"
         answer = await http("POST", replay.url, body=b"a" * 1001)
-    assert answer.body == b"the body has more than 1,000 bytes; see --max-body\n"
+    assert answer.body == b"the body has more than 1,000 bytes; see max_body\n"
 
 
 @looped

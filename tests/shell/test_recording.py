@@ -1496,7 +1496,7 @@ async def test_an_existing_cassette_is_left_alone(tmp_path: Path) -> None:
     """An output that exists is refused before anything is served, and stays as it is."""
     path = tmp_path / "c.json"
     path.write_text("precious")
-    with pytest.raises(CassetteError, match="the cassette exists; use --force"):
+    with pytest.raises(CassetteError, match='the cassette exists; use existing="replace"'):
         async with recording("http://127.0.0.1:1/", path):
             pass
     assert path.read_text() == "precious"

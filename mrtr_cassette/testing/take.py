@@ -1,147 +1,38 @@
-"""One cassette in a test suite: which file, recorded or replayed, and what became of it.
+"""The cassette of a test, a class or a module: recorded or replayed, and what became of it.
 
-Owns: the record modes, the settings of a marker, names of files, and the life of one recording or
-replay from the first request to the published cassette.
-Does not own: pytest's side of it (`pytest_plugin`), relaying and replaying (`shell`).
+Owns: the life of one recording or replay, from the first request to the published cassette.
+Does not own: pytest's side of it (`pytest_plugin`), what a test says of it (`settings`), relaying
+and replaying (`shell`).
 Rule: a test passes only on what was recorded, and a cassette is written only by a test that passed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from mrtr_cassette.api import Recording, Replay, replay
+from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
-from mrtr_cassette.options import ignored_member
+from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
+from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.upstream_servers import (
-    ENDPOINT,
-    RunningCommand,
-    running_command,
-    serving_application,
-)
-
-Mode = Literal["none", "once", "append", "all"]
+from mrtr_cassette.shell.upstream_servers import RunningCommand
+from mrtr_cassette.testing.names import check_spelling
+from mrtr_cassette.testing.settings import TERMS, Mode, Settings
+from mrtr_cassette.testing.upstreams import Applications, start_upstream
 
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
-_LONGEST_NAME = 120
-"""Characters of a file name's readable part; file systems take 255 bytes."""
-_STARTED_HERE = f"http://localhost{ENDPOINT}"
-"""What a cassette names as its upstream where that has another port on every run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a test says of its cassette.
-
-    Attributes:
-        name: the file, or None for the test's own.
-        upstream: what is recorded: a URL, a command, an application; None: the fixture
-            `mrtr_upstream` is asked.
-        ignore: JSON Pointers into the params of values that don't count in matching.
-        repeat: `auto`, `always` or `never`.
-        request_state: `sealed` or `verbatim`.
-    """
-
-    name: str | os.PathLike[str] | None = None
-    upstream: Any = None
-    ignore: Sequence[str] = ()
-    repeat: Any = "auto"
-    request_state: Any = "sealed"
-
-
-def read_settings(written: Sequence[tuple[Sequence[Any], Mapping[str, Any]]]) -> Settings:
-    """Return the settings that markers say together; the later ones have the last word.
-
-    Args:
-        written: positional and keyword arguments of each marker.
-
-    Raises:
-        UsageError: an argument is unknown, or is none that can be meant.
-    """
-    merged: dict[str, Any] = {}
-    known = ("upstream", "ignore", "repeat", "request_state")
-    for names, keywords in written:
-        unknown = [*map(repr, names[1:]), *(name for name in keywords if name not in known)]
-        if unknown:
-            raise UsageError(
-                f"mrtr_cassette does not know the argument {', '.join(unknown)}",
-                hint=f"it takes one file name, and {', '.join(known)}",
-            )
-        if names:
-            merged["name"] = names[0]
-        merged |= keywords
-    settings = Settings(**merged)
-    if not isinstance(settings.name, str | os.PathLike | None):
-        raise UsageError(f"mrtr_cassette takes the name of a file, and not {settings.name!r}")
-    if isinstance(settings.ignore, str) or not isinstance(settings.ignore, Sequence):
-        raise UsageError(f"mrtr_cassette: ignore is a list, and not {settings.ignore!r}")
-    for option, value, values in (
-        ("repeat", settings.repeat, ("auto", "always", "never")),
-        ("request_state", settings.request_state, ("sealed", "verbatim")),
-    ):
-        if value not in values:
-            raise UsageError(f"mrtr_cassette: {option} is {value!r}, not {' or '.join(values)}")
-    return settings
-
-
-def file_name(name: str) -> str:
-    """Return the name of a test's own cassette, without `.json`.
-
-    `test_deploy[prod]` becomes `test_deploy-prod`. A hash follows where the readable part does not
-    tell tests apart on every file system: other characters than ASCII letters, digits, `_`, `-`
-    and `.`, capitals in a parameter, or a long name.
-
-    Args:
-        name: the test's name with its classes and parameters.
-    """
-    function, bracket, parameters = name.partition("[")
-    plain = f"{function}-{parameters.removesuffix(']')}" if bracket else function
-    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", plain)[:_LONGEST_NAME]
-    if safe == plain and parameters == parameters.lower():
-        return plain
-    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
-
-
-class Applications:
-    """Application objects that are served, each once and until the end of the run.
-
-    Most can't be started a second time: the session manager of the Python SDK, for one.
-    """
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._served = ExitStack()
-        self._urls: dict[int, tuple[Any, str]] = {}
-
-    def url(self, application: Any) -> str:
-        """Return where an application is served, from now on at the latest."""
-        # The object is kept, so that no other one can get its id.
-        known = self._urls.get(id(application))
-        if known is not None:
-            return known[1]
-        url = self._served.enter_context(in_thread(serving_application(application)))
-        self._urls[id(application)] = (application, url)
-        return url
-
-    def close(self) -> None:
-        """Stop them all."""
-        self._served.close()
 
 
 @dataclass(slots=True)
@@ -249,7 +140,7 @@ class Take:
         self._settings = settings
         self._ask_upstream = ask_upstream
         self._is_shared = is_shared
-        self._told = 0
+        self._reported = 0
         self._session: RecordSession | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
@@ -261,7 +152,7 @@ class Take:
             undone.pop_all()
 
     def _begin(self) -> Recording | Replay:
-        _check_spelling(self.path)
+        check_spelling(self.path)
         return self._record() if self._records() else self._replay()
 
     def _records(self) -> bool:
@@ -320,31 +211,9 @@ class Take:
                 hint="record it with --mrtr-mode=once where the server can be reached, and commit "
                 "it (mode none is the default under CI)",
             )
-        settings = self._settings
-        return self._running.enter_context(
-            replay(self.path, ignore=settings.ignore, repeat=settings.repeat)
-        )
+        return self._running.enter_context(replay_with(self.path, self._settings.replay))
 
     def _record(self) -> Recording:
-        url, named = self._start_upstream()
-        existing: Any = {"once": "keep", "all": "replace", "append": "append"}[self._run.mode]
-        if self._is_begun():
-            existing = "append"
-        manager = recording(
-            url,
-            self.path,
-            request_state=self._settings.request_state,
-            existing=existing,
-            ignored=[ignored_member(pointer, "ignore:") for pointer in self._settings.ignore],
-            repeat=Repeat(self._settings.repeat),
-            named=named,
-            publishes=False,
-        )
-        self._session = self._running.enter_context(in_thread(manager))
-        return Recording(self._session)
-
-    def _start_upstream(self) -> tuple[str, str | None]:
-        """Return the upstream's URL, and how the cassette names it if not by that."""
         upstream = self._settings.upstream
         if upstream is None:
             upstream = self._ask_upstream()
@@ -354,15 +223,38 @@ class Take:
                 hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
                 "override the fixture mrtr_upstream; it may be a URL, a command or an application",
             )
-        if isinstance(upstream, str):
-            return upstream, None
-        if isinstance(upstream, Sequence):
-            if not upstream or not all(isinstance(part, str) for part in upstream):
-                raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
-            command = self._running.enter_context(running_command(upstream, self._run.cwd))
-            self._command = command
-            return command.url, _STARTED_HERE
-        return self._run.applications.url(upstream), _STARTED_HERE
+        started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
+        self._command = started.command
+        options = self._record_options()
+        manager = recording(
+            started.url,
+            self.path,
+            access=access_of(options),
+            headers=options.added_headers,
+            request_state=options.request_state,
+            existing=options.existing,
+            ignored=options.ignored,
+            repeat=Repeat(options.repeat),
+            redaction=options.redaction,
+            seals_answers=options.seal_answers,
+            ca_file=options.ca_path,
+            verifies=not options.insecure,
+            syncs=options.fsync,
+            terms=options.terms,
+            log=options.log,
+            named=started.named,
+            publishes=False,
+        )
+        self._session = self._running.enter_context(in_thread(manager))
+        return Recording(self._session)
+
+    def _record_options(self) -> RecordOptions:
+        """Return the options for what becomes of a cassette that exists in this mode."""
+        options = self._settings.record
+        if self._run.mode == "append" or self._is_begun():
+            return options
+        existing: Existing = "replace" if self._run.mode == "all" else "keep"
+        return replace(options, existing=existing, ignore=(), repeat="auto")
 
     def stop(self) -> None:
         """Stop the proxy, and then the upstream that was started for it."""
@@ -402,7 +294,7 @@ class Take:
         try:
             session.published, lost = publish_journal(self.path)
         except MrtrCassetteError as error:
-            return [str(error)]
+            return [error.in_terms(TERMS)]
         return [f"the recording is not whole: {lost}"] if lost else []
 
     @property
@@ -416,39 +308,22 @@ class Take:
         """What the command that serves the upstream has printed, or None where there is none."""
         return None if self._command is None or self.is_stopped else self._command.output
 
-    def untold_misses(self) -> str | None:
-        """Return what was asked in vain and was not told before, as one text, or None."""
+    def unreported_misses(self) -> str | None:
+        """Return what had no recorded answer and was not reported before, as one text, or None."""
         cassette = self.cassette
-        in_vain = [*(miss.text for miss in cassette.misses), *cassette.unrecorded]
-        untold, self._told = in_vain[self._told :], len(in_vain)
-        if not untold:
+        texts = [*(miss.text for miss in cassette.misses), *cassette.unrecorded]
+        unreported, self._reported = texts[self._reported :], len(texts)
+        if not unreported:
             return None
         self.failed = True
-        return _in_vain_text(cassette, untold)
+        return _misses_text(cassette, unreported)
 
 
-def _check_spelling(path: Path) -> None:
-    """Refuse a name that some file systems can't tell from another one beside it."""
-    if not path.parent.is_dir():
-        return
-    for other in (beside.name for beside in path.parent.iterdir()):
-        if other != path.name and other.casefold() == path.name.casefold():
-            raise CassetteError(
-                path,
-                f"{other!r} stands beside it, and not every file system tells the two apart",
-                hint="name one of them in the marker: @pytest.mark.mrtr_cassette(NAME)",
-            )
-
-
-def _in_vain_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
+def _misses_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
     count = len(texts)
     what = "could not be recorded" if cassette.is_recording else "had no recorded answer"
     head = f"{count} request{'s' * (count > 1)} {what} on {cassette.path}"
-    ways_out = (
-        "in pytest: --mrtr-mode=append records what is missing, --mrtr-mode=all records anew, and "
-        'ignore=["/POINTER"] and repeat="always" are arguments of the marker mrtr_cassette'
-    )
-    return "\n\n".join([head, *texts, ways_out])
+    return "\n\n".join([head, *texts, "--mrtr-mode=all records the whole cassette anew"])
 
 
 def _unplayed_text(cassette: MrtrCassette) -> str:

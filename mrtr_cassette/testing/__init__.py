@@ -1,0 +1,1 @@
+"""One cassette in a test suite, without what is pytest's own."""

@@ -1,0 +1,181 @@
+"""What a test says of its cassette, from the ini file to the marker of the test itself.
+
+Owns: which options a test suite has, and what several places that set them say together.
+Does not own: what the options are (`options`), and where pytest keeps them (`pytest_plugin`).
+Rule: the nearest place has the last word; lists and headers of all places add up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from mrtr_cassette.errors import Terms, UsageError
+from mrtr_cassette.options import (
+    Option,
+    RecordOptions,
+    ReplayOptions,
+    check_names,
+    checked,
+    header_of,
+    options_of,
+)
+
+Mode = Literal["none", "once", "append", "all"]
+
+TERMS: Final[Terms] = {
+    "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
+    "append": "--mrtr-mode=append",
+    "cassette": "file name",
+    "header_form": 'headers={"Name": "value"}',
+    "ignore_value": 'ignore=["/POINTER"] in the marker mrtr_cassette',
+    "record": "pytest --mrtr-mode=once",
+    "record_too": "--mrtr-mode=append",
+    "repeat_always": 'repeat="always" in the marker mrtr_cassette',
+    "replace": "--mrtr-mode=all",
+}
+"""What pytest's side writes where a text names an option."""
+
+OPTIONS: Final[Mapping[str, Option]] = {
+    name: option
+    for options in (RecordOptions, ReplayOptions)
+    for name, option in options_of(options).items()
+    # What becomes of a cassette that exists is what the mode says.
+    if name != "existing"
+}
+"""The options of recording and replaying that a test suite can set."""
+
+_NAMES = ("upstream", *OPTIONS)
+
+
+class Place(NamedTuple):
+    """One place that sets options.
+
+    Attributes:
+        name: how messages name it.
+        values: what it sets; `name` is the file.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a test says of its cassette.
+
+    Attributes:
+        name: the file, or None for the test's own.
+        upstream: what is recorded: a URL, a command, an application; None: the fixture
+            `mrtr_upstream` is asked.
+        record: the options of recording, for a cassette that is added to.
+        replay: the options of replaying.
+    """
+
+    name: str | os.PathLike[str] | None
+    upstream: Any
+    record: RecordOptions
+    replay: ReplayOptions
+
+
+def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
+    """Return what a marker, or a call of `mrtr_cassettes`, sets.
+
+    Args:
+        name: how messages name it.
+        names: its positional arguments.
+        keywords: its keyword arguments.
+
+    Raises:
+        UsageError: there is more than one file name, or it is none.
+    """
+    if len(names) > 1:
+        raise UsageError(f"{name} takes one file name, and not {', '.join(map(repr, names))}")
+    if not names:
+        return Place(name, keywords)
+    if not isinstance(names[0], str | os.PathLike):
+        raise UsageError(f"{name} takes the name of a file, and not {names[0]!r}")
+    return Place(name, {**keywords, "name": names[0]})
+
+
+def place_of_ini(values: Mapping[str, Any], prefix: str, root: Path) -> Place:
+    """Return what the ini file sets.
+
+    Args:
+        values: by option, as pytest gives them: texts, lists of texts, and switches.
+        prefix: what stands before an option's name in the ini file.
+        root: where a relative path begins.
+
+    Raises:
+        UsageError: a value can't be read.
+    """
+    read: dict[str, Any] = {}
+    for name, value in values.items():
+        match OPTIONS[name].kind:
+            case "number":
+                if not str(value).isdecimal():
+                    raise UsageError(f"{prefix}{name} is {value!r}, and not a whole number")
+                read[name] = int(value)
+            case "headers":
+                read[name] = [header_of(line) for line in value]
+            case "file":
+                read[name] = root / value
+            case _:
+                read[name] = value
+    return Place("the ini file", read)
+
+
+def settings_of(places: Sequence[Place]) -> Settings:
+    """Return what several places say together.
+
+    Args:
+        places: from the farthest to the nearest.
+
+    Raises:
+        UsageError: an option is unknown, or a value can't be meant.
+    """
+    merged: dict[str, Any] = {}
+    for place in places:
+        values = dict(place.values)
+        name = values.pop("name", None)
+        if name is not None:
+            merged["name"] = name
+        check_names(values, _NAMES, place.name)
+        for option, value in values.items():
+            merged[option] = _merged(place.name, option, merged.get(option), value)
+    name, upstream = merged.pop("name", None), merged.pop("upstream", None)
+    replayed = options_of(ReplayOptions)
+    return Settings(
+        name,
+        upstream,
+        RecordOptions(
+            **{key: value for key, value in merged.items() if key != "pace"},
+            existing="append",
+            terms=TERMS,
+        ),
+        ReplayOptions(
+            **{key: value for key, value in merged.items() if key in replayed}, terms=TERMS
+        ),
+    )
+
+
+def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
+    """Return what an option is, where a nearer place sets it too."""
+    if name == "upstream":
+        return value
+    option = OPTIONS[name]
+    try:
+        value = checked(name, option, value)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error.in_terms(TERMS)}") from None
+    if farther is None:
+        return value
+    if option.kind == "list":
+        return tuple(dict.fromkeys((*farther, *value)))
+    if option.kind == "headers":
+        set_again = {name.lower() for name, _ in value}
+        return (*(pair for pair in farther if pair[0].lower() not in set_again), *value)
+    return value

@@ -1,0 +1,89 @@
+"""What a test records: a URL, a command, or an application.
+
+Owns: which of these an `upstream` is, and applications that are served for the whole run.
+Does not own: starting and stopping them (`shell.upstream_servers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.background import in_thread
+from mrtr_cassette.shell.upstream_servers import (
+    ENDPOINT,
+    RunningCommand,
+    running_command,
+    serving_application,
+)
+
+_STARTED_HERE = f"http://localhost{ENDPOINT}"
+"""What a cassette names as its upstream where that has another port on every run."""
+
+
+class Applications:
+    """Application objects that are served, each once and until the end of the run.
+
+    Most can't be started a second time: the session manager of the Python SDK, for one.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._served = ExitStack()
+        self._urls: dict[int, tuple[Any, str]] = {}
+
+    def url(self, application: Any) -> str:
+        """Serve an application, unless it is served already, and return where."""
+        # The object is kept, so that no other one can get its id.
+        served = self._urls.get(id(application))
+        if served is not None:
+            return served[1]
+        url = self._served.enter_context(in_thread(serving_application(application)))
+        self._urls[id(application)] = (application, url)
+        return url
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._served.close()
+
+
+class Upstream(NamedTuple):
+    """What is recorded.
+
+    Attributes:
+        url: where it is.
+        named: what the cassette names as its upstream, where that is not the URL.
+        command: what serves it, where a command does.
+    """
+
+    url: str
+    named: str | None = None
+    command: RunningCommand | None = None
+
+
+def start_upstream(
+    upstream: Any, applications: Applications, cwd: Path, running: ExitStack
+) -> Upstream:
+    """Start an upstream, where it has to be started.
+
+    Args:
+        upstream: a URL, a command or an application.
+        applications: those that are served already.
+        cwd: where a command runs.
+        running: stops a command.
+
+    Raises:
+        UsageError: it is none of these.
+        UpstreamError: it does not start.
+    """
+    if isinstance(upstream, str):
+        return Upstream(upstream)
+    if isinstance(upstream, Sequence):
+        if not upstream or not all(isinstance(part, str) for part in upstream):
+            raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
+        command = running.enter_context(running_command(upstream, cwd))
+        return Upstream(command.url, _STARTED_HERE, command)
+    return Upstream(applications.url(upstream), _STARTED_HERE)

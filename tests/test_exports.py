@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+import mrtr_cassette
+
+
+def test_public_names_are_these():
+    """What a user may import from the package, errors included."""
+    assert mrtr_cassette.__all__ == [
+        "CassetteError",
+        "Interaction",
+        "MissReport",
+        "MrtrCassette",
+        "MrtrCassetteError",
+        "RecordOptions",
+        "Recording",
+        "Replay",
+        "ReplayOptions",
+        "Turn",
+        "UpstreamError",
+        "UsageError",
+        "record",
+        "replay",
+    ]
+
+
+@pytest.mark.parametrize("name", mrtr_cassette.__all__)
+def test_a_public_name_is_what_it_says(name):
+    """Each can be imported, and is described."""
+    value = getattr(mrtr_cassette, name)
+    assert value.__name__ == name
+    assert value.__doc__
+
+
+def test_another_name_is_no_attribute():
+    """A misspelt name is the usual error."""
+    with pytest.raises(AttributeError, match="'mrtr_cassette' has no attribute 'recrod'"):
+        _ = mrtr_cassette.recrod

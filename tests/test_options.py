@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import re
+import typing
+from pathlib import Path
+
+import pytest
+
+import mrtr_cassette
+from mrtr_cassette.api import RecordKeywords, ReplayKeywords
+from mrtr_cassette.cli import common
+from mrtr_cassette.errors import LIBRARY_TERMS, UsageError, in_terms
+from mrtr_cassette.options import RecordOptions, ReplayOptions, default_of, options_of
+from mrtr_cassette.testing import settings
+
+PACKAGE = Path(mrtr_cassette.__file__).parent
+BOTH = (RecordOptions, ReplayOptions)
+EVERY_OPTION = {name for options in BOTH for name in options_of(options)}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "options"), [(RecordKeywords, RecordOptions), (ReplayKeywords, ReplayOptions)]
+)
+def test_keywords_are_the_fields(keywords, options):
+    """The keywords of the library have the names and the types of the fields."""
+    types = typing.get_type_hints(options)
+    assert typing.get_type_hints(keywords) == {name: types[name] for name in options_of(options)}
+
+
+@pytest.mark.parametrize("options", BOTH)
+def test_defaults_pass_their_own_checks(options):
+    """All defaults, given one by one, make the same options as none."""
+    given = options(**{name: default_of(options, name) for name in options_of(options)})
+    assert repr(given) == repr(options())
+
+
+def test_values_can_not_be_changed():
+    """What was checked stays as it was."""
+    ignore = ["/a"]
+    options = ReplayOptions(ignore=ignore)
+    ignore.append("b")
+    assert options.ignore == ("/a",)
+    with pytest.raises(AttributeError):
+        options.repeat = "always"
+
+
+@pytest.mark.parametrize("options", BOTH)
+def test_every_option_can_be_given_in_a_shell(options):
+    """Each has one flag or several, but for a function, which only a program can give."""
+    for name, option in options_of(options).items():
+        assert bool(option.flag) + bool(option.flags) == (option.kind != "function"), name
+
+
+def test_headers_are_a_mapping_or_pairs():
+    """One name may stand more than once among pairs."""
+    pairs = (("A", "1"), ("A", "2"))
+    assert RecordOptions(headers={"A": "1"}).added_headers == pairs[:1]
+    assert RecordOptions(headers=list(pairs)).added_headers == pairs
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\nb"])
+def test_a_header_that_http_can_not_carry_is_refused(name):
+    """A name is letters, digits and hyphens; the value, which may be a secret, is not shown."""
+    with pytest.raises(UsageError) as caught:
+        RecordOptions(headers={name: "hidden"})
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, settings.TERMS])
+def test_every_front_has_a_term_for_every_slot(terms):
+    """A text of the package names no slot that a front would leave as it stands."""
+    slots = {
+        slot
+        for path in PACKAGE.rglob("*.py")
+        for slot in re.findall("<<([a-z_]+)>>", path.read_text(encoding="utf-8"))
+    }
+    assert {"append", "ignore"} <= slots
+    assert slots - EVERY_OPTION <= terms.keys()
+
+
+def test_a_slot_is_filled_in_the_terms_of_a_front():
+    """What a front has no term for is the name itself."""
+    text = "use <<append>>, or another <<port>>"
+    assert in_terms(text) == 'use existing="append", or another port'
+    assert in_terms(text, common.TERMS) == "use --append, or another --port"
+    assert in_terms(text, settings.TERMS) == "use --mrtr-mode=append, or another port"
+
+
+def test_what_is_played_needs_something_to_play_from():
+    """Matching is about the cassette that is added to."""
+    with pytest.raises(UsageError) as caught:
+        RecordOptions(ignore=["/a"])
+    assert str(caught.value).startswith('ignore and repeat need existing="append"')
+    assert caught.value.in_terms(common.TERMS).startswith("--ignore and --repeat need --append")
+
+
+def test_only_the_command_line_names_its_flags():
+    """No text of the core, the library or pytest's side has a flag of the command line in it."""
+    flags = {option.flag for options in BOTH for option in options_of(options).values()} - {""}
+    flags |= {"--force", "--append", "--output", "--upstream"}
+    pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")
+    ours = {
+        PACKAGE / "options.py",
+        *(PACKAGE / "cli").rglob("*.py"),
+        *(PACKAGE / "demo").rglob("*"),
+    }
+    for path in set(PACKAGE.rglob("*.py")) - ours:
+        named = pattern.findall(path.read_text(encoding="utf-8"))
+        assert not named, f"{named} in {path}"

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.testing.settings import (
+    OPTIONS,
+    Place,
+    place_of_call,
+    place_of_ini,
+    settings_of,
+)
+
+
+def test_the_nearest_place_has_the_last_word():
+    """A single value is the nearest one; the file and the upstream too."""
+    settings = settings_of(
+        [
+            Place("ini", {"repeat": "never", "port": 1, "request_state": "verbatim"}),
+            Place("suite", {"port": 2, "upstream": "http://suite"}),
+            place_of_call("module", ["module.json"], {"upstream": "http://a", "repeat": "always"}),
+            place_of_call("test", [], {"port": 3}),
+        ]
+    )
+    assert (settings.name, settings.upstream) == ("module.json", "http://a")
+    assert (settings.replay.repeat, settings.replay.port) == ("always", 3)
+    assert (settings.record.repeat, settings.record.request_state) == ("always", "verbatim")
+
+
+def test_lists_of_all_places_add_up():
+    """Ini file, suite, module, class and test each add to a list; what is twice counts once."""
+    names = ("ini", "suite", "module", "class", "test")
+    places = [Place(name, {"ignore": [f"/{name}", "/all"]}) for name in names]
+    expected = ("/ini", "/all", "/suite", "/module", "/class", "/test")
+    assert settings_of(places).replay.ignore == expected
+    assert settings_of(places).record.ignored == tuple((name[1:],) for name in expected)
+
+
+def test_headers_of_all_places_add_up():
+    """Of two headers of one name the nearest counts, however it is spelled."""
+    settings = settings_of(
+        [
+            Place("suite", {"headers": {"Authorization": "far", "X-Env": "test"}}),
+            Place("test", {"headers": {"authorization": "near"}}),
+        ]
+    )
+    assert settings.record.added_headers == (("X-Env", "test"), ("authorization", "near"))
+
+
+def test_every_option_but_what_becomes_of_a_cassette_can_be_set():
+    """What `record` and `replay` take, a test can set; the mode says what `existing` would."""
+    settings = settings_of(
+        [
+            Place(
+                "test",
+                {
+                    "host": "127.0.0.2",
+                    "allow_hosts": ["proxy"],
+                    "allow_origins": ["https://a.example"],
+                    "max_body": 100,
+                    "redact": ["pin=(.*)"],
+                    "redact_keys": ["pin"],
+                    "no_redact": ["jwt"],
+                    "seal_answers": True,
+                    "ca_file": "ca.pem",
+                    "insecure": True,
+                    "fsync": True,
+                    "pace": "recorded",
+                    "log": print,
+                },
+            )
+        ]
+    )
+    assert settings.record.redaction.keys == ("pin",)
+    assert settings.record.max_body == settings.replay.max_body == 100
+    assert settings.replay.pace == "recorded"
+    assert "existing" not in OPTIONS
+
+
+def test_nothing_set_is_all_defaults():
+    """Without a place there is neither a file nor an upstream."""
+    settings = settings_of([])
+    assert (settings.name, settings.upstream) == (None, None)
+    assert (settings.record.existing, settings.record.ignore) == ("append", ())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"upstraem": 2}, "test has no option 'upstraem'; did you mean 'upstream'?"),
+        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, host, port"),
+        ({"redact_key": ["a"]}, "test has no option 'redact_key'; did you mean 'redact_keys'?"),
+        ({"ignore": "/a"}, "test: ignore is one text; give a list: ignore=['/a']"),
+        ({"ignore": None}, "test: ignore is None, and not a list of texts"),
+        ({"repeat": "often"}, "test: repeat is 'often', and not one of auto, always, never"),
+        ({"request_state": "raw"}, "test: request_state is 'raw', and not one of sealed, verbatim"),
+        ({"port": "80"}, "test: port is '80', and not a whole number"),
+        ({"port": 70000}, "test: port is 70000, and not at least 0 and at most 65535"),
+        ({"fsync": 1}, "test: fsync is 1, and not True or False"),
+        ({"headers": {"A": 5}}, "test: headers: the header 'A' is none that HTTP can carry; give"),
+        ({"headers": 5}, "test: headers is no mapping of names to values"),
+        ({"redact": ["("]}, "redaction pattern '(' is no regular expression"),
+        ({"ignore": ["a"]}, "ignore 'a' is no JSON Pointer"),
+    ],
+)
+def test_a_wrong_option_is_named(options, text):
+    """What can't be meant is an error that names the place, the option, and what could be."""
+    with pytest.raises(UsageError) as caught:
+        settings_of([Place("test", options)])
+    assert str(caught.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("a", "b"), "the marker takes one file name, and not 'a', 'b'"),
+        ((7,), "the marker takes the name of a file, and not 7"),
+    ],
+)
+def test_a_file_is_named_once(names, text):
+    """The one positional argument is the name of a file."""
+    with pytest.raises(UsageError, match=text):
+        place_of_call("the marker", names, {})
+
+
+def test_ini_values_are_read_by_what_they_are(tmp_path):
+    """Numbers, headers and paths are texts in an ini file; a path begins at the root."""
+    values = {
+        "port": "8722",
+        "headers": ["X-Env: test"],
+        "ca_file": "ca.pem",
+        "ignore": ["/a"],
+        "insecure": True,
+        "repeat": "never",
+    }
+    settings = settings_of([place_of_ini(values, "mrtr_cassette_", tmp_path)])
+    assert settings.record.port == 8722
+    assert settings.record.added_headers == (("X-Env", "test"),)
+    assert settings.record.ca_path == tmp_path / "ca.pem"
+    assert (settings.record.ignore, settings.record.insecure) == (("/a",), True)
+    assert settings.replay.repeat == "never"
+    with pytest.raises(UsageError, match="mrtr_cassette_port is 'x', and not a whole number"):
+        place_of_ini({"port": "x"}, "mrtr_cassette_", tmp_path)
