@@ -43,6 +43,15 @@ _ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _Find = Callable[[TextSearch, str], list[Finding]]
 
 
+@lru_cache(maxsize=8)
+def _prepared(
+    rules: RedactionRules, prefilter: Callable[[ActiveRules], Prefilter]
+) -> tuple[ActiveRules, Prefilter]:
+    """Return what rules come to; most cassettes of a test suite have the same ones."""
+    active = ActiveRules(rules)
+    return active, prefilter(active)
+
+
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
@@ -62,8 +71,7 @@ class Redactor:
             prefilter: rules out most of what needn't be searched for.
         """
         self._token = token
-        self._rules = ActiveRules(rules)
-        self._prefilter = prefilter(self._rules)
+        self._rules, self._prefilter = _prepared(rules, prefilter)
         # A value that comes again is not searched again.
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
