@@ -56,6 +56,11 @@ def shorten(text: str, limit: int = SHOWN_CHARS) -> str:
     return f"{text[:limit]}… ({len(text) - limit} more characters)"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number and a noun in the form that fits it."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def printable(text: str) -> str:
     """Escape what a terminal would obey and what UTF-8 can't hold; the rest stays."""
     if text.isprintable():

@@ -217,8 +217,3 @@ async def until_stopped(
         return await run_command(command, url, signals, say)
     await signals.get()
     return 0
-
-
-def count_of(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mrtr_cassette.cli.common import Log, count_of, say, tell_of_journal
+from mrtr_cassette.cli.common import Log, say, tell_of_journal
 
 
 @click.command()
@@ -39,7 +39,7 @@ def recover(cassette: Path) -> None:
 
     CASSETTE is written from the journal beside it, which goes.
     """
-    from mrtr_cassette.errors import CassetteError
+    from mrtr_cassette.errors import CassetteError, counted
     from mrtr_cassette.shell.journal_file import is_being_written, journal_path
     from mrtr_cassette.shell.publishing import publish_journal
 
@@ -54,7 +54,7 @@ def recover(cassette: Path) -> None:
     if published is None:
         say(f"{journal} held no whole exchange, no cassette was written")
     else:
-        say(f"wrote {cassette}: {count_of(published, 'interaction')}")
+        say(f"wrote {cassette}: {counted(published, 'interaction')}")
 
 
 @click.command()

@@ -11,7 +11,6 @@ import click
 from mrtr_cassette.cli.common import (
     Log,
     command_argument,
-    count_of,
     log_format,
     read_options,
     say,
@@ -103,20 +102,13 @@ async def _record(
 
 def _conclude(session: RecordSession, log: Log) -> None:
     """Say what a recording came to."""
-    published = session.published
-    count = published or 0
-    done = [f"{count_of(session.exchanges, 'exchange')} recorded"]
-    facts = {"interactions": count, "exchanges": session.exchanges}
-    if session.player is not None:
-        done.append(f"{session.played} played")
-        facts |= {"played": session.played, "unrecorded": len(session.unrecorded)}
-    if session.unrecorded:
-        done.append(f"{len(session.unrecorded)} could not be recorded")
-    if published is not None:
-        text = f"wrote {session.path}: {count_of(count, 'interaction')}"
-    elif session.player is not None:
-        text = f"{session.path} stays as it is"
-    else:
-        text = "nothing was recorded, no cassette was written"
-        done = []
-    log.tell(", ".join([text, *done]), {"event": "concluded", **facts})
+    from mrtr_cassette.core.report.summary import RecordingReport, recording_event, recording_text
+
+    report = RecordingReport(
+        cassette=str(session.path),
+        interactions=session.published,
+        exchanges=session.exchanges,
+        played=None if session.player is None else session.played,
+        unrecorded=len(session.unrecorded),
+    )
+    log.tell(recording_text(report), recording_event(report))

@@ -66,7 +66,7 @@ async def _replay(
     cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
 ) -> int:
     from mrtr_cassette.core.replay.player import Repeat
-    from mrtr_cassette.core.report.summary import report_of_replay, summary_text
+    from mrtr_cassette.core.report.summary import report_of_replay, summary_event, summary_text
     from mrtr_cassette.shell.cassette_file import without_collection
     from mrtr_cassette.shell.http_server import access_of
     from mrtr_cassette.shell.replaying import replaying
@@ -90,15 +90,7 @@ async def _replay(
                 gc.freeze()
             code = await until_stopped(session.url, command, signals)
         summary = report_of_replay(session.player, session.terms)
-        log.tell(
-            summary_text(summary),
-            {
-                "event": "concluded",
-                "interactions": len(summary.interactions),
-                "unplayed": [each.number for each in summary.incomplete],
-                "misses": len(summary.misses),
-            },
-        )
+        log.tell(summary_text(summary), summary_event(summary))
         _report(summary, report)
     return code or (1 if session.player.misses else 0)
 

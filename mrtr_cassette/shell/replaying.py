@@ -20,7 +20,12 @@ from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
-from mrtr_cassette.core.report.events import missed_event, played_event
+from mrtr_cassette.core.report.events import (
+    missed_event,
+    played_event,
+    reading_event,
+    reading_line,
+)
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -109,16 +114,9 @@ def _progress_of(
         nonlocal said_at
         if count % told_after == 0 and clock.now() - said_at >= 1:
             said_at = clock.now()
-            announcer.say(
-                partial(_progress_event, count),
-                partial("reading {}: {:,} interactions so far".format, path, count),
-            )
+            announcer.say(partial(reading_event, count), partial(reading_line, str(path), count))
 
     return progress
-
-
-def _progress_event(count: int) -> dict[str, object]:
-    return {"event": "reading", "interactions": count}
 
 
 @dataclass(slots=True)

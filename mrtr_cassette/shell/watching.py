@@ -19,8 +19,13 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.writer import Due, ExchangeWriter
 from mrtr_cassette.core.report.events import (
     exchange_line,
+    failed_event,
+    failed_line,
     request_event,
     response_event,
+    unreachable_event,
+    unreachable_line,
+    unread_coding_event,
     unread_coding_line,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -63,12 +68,9 @@ class Watcher:
     def unreachable(self, request: Request, problem: str) -> None:
         """Take note that the upstream gave no response; that is no exchange to record."""
         self.session.unreachable += 1
+        shown = f"{request.method} {self.recorder.shown_target(request.target)}"
         self.announcer.say(
-            lambda: {"event": "unreachable", "problem": problem},
-            lambda: (
-                f"{request.method} {self.recorder.shown_target(request.target)}: "
-                f"{problem}; not recorded"
-            ),
+            partial(unreachable_event, problem), partial(unreachable_line, shown, problem)
         )
 
     def warn_of(self, coding: str) -> None:
@@ -76,7 +78,7 @@ class Watcher:
         if coding not in self._warned_of:
             self._warned_of.add(coding)
             self.announcer.say(
-                lambda: {"event": "unread-coding", "coding": coding},
+                partial(unread_coding_event, coding),
                 partial(unread_coding_line, coding, self.announcer.terms),
             )
 
@@ -91,10 +93,7 @@ class Watcher:
         else:
             problem = f"INTERNAL ERROR, please report it: {error!r}"
         self.session.problem = problem
-        self.announcer.say(
-            lambda: {"event": "failed", "problem": problem},
-            lambda: f"RECORDING FAILED: {problem}; the traffic goes on",
-        )
+        self.announcer.say(partial(failed_event, problem), partial(failed_line, problem))
 
 
 class _Guard:

@@ -18,7 +18,7 @@ from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
@@ -285,7 +285,7 @@ class Take:
             problems.append(f"the recording is not whole: {session.problem}")
         if session.unreachable:
             count = session.unreachable
-            problems.append(f"the upstream did not answer {count} request{'s' * (count > 1)}")
+            problems.append(f"the upstream did not answer {counted(count, 'request')}")
         if passed and plays_all and self.cassette.unplayed:
             problems.append(_unplayed_text(self.cassette))
         if not passed or problems:
@@ -322,7 +322,7 @@ class Take:
 def _misses_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
     count = len(texts)
     what = "could not be recorded" if cassette.is_recording else "had no recorded answer"
-    head = f"{count} request{'s' * (count > 1)} {what} on {cassette.path}"
+    head = f"{counted(count, 'request')} {what} on {cassette.path}"
     return "\n\n".join([head, *texts, "--mrtr-mode=all records the whole cassette anew"])
 
 

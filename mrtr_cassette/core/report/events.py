@@ -88,13 +88,38 @@ def _asking_text(ask: InputRequired) -> str:
     return text if ask.request_state is None else f"{text}, with request state"
 
 
+def unread_coding_event(coding: str) -> dict[str, Any]:
+    """Return that responses come in a coding that can't be decoded."""
+    return {"event": "unread-coding", "coding": coding}
+
+
 def unread_coding_line(coding: str, terms: Terms = LIBRARY_TERMS) -> str:
-    """Return the warning about responses that can't be decoded."""
+    """Return the warning about a coding that can't be decoded."""
     return printable(
         f"the upstream compresses responses with {coding}, which can't be decoded here: asks in "
         "them are not recognised, and states and secrets in them are recorded as they are; "
         + in_terms("record with <<accept_gzip>>", terms)
     )
+
+
+def unreachable_event(problem: str) -> dict[str, Any]:
+    """Return that the upstream gave no response."""
+    return {"event": "unreachable", "problem": problem}
+
+
+def unreachable_line(request: str, problem: str) -> str:
+    """Return as a line which request got no response from the upstream."""
+    return f"{request}: {problem}; not recorded"
+
+
+def failed_event(problem: str) -> dict[str, Any]:
+    """Return that the recording is not whole from now on."""
+    return {"event": "failed", "problem": problem}
+
+
+def failed_line(problem: str) -> str:
+    """Return as a line that the recording is not whole from now on."""
+    return f"RECORDING FAILED: {problem}; the traffic goes on"
 
 
 # Appending
@@ -129,6 +154,16 @@ def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
 
 
 # Replaying
+
+
+def reading_event(count: int) -> dict[str, Any]:
+    """Return how much of a large cassette has been read."""
+    return {"event": "reading", "interactions": count}
+
+
+def reading_line(path: str, count: int) -> str:
+    """Return as a line how much of a large cassette has been read."""
+    return f"reading {path}: {count:,} interactions so far"
 
 
 def played_event(play: Play) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask, messages_in
-from mrtr_cassette.core.report.wording import arguments_json, counted
+from mrtr_cassette.core.report.wording import arguments_json
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.errors import printable, shorten
+from mrtr_cassette.errors import counted, printable, shorten
 
 
 @dataclass(frozen=True, slots=True)

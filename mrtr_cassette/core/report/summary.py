@@ -1,6 +1,7 @@
-"""What a replay came to: as values, as text for a terminal, as data for programs.
+"""What a replay or a recording came to: as values, as text for a terminal, as data for programs.
 
-Owns: which interactions were played, played in part or not at all, and what was missed.
+Owns: which interactions were played, played in part or not at all, what was missed, and how much
+was recorded.
 Does not own: how one miss reads (`misses`), other formats of the same (`junit`).
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted
 
 _MOST_LISTED = 10
 
@@ -125,3 +126,60 @@ def summary_data(report: ReplayReport) -> dict[str, Any]:
         ],
         "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
     }
+
+
+def summary_event(report: ReplayReport) -> dict[str, Any]:
+    """Return what a replay came to, for a log that programs read."""
+    return {
+        "event": "concluded",
+        "interactions": len(report.interactions),
+        "unplayed": [each.number for each in report.incomplete],
+        "misses": len(report.misses),
+    }
+
+
+# Recordings
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingReport:
+    """What a recording came to.
+
+    Attributes:
+        cassette: how messages name its file.
+        interactions: how many the cassette has that was written; None where none was written.
+        exchanges: how many were recorded.
+        played: how many requests were played from the cassette that was added to; None where
+            there was none.
+        unrecorded: how many requests could not be recorded.
+    """
+
+    cassette: str
+    interactions: int | None
+    exchanges: int
+    played: int | None
+    unrecorded: int
+
+
+def recording_text(report: RecordingReport) -> str:
+    """Return what a recording came to, in one line."""
+    parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
+    if report.played is not None:
+        parts.append(f"{report.played} played")
+    if report.unrecorded:
+        parts.append(f"{report.unrecorded} could not be recorded")
+    if report.interactions is not None:
+        outcome = f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
+    elif report.played is not None:
+        outcome = f"{report.cassette} stays as it is"
+    else:
+        return "nothing was recorded, no cassette was written"
+    return ", ".join([outcome, *parts])
+
+
+def recording_event(report: RecordingReport) -> dict[str, Any]:
+    """Return what a recording came to, for a log that programs read."""
+    facts = {"interactions": report.interactions or 0, "exchanges": report.exchanges}
+    if report.played is not None:
+        facts |= {"played": report.played, "unrecorded": report.unrecorded}
+    return {"event": "concluded", **facts}

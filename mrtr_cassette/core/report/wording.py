@@ -64,8 +64,3 @@ def difference_line(difference: Difference, other: str) -> str:
 def fix_lines(fixes: Sequence[str]) -> list[str]:
     """Return as lines what can be done about a problem, any one of these."""
     return [f"  fix:      {fixes[0]}", *(f"       or:  {fix}" for fix in fixes[1:])]
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number and a noun in the form that fits it."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

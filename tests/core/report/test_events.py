@@ -28,10 +28,16 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import (
     exchange_line,
+    failed_event,
+    failed_line,
     missed_event,
     played_event,
+    reading_event,
+    reading_line,
     request_event,
     response_event,
+    unreachable_event,
+    unreachable_line,
     unread_coding_line,
     unrecorded_event,
 )
@@ -176,3 +182,30 @@ def test_retry_that_is_not_recorded_is_an_event_without_values() -> None:
 def test_unread_coding_is_printable() -> None:
     """The coding comes from the upstream, and a terminal obeys nothing of it."""
     assert "with \\x1b[1m, which" in unread_coding_line("\x1b[1m")
+
+
+@pytest.mark.parametrize(
+    ("event", "line", "shown"),
+    [
+        (
+            unreachable_event("refused"),
+            unreachable_line("POST /mcp", "refused"),
+            ("unreachable", "POST /mcp: refused; not recorded"),
+        ),
+        (
+            failed_event("disk full"),
+            failed_line("disk full"),
+            ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
+        ),
+        (
+            reading_event(1500),
+            reading_line("c.json", 1500),
+            ("reading", "reading c.json: 1,500 interactions so far"),
+        ),
+    ],
+)
+def test_what_goes_on_in_a_run_is_an_event_and_a_line(
+    event: dict[str, Any], line: str, shown: tuple[str, str]
+) -> None:
+    """Each has a name for programs and a sentence for people."""
+    assert (event["event"], line) == shown

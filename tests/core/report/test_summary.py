@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import NO, YES, Step, asks, get, missed, play, player_of, post, retry, text, tool
 
-from mrtr_cassette.core.report.summary import report_of_replay, summary_data, summary_text
+from mrtr_cassette.core.report.summary import (
+    RecordingReport,
+    recording_event,
+    recording_text,
+    report_of_replay,
+    summary_data,
+    summary_event,
+    summary_text,
+)
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -81,3 +90,50 @@ def test_report_has_no_secrets() -> None:
     assert data["misses"][0]["differences"] == [
         {"pointer": "/arguments/password", "recorded": None, "received": '"<password>"'}
     ]
+
+
+def test_event_of_a_replay_has_the_counts() -> None:
+    """The last event of a log tells how many interactions there are, and which were not played."""
+    player = player_of((tool("add"), text("1")), *BRANCHED[:2])
+    play(player, CALL)
+    missed(player, tool("drop"))
+
+    assert summary_event(report_of_replay(player)) == {
+        "event": "concluded",
+        "interactions": 2,
+        "unplayed": [1, 2],
+        "misses": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("report", "told", "event"),
+    [
+        (
+            RecordingReport("c.json", 3, 4, None, 0),
+            "wrote c.json: 3 interactions, 4 exchanges recorded",
+            {"interactions": 3, "exchanges": 4},
+        ),
+        (
+            RecordingReport("c.json", 1, 1, 2, 3),
+            "wrote c.json: 1 interaction, 1 exchange recorded, 2 played, 3 could not be recorded",
+            {"interactions": 1, "exchanges": 1, "played": 2, "unrecorded": 3},
+        ),
+        (
+            RecordingReport("c.json", None, 0, 5, 0),
+            "c.json stays as it is, 0 exchanges recorded, 5 played",
+            {"interactions": 0, "exchanges": 0, "played": 5, "unrecorded": 0},
+        ),
+        (
+            RecordingReport("c.json", None, 0, None, 0),
+            "nothing was recorded, no cassette was written",
+            {"interactions": 0, "exchanges": 0},
+        ),
+    ],
+)
+def test_recording_tells_what_it_came_to(
+    report: RecordingReport, told: str, event: dict[str, int]
+) -> None:
+    """What was written, recorded, played and not recorded is told in one line and one event."""
+    assert recording_text(report) == told
+    assert recording_event(report) == {"event": "concluded", **event}
