@@ -36,7 +36,7 @@ import orjson
 import speed
 import stall
 from ground import FULL, HERE, LOADS, LOOPS, QUICK, SECTIONS, Bench, Peer, narrowed
-from harness import ProcessError
+from processes import ProcessError
 from results import Results
 
 RUNS = {

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ground import MEGABYTE, Bench, peak_mb, per_second, run_timed, server
-from harness import CASSETTE_COMMAND
 from load import Subject
+from processes import PROGRAM
 from results import ratio_of
 from traffic import BARE, PATH, PLAIN
 
@@ -82,7 +82,7 @@ def _published(bench: Bench, count: int, path: Path) -> None:
     """Write the journal of a recording that was killed, and publish it."""
     _write_journal(path, count)
     journal = journal_path(path).stat().st_size / MEGABYTE
-    took, memory, _ = run_timed([*CASSETTE_COMMAND, "recover", str(path)])
+    took, memory, _ = run_timed([*PROGRAM, "recover", str(path)])
     cassette = path.stat().st_size / MEGABYTE
     bench.results.fact("size of the journal", "MB", journal, size=count)
     bench.results.fact("size of the cassette", "MB", cassette, size=count)
@@ -94,7 +94,7 @@ def _published(bench: Bench, count: int, path: Path) -> None:
 
 
 def _inspected(bench: Bench, count: int, path: Path) -> None:
-    took, memory, output = run_timed([*CASSETTE_COMMAND, "inspect", str(path)])
+    took, memory, output = run_timed([*PROGRAM, "inspect", str(path)])
     shown = len(output.encode()) / MEGABYTE
     bench.results.fact("`inspect`", "s", took, size=count)
     bench.results.fact("`inspect`, peak memory", "MB", memory, size=count)
@@ -124,7 +124,7 @@ def idle(bench: Bench) -> None:
     """Measure what the program costs where it is not used."""
     commands = {
         "interpreter's own start": [sys.executable, "-c", "pass"],
-        "`mrtr-cassette --help`": [*CASSETTE_COMMAND, "--help"],
+        "`mrtr-cassette --help`": [*PROGRAM, "--help"],
     }
     samples: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(2 * bench.size.repeats):
@@ -144,7 +144,7 @@ def _ready_against_importing(bench: Bench) -> None:
     """Compare the start of a replay with importing what it is built on, in turns."""
     path = bench.folder / "smallest.json"
     _write_journal(path, 1)
-    run_timed([*CASSETTE_COMMAND, "recover", str(path)])
+    run_timed([*PROGRAM, "recover", str(path)])
     ready, imported = [], []
     for _ in range(2 * bench.size.repeats):
         imported.append(run_timed([sys.executable, "-c", _IMPORTS_LIBRARIES])[0] * 1000)
@@ -164,7 +164,7 @@ def fixture(bench: Bench) -> None:
     path = folder / "cassettes" / "one.json"
     path.parent.mkdir()
     _write_journal(path, 1)
-    run_timed([*CASSETTE_COMMAND, "recover", str(path)])
+    run_timed([*PROGRAM, "recover", str(path)])
     (folder / "conftest.py").write_text(_TIMES_PHASES)
     body = BARE.request(1, 0, b"")
     (folder / "test_replayed.py").write_text(

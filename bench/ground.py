@@ -24,7 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from harness import (
+from load import Plan, Stint, Subject, measure
+from processes import (
     Listening,
     ProcessError,
     free_port,
@@ -33,7 +34,6 @@ from harness import (
     record_command,
     replay_command,
 )
-from load import Plan, Stint, Subject, measure
 from results import Rates, Results
 from traffic import LARGE, PATH, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 

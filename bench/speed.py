@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from statistics import median
 
 from ground import LOOPS, Bench, server
-from harness import listening, record_command
 from load import Subject
+from processes import listening, record_command
 from results import Rates, ratio_of
 from traffic import LARGE, PAUSED, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 

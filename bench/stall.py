@@ -13,7 +13,9 @@ import time
 from collections.abc import Mapping
 
 from ground import Bench
-from standin import answering, json_response, message, post, response, result, upstream
+from harness import post
+from messages import message, result
+from standin import answering, json_response, response, upstream
 
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.running import run

@@ -32,21 +32,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from goldens import Case, Section, as_bytes
-from standin import (
-    ACCEPT,
-    EVENTS,
-    JSON,
-    Body,
-    Connection,
-    Visit,
-    chunk,
-    connected,
-    http,
-    request,
-    response,
-    stream_head,
-    upstream,
-)
+from harness import ACCEPT, Connection, connected, http, request
+from standin import EVENTS, JSON, Body, Visit, chunk, response, stream_head, upstream
 
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.shell.recording import recording

@@ -1,201 +1,367 @@
-"""What end-to-end tests and `record_cassettes.py` share: real processes, and the files they leave.
+"""One harness for sockets: a client, what is recorded and what plays, and the command line.
 
-A process counts as started when it has printed its `listening on` line, and as stopped when it has
-ended and its port refuses connections, so nobody has to sleep.
+Owns: raw HTTP as a client sees it, recordings and replays in this process, and the program as a
+process.
+Rule: nothing here waits for time. A test waits for the other end; `looped` bounds the whole,
+against hangs only.
 """
+
+# ruff: noqa: A002  JSON-RPC calls it `id`
 
 from __future__ import annotations
 
-import fcntl
+import asyncio
+import contextlib
+import json
 import os
-import shutil
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
+from aiohttp import web
+from messages import CAPABLE, JsonObject, compact, tool
 from patience import HANGS_S
+from processes import PROGRAM
+from standin import CHUNKED, JSON, STREAM_LIMIT, Body, Head, Script, Upstream, read_head, upstream
 
-TESTS = Path(__file__).parent
-PEERS = TESTS / "peers"
-CASSETTES = TESTS.parent / "cassettes"
-TRANSCRIPTS = TESTS / "data" / "transcripts"
-CASSETTE_COMMAND = (sys.executable, "-m", "mrtr_cassette")
-_ANNOUNCEMENT = "listening on "
+from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
+from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.demo.server import create_app
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.replaying import ReplaySession, replaying
 
-Side = Literal["python", "typescript"]
-SIDES: tuple[Side, ...] = ("python", "typescript")
-
-
-class ProcessError(Exception):
-    """A process that a test needs can't be had."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A process that ran to its end."""
+def looped(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a plain test of a coroutine: it runs on a loop of its own."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def bounded() -> None:
+            async with asyncio.timeout(HANGS_S):
+                await test(*args, **kwargs)
+
+        asyncio.run(bounded())
+
+    return run
+
+
+# --- The client ---
+
+
+class Answer(NamedTuple):
+    """One response as the client saw it."""
+
+    head: Head
+    body: bytes
+    is_whole: bool
+
+    @property
+    def status(self) -> int:
+        return int(self.head.line.split()[1])
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def reason(self) -> str:
+        """Why the replay missed."""
+        return str(self.json["error"]["data"]["reason"])
+
+
+@dataclass
+class Connection:
+    """One connection of a client."""
+
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+    _host: str
+
+    async def write(self, *parts: bytes) -> None:
+        """Send bytes at once."""
+        self._writer.write(b"".join(parts))
+        await self._writer.drain()
+
+    async def ask(
+        self, method: str, target: str, *headers: str, body: bytes | None = None
+    ) -> tuple[Head, Body]:
+        """Send a request and return the head of its response, and the body to read."""
+        await self.write(request(method, target, *headers, body=body, host=self._host))
+        return await self.answer(is_empty=method == "HEAD")
+
+    async def answer(self, *, is_empty: bool = False) -> tuple[Head, Body]:
+        """Return the head of the next response, and the body to read."""
+        head = await read_head(self._reader)
+        status = int(head.line.split()[1])
+        return head, Body(self._reader, head, is_empty=is_empty or status in {204, 304})
+
+    async def raw(self) -> bytes:
+        """Return the next bytes, framing and all; none where the other end has closed."""
+        return await self._reader.read(2**16)
+
+    async def closed(self) -> None:
+        """Wait until the other end has closed the connection, with nothing more to say."""
+        with contextlib.suppress(ConnectionError):
+            assert await self._reader.read() == b""
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    """Connect to the server of a URL; the client leaves when the block ends."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=STREAM_LIMIT)
+    try:
+        yield Connection(reader, writer, parts.netloc)
+    finally:
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+def request(
+    method: str,
+    target: str,
+    *headers: str,
+    body: bytes | None = None,
+    host: str = "127.0.0.1",
+) -> bytes:
+    """Spell a request; a body announces its length, unless a header says how long it is."""
+    lines = [f"{method} {target} HTTP/1.1"]
+    if not any(header.lower().startswith("host:") for header in headers):
+        lines.append(f"Host: {host}")
+    lines += headers
+    if body is not None and CHUNKED not in headers:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+
+async def http(
+    method: str, url: str, *headers: str, body: bytes | None = None, target: str | None = None
+) -> Answer:
+    """Do one exchange on a connection of its own."""
+    async with connected(url) as connection:
+        parts = urlsplit(url)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        head, content = await connection.ask(method, target or path, *headers, body=body)
+        seen = await content.rest()
+        return Answer(head, seen, content.is_whole)
+
+
+ACCEPT = "Accept: application/json, text/event-stream"
+
+
+async def post(url: str, value: Any, *headers: str) -> Answer:
+    """Send one message, an object or the bytes of one, as an MCP client does."""
+    body = value if isinstance(value, bytes) else compact(value)
+    return await http("POST", url, JSON, ACCEPT, *headers, body=body)
+
+
+async def call(
+    url: str,
+    name: str,
+    arguments: JsonObject,
+    *,
+    id: Any = 1,
+    **params: Any,
+) -> Answer:
+    """Call a tool of the demo server; `meta` adds to the request's `_meta`."""
+    meta = CAPABLE | params.pop("meta", {})
+    return await post(url, tool(name, id=id, arguments=arguments, **params, _meta=meta))
+
+
+# --- What is recorded and what plays ---
+
+
+@asynccontextmanager
+async def demo_server(port: int = 0) -> AsyncIterator[str]:
+    """Serve the demo server, with a key of its own, and give its URL."""
+    runner = web.AppRunner(create_app(), access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Tape:
+    """One recording under way: the client's URL, the real server, the files."""
+
+    session: RecordSession
+    server: Upstream
+    log: list[str]
+
+    @property
+    def url(self) -> str:
+        return self.session.url
+
+    @property
+    def journal(self) -> list[JsonObject]:
+        """The exchanges that are in the journal now; of each, what was written last."""
+        path = self.session.path.with_name(self.session.path.name + ".journal")
+        lines = [
+            json.loads(line[: 1 - CHECKSUM_LENGTH]) for line in path.read_bytes().splitlines()[1:]
+        ]
+        return list({line["number"]: line for line in lines}.values())
+
+
+@asynccontextmanager
+async def taping(
+    cassette: Path, script: Script, *, path: str = "/mcp", **options: Any
+) -> AsyncIterator[Tape]:
+    """Record a stand-in that does what a script says; the cassette is there after the block."""
+    log: list[str] = []
+    async with (
+        upstream(script, path=path) as server,
+        recording(server.url, cassette, log=log.append, **options) as session,
+    ):
+        yield Tape(session, server, log)
+
+
+@asynccontextmanager
+async def until_stopped(
+    block: AbstractAsyncContextManager[T],
+) -> AsyncIterator[tuple[T, Callable[[], Awaitable[None]]]]:
+    """Enter a block that the test can end from within, while a client still has a connection."""
+    is_ended = False
+
+    async def stop() -> None:
+        nonlocal is_ended
+        is_ended = True
+        await block.__aexit__(None, None, None)
+
+    yield await block.__aenter__(), stop
+    if not is_ended:
+        await stop()
+
+
+@asynccontextmanager
+async def playing(cassette: Path, **options: Any) -> AsyncIterator[ReplaySession]:
+    """Replay a cassette; what is never played or missed is for the test to ask."""
+    options.setdefault("repeat", Repeat.AUTO)
+    async with replaying(cassette, **options) as session:
+        yield session
+
+
+def read(cassette: Path) -> JsonObject:
+    """Return a cassette as JSON."""
+    tree: JsonObject = json.loads(cassette.read_bytes())
+    return tree
+
+
+def raw_body(body: JsonObject) -> bytes:
+    """Return the bytes that a body in a cassette stands for, where it is text or JSON."""
+    if "events" in body:
+        return b"".join(
+            one["text"].encode()
+            if "text" in one
+            else one["before"].encode() + compact(one["data"]) + one["after"].encode()
+            for one in body["events"]
+        )
+    text = body.get("text")
+    return compact(body["body"]) if text is None else text.encode()
+
+
+# --- The command line ---
+
+
+class Outcome(NamedTuple):
+    """How a process ended, and what it printed after its first line."""
 
     code: int
-    stdout: str
-    stderr: str
+    out: str
+    err: str
 
 
-@dataclass(slots=True)
-class Listening:
-    """A process that listens at `url`; `code` and `stderr` are there once it has been stopped."""
+@dataclass
+class Process:
+    """`mrtr-cassette` as a process; leaving its block kills it if it still runs."""
 
-    url: str
-    pid: int
-    code: int | None = None
-    stderr: str = ""
+    process: asyncio.subprocess.Process
+    first_line: str = ""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    async def listening(self) -> str:
+        """Return the URL that it announces, and nothing else, as its first line."""
+        assert self.process.stdout is not None
+        self.first_line = (await self.process.stdout.readline()).decode()
+        word, _, url = self.first_line.partition("listening on ")
+        assert not word, self.first_line
+        assert url.endswith("\n"), await self.ended()
+        return url.strip()
+
+    async def said(self, text: str) -> str:
+        """Wait for a line on stderr that has `text`, and return what stood there up to it."""
+        assert self.process.stderr is not None
+        seen = ""
+        while text not in seen:
+            line = await self.process.stderr.readline()
+            assert line, seen
+            seen += line.decode()
+        return seen
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self.process.send_signal(number)
+
+    async def ended(self) -> Outcome:
+        """Wait for its end; no process may end with a traceback."""
+        out, err = await self.process.communicate()
+        ended = Outcome(self.process.returncode or 0, (out or b"").decode(), (err or b"").decode())
+        assert "Traceback" not in ended.err, ended.err
+        return ended
+
+    async def stopped(self, number: signal.Signals = signal.SIGINT) -> Outcome:
+        """Tell it to end, and wait for that."""
+        self.kill(number)
+        return await self.ended()
 
 
-StartServer = Callable[[Side, int], AbstractContextManager[Listening]]
-RunClient = Callable[..., Run]
+def unmeasured() -> dict[str, str]:
+    """Return the environment of a process whose files have a limit: coverage writes one at its end."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
-def peer(role: Literal["client", "server"], side: Side) -> tuple[str, ...]:
-    """Return the command of a peer."""
-    if side == "python":
-        return sys.executable, str(PEERS / f"{role}_python.py")
-    return "node", str(PEERS / f"{role}_typescript.mjs")
-
-
-def install_typescript() -> None:
-    """Install what the TypeScript peers need, unless what the lock file names is there.
-
-    Raises:
-        ProcessError: node or npm is missing, or the installation failed.
-    """
-    for tool in ("node", "npm"):
-        if shutil.which(tool) is None:
-            raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")
-    installed = PEERS / "node_modules" / ".package-lock.json"
-    wanted = PEERS / "package-lock.json"
-    with wanted.open("rb") as claim:
-        # Of several workers one installs, and the others wait for it.
-        fcntl.flock(claim, fcntl.LOCK_EX)
-        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
-            _install(installed)
-
-
-def _install(installed: Path) -> None:
-    npm = subprocess.run(
-        ["npm", "ci", "--no-audit", "--no-fund"],
-        cwd=PEERS,
-        capture_output=True,
-        text=True,
-        check=False,
+@asynccontextmanager
+async def command(
+    *arguments: object, program: Sequence[str] = PROGRAM, **options: Any
+) -> AsyncIterator[Process]:
+    """Start `mrtr-cassette` with these arguments."""
+    pipe = asyncio.subprocess.PIPE
+    made = await asyncio.create_subprocess_exec(
+        *program,
+        *(one if isinstance(one, bytes) else str(one) for one in arguments),
+        **{
+            "stdin": asyncio.subprocess.DEVNULL,
+            "stdout": pipe,
+            "stderr": pipe,
+            "limit": STREAM_LIMIT,
+        }
+        | options,
     )
-    if npm.returncode:
-        raise ProcessError(f"npm ci in {PEERS} failed with {npm.returncode}:\n{npm.stderr}")
-    installed.touch()
-
-
-def run(command: Sequence[str]) -> Run:
-    """Run a command to its end."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
-    return Run(done.returncode, done.stdout, done.stderr)
-
-
-def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
-    """Run several commands at once, each to its end."""
-    started = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for command in commands
-    ]
-    outputs = [process.communicate(timeout=HANGS_S) for process in started]
-    return [
-        Run(process.returncode, stdout, stderr)
-        for process, (stdout, stderr) in zip(started, outputs, strict=True)
-    ]
-
-
-@contextmanager
-def listening(
-    command: Sequence[str],
-    stop: signal.Signals = signal.SIGTERM,
-    environment: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Listening]:
-    """Run a command that listens until the block ends, then stop it with a signal.
-
-    Args:
-        environment: variables that it has besides ours.
-
-    Raises:
-        ProcessError: it ended before it listened, or its port is open after its end.
-    """
-    with (
-        tempfile.TemporaryFile("w+") as stderr,
-        subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            env={**os.environ, **environment},
-        ) as process,
-    ):
-        line = process.stdout.readline() if process.stdout is not None else ""
-        started = Listening(line.removeprefix(_ANNOUNCEMENT).strip(), process.pid)
-        try:
-            if not line.startswith(_ANNOUNCEMENT):
-                process.kill()
-                process.wait()
-                stderr.seek(0)
-                raise ProcessError(f"{' '.join(command)} does not listen: {line}{stderr.read()}")
-            yield started
-        finally:
-            process.send_signal(stop)
-            try:
-                started.code = process.wait(timeout=HANGS_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-            stderr.seek(0)
-            started.stderr = stderr.read()
-    if not is_refused(started.url):
-        raise ProcessError(f"{' '.join(command)} has ended, and {started.url} is still open")
-
-
-def is_refused(url: str) -> bool:
-    """Tell whether nobody listens at a URL."""
-    address = urlsplit(url)
     try:
-        socket.create_connection((address.hostname or "", address.port or 0)).close()
-    except ConnectionRefusedError:
-        return True
-    return False
+        yield Process(made)
+    finally:
+        if made.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                made.kill()
+            await made.communicate()
 
 
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def record_command(upstream: str, output: Path, *options: str) -> tuple[str, ...]:
-    """Return the command that records an upstream; `options` may end in `-- COMMAND`."""
-    wanted = ("--upstream", upstream, "--output", str(output), "--port", "0")
-    return (*CASSETTE_COMMAND, "record", *wanted, *options)
-
-
-def replay_command(cassette: Path, *options: str) -> tuple[str, ...]:
-    """Return the command that replays a cassette; `options` may end in `-- COMMAND`."""
-    return (*CASSETTE_COMMAND, "replay", str(cassette), "--port", "0", *options)
-
-
-def lasting_part(cassette: Path) -> bytes:
-    """Return a cassette up to its recording block, which is all that may differ between runs."""
-    lasting, block, _ = cassette.read_bytes().partition(b'\n  "recording": {\n')
-    if not block:
-        raise ValueError(f"{cassette} has no recording block")
-    return lasting
+async def run(*arguments: object, **options: Any) -> Outcome:
+    """Run `mrtr-cassette` to its end."""
+    async with command(*arguments, **options) as process:
+        return await process.ended()

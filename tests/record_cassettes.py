@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import (
+from processes import (
     CASSETTES,
     TESTS,
     TRANSCRIPTS,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import free_port
+from processes import free_port
 
 ROOT = Path(__file__).parent.parent
 

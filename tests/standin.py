@@ -1,64 +1,29 @@
-"""Stand-ins for what surrounds the proxy: an upstream, a client and a terminal, byte for byte.
+"""A stand-in for the upstream: HTTP/1.1 on sockets, byte for byte, as a script says.
 
-Owns: raw HTTP on sockets, so that a test can state every byte that either end sees, and the
-command line as a process.
+Owns: heads and bodies as bytes, and a server that does what a script says.
+Does not own: messages (`messages`), the client and what is recorded (`harness`).
 Rule: nothing here waits for time. A script waits for a gate that the test opens, or for the other
-end; `looped` bounds the whole, against hangs only.
+end.
 """
-
-# ruff: noqa: A002  JSON-RPC calls it `id`
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-import os
-import signal
 import ssl
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import wraps
-from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from aiohttp import web
-from patience import HANGS_S
+from messages import compact
 
-from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
-from mrtr_cassette.core.replay.player import Repeat
-from mrtr_cassette.demo.server import create_app
-from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import ReplaySession, replaying
-
-JsonObject = dict[str, Any]
 Pairs = tuple[tuple[str, str], ...]
-P = ParamSpec("P")
-T = TypeVar("T")
 
-_LIMIT = 2**27
+STREAM_LIMIT = 2**27
 """Bytes that a stream holds while it looks for a line's end."""
-
-
-def looped(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a plain test of a coroutine: it runs on a loop of its own."""
-
-    @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
-            async with asyncio.timeout(HANGS_S):
-                await test(*args, **kwargs)
-
-        asyncio.run(bounded())
-
-    return run
-
-
-# --- HTTP as bytes ---
 
 
 class Head(NamedTuple):
@@ -146,9 +111,6 @@ class Body:
             while data := await self.some():
                 seen += data
         return bytes(seen)
-
-
-# --- The upstream ---
 
 
 class Received(NamedTuple):
@@ -256,7 +218,9 @@ async def upstream(
         finally:
             writer.close()
 
-    listener = await asyncio.start_server(connected, host, 0, limit=_LIMIT, backlog=1024, ssl=tls)
+    listener = await asyncio.start_server(
+        connected, host, 0, limit=STREAM_LIMIT, backlog=1024, ssl=tls
+    )
     name = "localhost" if tls else f"[{host}]" if ":" in host else host
     scheme = "https" if tls else "http"
     server.url = f"{scheme}://{name}:{listener.sockets[0].getsockname()[1]}{path}"
@@ -322,371 +286,3 @@ def event_stream(*values: Any) -> bytes:
     """Spell a whole response that is a stream of these messages."""
     chunks = (chunk(event(value)) for value in values)
     return stream_head() + b"".join(chunks) + chunk(b"")
-
-
-# --- The client ---
-
-
-def compact(value: Any) -> bytes:
-    """Spell JSON without spaces."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def message(method: str, params: Any = None, *, id: Any = 1) -> JsonObject:
-    """Make a JSON-RPC request; one without an id is a notification."""
-    made: JsonObject = {"jsonrpc": "2.0"}
-    if id is not None:
-        made["id"] = id
-    made["method"] = method
-    if params is not None:
-        made["params"] = params
-    return made
-
-
-def tool(name: str, *, id: Any = 1, **params: Any) -> JsonObject:
-    """Make a call of a tool without arguments; `params` are others of the request's params."""
-    return message("tools/call", {"name": name, **params}, id=id)
-
-
-def result(value: Any, *, id: Any = 1) -> JsonObject:
-    """Make a JSON-RPC response."""
-    return {"jsonrpc": "2.0", "id": id, "result": value}
-
-
-def asks(state: str | None = None, *keys: str, id: Any = 1, **more: Any) -> JsonObject:
-    """Make a response that requires input."""
-    asked: JsonObject = {"resultType": "input_required"}
-    if keys:
-        asked["inputRequests"] = {
-            key: {"method": "elicitation/create", "params": {"message": f"{key}?"}} for key in keys
-        }
-    if state is not None:
-        asked["requestState"] = state
-    return result(asked | more, id=id)
-
-
-def yes(*keys: str) -> JsonObject:
-    """Make answers that accept."""
-    return {key: {"action": "accept", "content": {key: True}} for key in keys}
-
-
-NO_ANSWER = {"action": "decline"}
-
-
-class Answer(NamedTuple):
-    """One response as the client saw it."""
-
-    head: Head
-    body: bytes
-    is_whole: bool
-
-    @property
-    def status(self) -> int:
-        return int(self.head.line.split()[1])
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
-
-    @property
-    def reason(self) -> str:
-        """Why the replay missed."""
-        return str(self.json["error"]["data"]["reason"])
-
-
-@dataclass
-class Connection:
-    """One connection of a client."""
-
-    _reader: asyncio.StreamReader
-    _writer: asyncio.StreamWriter
-    _host: str
-
-    async def write(self, *parts: bytes) -> None:
-        """Send bytes at once."""
-        self._writer.write(b"".join(parts))
-        await self._writer.drain()
-
-    async def ask(
-        self, method: str, target: str, *headers: str, body: bytes | None = None
-    ) -> tuple[Head, Body]:
-        """Send a request and return the head of its response, and the body to read."""
-        await self.write(request(method, target, *headers, body=body, host=self._host))
-        return await self.answer(is_empty=method == "HEAD")
-
-    async def answer(self, *, is_empty: bool = False) -> tuple[Head, Body]:
-        """Return the head of the next response, and the body to read."""
-        head = await read_head(self._reader)
-        status = int(head.line.split()[1])
-        return head, Body(self._reader, head, is_empty=is_empty or status in {204, 304})
-
-    async def raw(self) -> bytes:
-        """Return the next bytes, framing and all; none where the other end has closed."""
-        return await self._reader.read(2**16)
-
-    async def closed(self) -> None:
-        """Wait until the other end has closed the connection, with nothing more to say."""
-        with contextlib.suppress(ConnectionError):
-            assert await self._reader.read() == b""
-
-
-@asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
-    """Connect to the server of a URL; the client leaves when the block ends."""
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=_LIMIT)
-    try:
-        yield Connection(reader, writer, parts.netloc)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-def request(
-    method: str,
-    target: str,
-    *headers: str,
-    body: bytes | None = None,
-    host: str = "127.0.0.1",
-) -> bytes:
-    """Spell a request; a body announces its length, unless a header says how long it is."""
-    lines = [f"{method} {target} HTTP/1.1"]
-    if not any(header.lower().startswith("host:") for header in headers):
-        lines.append(f"Host: {host}")
-    lines += headers
-    if body is not None and CHUNKED not in headers:
-        lines.append(f"Content-Length: {len(body)}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
-
-
-async def http(
-    method: str, url: str, *headers: str, body: bytes | None = None, target: str | None = None
-) -> Answer:
-    """Do one exchange on a connection of its own."""
-    async with connected(url) as connection:
-        parts = urlsplit(url)
-        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        head, content = await connection.ask(method, target or path, *headers, body=body)
-        seen = await content.rest()
-        return Answer(head, seen, content.is_whole)
-
-
-ACCEPT = "Accept: application/json, text/event-stream"
-
-
-async def post(url: str, value: Any, *headers: str) -> Answer:
-    """Send one message, an object or the bytes of one, as an MCP client does."""
-    body = value if isinstance(value, bytes) else compact(value)
-    return await http("POST", url, JSON, ACCEPT, *headers, body=body)
-
-
-META = "io.modelcontextprotocol/"
-CAPABLE: JsonObject = {
-    META + "protocolVersion": "2026-07-28",
-    META + "clientCapabilities": {
-        "elicitation": {"form": {}, "url": {}},
-        "sampling": {},
-        "roots": {},
-    },
-}
-
-
-async def call(
-    url: str,
-    name: str,
-    arguments: JsonObject,
-    *,
-    id: Any = 1,
-    **params: Any,
-) -> Answer:
-    """Call a tool of the demo server; `meta` adds to the request's `_meta`."""
-    meta = CAPABLE | params.pop("meta", {})
-    return await post(url, tool(name, id=id, arguments=arguments, **params, _meta=meta))
-
-
-# --- What is recorded and what plays ---
-
-
-@asynccontextmanager
-async def demo_server(port: int = 0) -> AsyncIterator[str]:
-    """Serve the demo server, with a key of its own, and give its URL."""
-    runner = web.AppRunner(create_app(), access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    finally:
-        await runner.cleanup()
-
-
-@dataclass
-class Tape:
-    """One recording under way: the client's URL, the real server, the files."""
-
-    session: RecordSession
-    server: Upstream
-    log: list[str]
-
-    @property
-    def url(self) -> str:
-        return self.session.url
-
-    @property
-    def journal(self) -> list[JsonObject]:
-        """The exchanges that are in the journal now; of each, what was written last."""
-        path = self.session.path.with_name(self.session.path.name + ".journal")
-        lines = [
-            json.loads(line[: 1 - CHECKSUM_LENGTH]) for line in path.read_bytes().splitlines()[1:]
-        ]
-        return list({line["number"]: line for line in lines}.values())
-
-
-@asynccontextmanager
-async def taping(
-    cassette: Path, script: Script, *, path: str = "/mcp", **options: Any
-) -> AsyncIterator[Tape]:
-    """Record a stand-in that does what a script says; the cassette is there after the block."""
-    log: list[str] = []
-    async with (
-        upstream(script, path=path) as server,
-        recording(server.url, cassette, log=log.append, **options) as session,
-    ):
-        yield Tape(session, server, log)
-
-
-@asynccontextmanager
-async def until_stopped(
-    block: AbstractAsyncContextManager[T],
-) -> AsyncIterator[tuple[T, Callable[[], Awaitable[None]]]]:
-    """Enter a block that the test can end from within, while a client still has a connection."""
-    is_ended = False
-
-    async def stop() -> None:
-        nonlocal is_ended
-        is_ended = True
-        await block.__aexit__(None, None, None)
-
-    yield await block.__aenter__(), stop
-    if not is_ended:
-        await stop()
-
-
-@asynccontextmanager
-async def playing(cassette: Path, **options: Any) -> AsyncIterator[ReplaySession]:
-    """Replay a cassette; what is never played or missed is for the test to ask."""
-    options.setdefault("repeat", Repeat.AUTO)
-    async with replaying(cassette, **options) as session:
-        yield session
-
-
-def read(cassette: Path) -> JsonObject:
-    """Return a cassette as JSON."""
-    tree: JsonObject = json.loads(cassette.read_bytes())
-    return tree
-
-
-def raw_body(body: JsonObject) -> bytes:
-    """Return the bytes that a body in a cassette stands for, where it is text or JSON."""
-    if "events" in body:
-        return b"".join(
-            one["text"].encode()
-            if "text" in one
-            else one["before"].encode() + compact(one["data"]) + one["after"].encode()
-            for one in body["events"]
-        )
-    text = body.get("text")
-    return compact(body["body"]) if text is None else text.encode()
-
-
-# --- The command line ---
-
-
-class Outcome(NamedTuple):
-    """How a process ended, and what it printed after its first line."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
-class Process:
-    """`mrtr-cassette` as a process; leaving its block kills it if it still runs."""
-
-    process: asyncio.subprocess.Process
-    first_line: str = ""
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    async def listening(self) -> str:
-        """Return the URL that it announces, and nothing else, as its first line."""
-        assert self.process.stdout is not None
-        self.first_line = (await self.process.stdout.readline()).decode()
-        word, _, url = self.first_line.partition("listening on ")
-        assert not word, self.first_line
-        assert url.endswith("\n"), await self.ended()
-        return url.strip()
-
-    async def said(self, text: str) -> str:
-        """Wait for a line on stderr that has `text`, and return what stood there up to it."""
-        assert self.process.stderr is not None
-        seen = ""
-        while text not in seen:
-            line = await self.process.stderr.readline()
-            assert line, seen
-            seen += line.decode()
-        return seen
-
-    def kill(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self.process.send_signal(number)
-
-    async def ended(self) -> Outcome:
-        """Wait for its end; no process may end with a traceback."""
-        out, err = await self.process.communicate()
-        ended = Outcome(self.process.returncode or 0, (out or b"").decode(), (err or b"").decode())
-        assert "Traceback" not in ended.err, ended.err
-        return ended
-
-    async def stopped(self, number: signal.Signals = signal.SIGINT) -> Outcome:
-        """Tell it to end, and wait for that."""
-        self.kill(number)
-        return await self.ended()
-
-
-PROGRAM = (sys.executable, "-m", "mrtr_cassette")
-
-
-def unmeasured() -> dict[str, str]:
-    """Return the environment of a process whose files have a limit: coverage writes one at its end."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-
-
-@asynccontextmanager
-async def command(
-    *arguments: object, program: Sequence[str] = PROGRAM, **options: Any
-) -> AsyncIterator[Process]:
-    """Start `mrtr-cassette` with these arguments."""
-    pipe = asyncio.subprocess.PIPE
-    made = await asyncio.create_subprocess_exec(
-        *program,
-        *(one if isinstance(one, bytes) else str(one) for one in arguments),
-        **{"stdin": asyncio.subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, "limit": _LIMIT}
-        | options,
-    )
-    try:
-        yield Process(made)
-    finally:
-        if made.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                made.kill()
-            await made.communicate()
-
-
-async def run(*arguments: object, **options: Any) -> Outcome:
-    """Run `mrtr-cassette` to its end."""
-    async with command(*arguments, **options) as process:
-        return await process.ended()

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 from aiohttp import ClientSession
+from harness import demo_server
+from messages import CAPABLE, message, tool
 from patience import HANGS_S
-from standin import CAPABLE, demo_server, message, tool
 
 from mrtr_cassette import record, replay
 from mrtr_cassette.errors import CassetteError, UsageError

@@ -8,12 +8,12 @@ import shlex
 import sys
 from pathlib import Path
 
-from harness import CASSETTE_COMMAND, TESTS, listening, run
 from load import Plan, Subject, measure
+from processes import PROGRAM, TESTS, listening, run
 from traffic import PLAIN
 
 BENCH = TESTS.parent / "bench"
-OWN = shlex.join(CASSETTE_COMMAND)
+OWN = shlex.join(PROGRAM)
 PEERS = (
     f"own={OWN} record --port {{port}} --upstream {{upstream}} --output {{cassette}} --force",
     f"own={OWN} replay --port {{port}} --repeat always {{cassette}}",

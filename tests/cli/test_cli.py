@@ -15,36 +15,31 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
-from standin import (
-    JSON,
-    NO_ANSWER,
-    JsonObject,
+from harness import (
     Outcome,
-    Visit,
-    answering,
-    asks,
-    chunk,
     command,
-    compact,
     connected,
-    event,
-    event_stream,
     http,
-    json_response,
     looped,
-    message,
     playing,
     post,
     read,
-    response,
-    result,
     run,
-    stream_head,
     taping,
-    tool,
     unmeasured,
+)
+from messages import NO_ANSWER, JsonObject, asks, compact, message, result, tool, yes
+from standin import (
+    JSON,
+    Visit,
+    answering,
+    chunk,
+    event,
+    event_stream,
+    json_response,
+    response,
+    stream_head,
     upstream,
-    yes,
 )
 
 from mrtr_cassette.errors import CassetteError

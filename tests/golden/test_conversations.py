@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from conversations import Conversation, other_values, record, recorded_values, repeat
 from goldens import cases, read_case
-from harness import lasting_part
-from standin import looped
+from harness import looped
+from processes import lasting_part
 
 from mrtr_cassette.cli import main
 from mrtr_cassette.shell.publishing import publish_journal

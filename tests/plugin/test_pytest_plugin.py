@@ -8,8 +8,8 @@ import sys
 
 import pytest
 import uvicorn  # noqa: F401  imported once here, and not in each run within a test
-from harness import PEERS, lasting_part, listening, peer
 from mcp.server.mcpserver import MCPServer
+from processes import PEERS, lasting_part, listening, peer
 
 import mrtr_cassette.demo.server
 import mrtr_cassette.testing.take

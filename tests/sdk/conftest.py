@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 import pytest
-from harness import (
+from processes import (
     Listening,
     ProcessError,
     Run,

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from harness import PEERS, Run, StartServer, record_command, replay_command, run
 from patience import HANGS_S
+from processes import PEERS, Run, StartServer, record_command, replay_command, run
 
 SUITE = Path(__file__).parents[2] / "docs" / "examples" / "deploy.test.mjs"
 NODE_TEST = ("--", "node", "--test")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import (
+from processes import (
     PEERS,
     SIDES,
     Run,

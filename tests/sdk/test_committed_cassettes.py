@@ -14,9 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from harness import (
-    CASSETTE_COMMAND,
+from jsonschema import Draft202012Validator
+from processes import (
     CASSETTES,
+    PROGRAM,
     SIDES,
     TRANSCRIPTS,
     Listening,
@@ -30,7 +31,6 @@ from harness import (
     run,
     run_all,
 )
-from jsonschema import Draft202012Validator
 from record_cassettes import SOURCES, converse, record
 from traps import (
     BY_HEADER,
@@ -60,7 +60,7 @@ every_cassette = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def validator() -> Draft202012Validator:
     """Make a validator of the schema that the command line prints."""
-    printed = run((*CASSETTE_COMMAND, "schema"))
+    printed = run((*PROGRAM, "schema"))
     assert (printed.code, printed.stderr) == (0, "")
     schema = json.loads(printed.stdout)
     Draft202012Validator.check_schema(schema)

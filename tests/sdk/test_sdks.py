@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import (
+from processes import (
     SIDES,
     TRANSCRIPTS,
     Run,

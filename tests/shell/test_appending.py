@@ -9,29 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import (
-    CHUNKED,
-    EVENTS,
-    NO_ANSWER,
-    JsonObject,
-    Visit,
-    asks,
-    chunk,
-    event,
-    http,
-    json_response,
-    looped,
-    message,
-    playing,
-    post,
-    read,
-    response,
-    result,
-    taping,
-    tool,
-    upstream,
-    yes,
-)
+from harness import http, looped, playing, post, read, taping
+from messages import NO_ANSWER, JsonObject, asks, message, result, tool, yes
+from standin import CHUNKED, EVENTS, Visit, chunk, event, json_response, response, upstream
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.publishing import publish_journal

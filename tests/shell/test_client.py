@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from standin import CHUNKED, Script, Upstream, Visit, chunk, looped, response, upstream
+from harness import looped
+from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request

@@ -22,31 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import Process, command, connected, http, looped, post, read, request, run, taping
+from messages import compact, message, result
 from patience import HANGS_S
 from standin import (
     CHUNKED,
     EVENTS,
     JSON,
-    Process,
     Script,
     Upstream,
     Visit,
     answering,
     chunk,
-    command,
-    compact,
-    connected,
-    http,
     json_response,
-    looped,
-    message,
-    post,
-    read,
-    request,
-    result,
-    run,
     stream_head,
-    taping,
     upstream,
 )
 

@@ -12,20 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from standin import (
-    answering,
-    asks,
-    http,
-    json_response,
-    looped,
-    post,
-    read,
-    response,
-    result,
-    taping,
-    tool,
-    yes,
-)
+from harness import http, looped, post, read, taping
+from messages import asks, result, tool, yes
+from standin import answering, json_response, response
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.dump import dump

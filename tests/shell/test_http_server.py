@@ -7,24 +7,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from harness import connected, http, looped, playing, post, request, taping
+from messages import message, result
 from standin import (
     Visit,
     answering,
     chunk,
-    connected,
     event,
     event_stream,
-    http,
     json_response,
-    looped,
-    message,
-    playing,
-    post,
-    request,
     response,
-    result,
     stream_head,
-    taping,
 )
 
 from mrtr_cassette.core.wire.http import Request

@@ -9,21 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from standin import (
-    PROGRAM,
-    Process,
-    answering,
-    command,
-    demo_server,
-    http,
-    json_response,
-    looped,
-    message,
-    post,
-    result,
-    run,
-    upstream,
-)
+from harness import Process, command, demo_server, http, looped, post, run
+from messages import message, result
+from processes import PROGRAM
+from standin import answering, json_response, upstream
 
 CLIENT = (sys.executable, str(Path(__file__).parent.parent / "peers" / "client_raw.py"))
 EXCHANGES = 13

@@ -11,40 +11,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from standin import (
+from harness import (
     ACCEPT,
-    CHUNKED,
-    EVENTS,
-    JSON,
-    NO_ANSWER,
-    JsonObject,
-    Visit,
-    answering,
-    asks,
     call,
-    chunk,
-    compact,
     connected,
     demo_server,
-    event,
-    event_stream,
     http,
-    json_response,
     looped,
-    message,
     playing,
     post,
     raw_body,
     read,
     request,
-    response,
-    result,
-    stream_head,
     taping,
-    tool,
     until_stopped,
+)
+from messages import NO_ANSWER, JsonObject, asks, compact, message, result, tool, yes
+from standin import (
+    CHUNKED,
+    EVENTS,
+    JSON,
+    Visit,
+    answering,
+    chunk,
+    event,
+    event_stream,
+    json_response,
+    response,
+    stream_head,
     upstream,
-    yes,
 )
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder

@@ -10,22 +10,9 @@ from urllib.parse import quote
 
 import pytest
 from core.secrets.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
-from standin import (
-    ACCEPT,
-    JSON,
-    Answer,
-    answering,
-    asks,
-    http,
-    json_response,
-    looped,
-    playing,
-    post,
-    response,
-    result,
-    taping,
-    tool,
-)
+from harness import ACCEPT, Answer, http, looped, playing, post, taping
+from messages import asks, result, tool
+from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.rules import RedactionRules

@@ -11,38 +11,33 @@ from typing import Any
 
 import pytest
 from builders import without_digests
-from standin import (
+from harness import (
     ACCEPT,
-    EVENTS,
-    JSON,
-    NO_ANSWER,
     Answer,
-    JsonObject,
-    Visit,
-    answering,
-    asks,
     call,
-    chunk,
-    compact,
     connected,
     demo_server,
-    event,
-    event_stream,
     http,
-    json_response,
     looped,
-    message,
     playing,
     post,
     read,
     request,
-    response,
-    result,
-    stream_head,
     taping,
-    tool,
     until_stopped,
-    yes,
+)
+from messages import NO_ANSWER, JsonObject, asks, compact, message, result, tool, yes
+from standin import (
+    EVENTS,
+    JSON,
+    Visit,
+    answering,
+    chunk,
+    event,
+    event_stream,
+    json_response,
+    response,
+    stream_head,
 )
 
 from mrtr_cassette.core.replay.player import Repeat

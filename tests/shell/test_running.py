@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from standin import Visit, looped, response, upstream
+from harness import looped
+from standin import Visit, response, upstream
 
 from mrtr_cassette.shell import running
 from mrtr_cassette.shell.running import URL_VARIABLE, run, run_command, stop_signals

@@ -41,20 +41,10 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from harness import Connection, Process, command, connected, raw_body, read, run, unmeasured
+from messages import compact
 from patience import HANGS_S
-from standin import (
-    BrokenOffError,
-    Connection,
-    Head,
-    Process,
-    command,
-    compact,
-    connected,
-    raw_body,
-    read,
-    run,
-    unmeasured,
-)
+from standin import BrokenOffError, Head
 
 from mrtr_cassette.core.format.journal import decode_line
 from mrtr_cassette.shell.journal_file import journal_path

@@ -1,0 +1,201 @@
+"""Real processes that tests wait for: peers on the SDKs, the program itself, and their files.
+
+A process counts as started when it has printed its `listening on` line, and as stopped when it has
+ended and its port refuses connections, so nobody has to sleep.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+from urllib.parse import urlsplit
+
+from patience import HANGS_S
+
+TESTS = Path(__file__).parent
+PEERS = TESTS / "peers"
+CASSETTES = TESTS.parent / "cassettes"
+TRANSCRIPTS = TESTS / "data" / "transcripts"
+PROGRAM = (sys.executable, "-m", "mrtr_cassette")
+_ANNOUNCEMENT = "listening on "
+
+Side = Literal["python", "typescript"]
+SIDES: tuple[Side, ...] = ("python", "typescript")
+
+
+class ProcessError(Exception):
+    """A process that a test needs can't be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process that ran to its end."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(slots=True)
+class Listening:
+    """A process that listens at `url`; `code` and `stderr` are there once it has been stopped."""
+
+    url: str
+    pid: int
+    code: int | None = None
+    stderr: str = ""
+
+
+StartServer = Callable[[Side, int], AbstractContextManager[Listening]]
+RunClient = Callable[..., Run]
+
+
+def peer(role: Literal["client", "server"], side: Side) -> tuple[str, ...]:
+    """Return the command of a peer."""
+    if side == "python":
+        return sys.executable, str(PEERS / f"{role}_python.py")
+    return "node", str(PEERS / f"{role}_typescript.mjs")
+
+
+def install_typescript() -> None:
+    """Install what the TypeScript peers need, unless what the lock file names is there.
+
+    Raises:
+        ProcessError: node or npm is missing, or the installation failed.
+    """
+    for tool in ("node", "npm"):
+        if shutil.which(tool) is None:
+            raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")
+    installed = PEERS / "node_modules" / ".package-lock.json"
+    wanted = PEERS / "package-lock.json"
+    with wanted.open("rb") as claim:
+        # Of several workers one installs, and the others wait for it.
+        fcntl.flock(claim, fcntl.LOCK_EX)
+        if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
+            _install(installed)
+
+
+def _install(installed: Path) -> None:
+    npm = subprocess.run(
+        ["npm", "ci", "--no-audit", "--no-fund"],
+        cwd=PEERS,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if npm.returncode:
+        raise ProcessError(f"npm ci in {PEERS} failed with {npm.returncode}:\n{npm.stderr}")
+    installed.touch()
+
+
+def run(command: Sequence[str]) -> Run:
+    """Run a command to its end."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_S, check=False)
+    return Run(done.returncode, done.stdout, done.stderr)
+
+
+def run_all(commands: Sequence[Sequence[str]]) -> list[Run]:
+    """Run several commands at once, each to its end."""
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for command in commands
+    ]
+    outputs = [process.communicate(timeout=HANGS_S) for process in started]
+    return [
+        Run(process.returncode, stdout, stderr)
+        for process, (stdout, stderr) in zip(started, outputs, strict=True)
+    ]
+
+
+@contextmanager
+def listening(
+    command: Sequence[str],
+    stop: signal.Signals = signal.SIGTERM,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Listening]:
+    """Run a command that listens until the block ends, then stop it with a signal.
+
+    Args:
+        environment: variables that it has besides ours.
+
+    Raises:
+        ProcessError: it ended before it listened, or its port is open after its end.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as stderr,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **environment},
+        ) as process,
+    ):
+        line = process.stdout.readline() if process.stdout is not None else ""
+        started = Listening(line.removeprefix(_ANNOUNCEMENT).strip(), process.pid)
+        try:
+            if not line.startswith(_ANNOUNCEMENT):
+                process.kill()
+                process.wait()
+                stderr.seek(0)
+                raise ProcessError(f"{' '.join(command)} does not listen: {line}{stderr.read()}")
+            yield started
+        finally:
+            process.send_signal(stop)
+            try:
+                started.code = process.wait(timeout=HANGS_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            stderr.seek(0)
+            started.stderr = stderr.read()
+    if not is_refused(started.url):
+        raise ProcessError(f"{' '.join(command)} has ended, and {started.url} is still open")
+
+
+def is_refused(url: str) -> bool:
+    """Tell whether nobody listens at a URL."""
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 0)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def record_command(upstream: str, output: Path, *options: str) -> tuple[str, ...]:
+    """Return the command that records an upstream; `options` may end in `-- COMMAND`."""
+    wanted = ("--upstream", upstream, "--output", str(output), "--port", "0")
+    return (*PROGRAM, "record", *wanted, *options)
+
+
+def replay_command(cassette: Path, *options: str) -> tuple[str, ...]:
+    """Return the command that replays a cassette; `options` may end in `-- COMMAND`."""
+    return (*PROGRAM, "replay", str(cassette), "--port", "0", *options)
+
+
+def lasting_part(cassette: Path) -> bytes:
+    """Return a cassette up to its recording block, which is all that may differ between runs."""
+    lasting, block, _ = cassette.read_bytes().partition(b'\n  "recording": {\n')
+    if not block:
+        raise ValueError(f"{cassette} has no recording block")
+    return lasting
