@@ -341,7 +341,7 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
 
 @looped
 async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
-    """A retry that the live server can't be led to is told, counted, and fails the run."""
+    """A retry to an ask that the live server does not repeat is told, counted, and fails the run."""
     path = tmp_path / "c.json"
     async with taping(path, asking) as tape:
         await post(tape.url, tool("deploy", id=1))

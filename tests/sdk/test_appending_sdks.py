@@ -32,7 +32,7 @@ def flow(client: RunClient, side: Side, url: str, *options: str) -> Run:
 def test_declined_round_is_appended_to_an_accepted_one(
     side: Side, start_server: StartServer, run_client: RunClient, tmp_path: Path
 ) -> None:
-    """A restarted server is led to the second of three asks, and both conversations replay."""
+    """The conversation is repeated with a restarted server up to the second of three asks, and both conversations replay."""
     cassette = tmp_path / "cassette.json"
     decline = ("--decline", "Which window?")
     with start_server(side, 0) as server, listening(record_command(server.url, cassette)) as proxy:
@@ -47,7 +47,7 @@ def test_declined_round_is_appended_to_an_accepted_one(
     assert proxy.code == 0, proxy.stderr
     assert declined == direct
     assert declined.stdout != accepted.stdout
-    assert proxy.stderr.count("led the server to") == 1
+    assert proxy.stderr.count("repeated the conversation up to") == 1
     after = json.loads(cassette.read_bytes())
     count = len(before["interactions"])
     assert after["interactions"][:count] == before["interactions"]
