@@ -145,7 +145,7 @@ WRONG: list[
         lambda s: retry(DEPLOY, {"when": 2.5}, state=s[1]),
         Reason.ANSWERS_DIFFER,
         (1, 2),
-        [("/inputResponses/when", "2", "25e-1")],
+        [("/inputResponses/when", "2", "2.5")],
     ),
     (
         "an answer more",

@@ -33,7 +33,7 @@ _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTAL
 DEEPEST = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
 _LONGEST_PLAIN = 20
-"""Integers up to this many digits are written out in the canonical form; others get an exponent."""
+"""Numbers are written out up to this many digits in the canonical form; others get an exponent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +206,9 @@ def canonical_number(text: str) -> str:
     exponent -= len(digits)
     if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
         return f"{sign}{digits}{'0' * exponent}"
+    if -_LONGEST_PLAIN <= exponent < 0 and len(digits) <= _LONGEST_PLAIN:
+        padded = digits.rjust(1 - exponent, "0")
+        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
     return f"{sign}{digits}e{exponent}"
 
 
