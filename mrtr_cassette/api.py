@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.summary import reports_of_misses
@@ -31,7 +31,6 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.background import Proxy
-from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
@@ -178,24 +177,7 @@ def record(
         CassetteError: when the block begins or ends: the cassette can't be written, or exists.
     """
     checked = RecordOptions(**options)
-    opened = partial(
-        recording,
-        upstream,
-        Path(path),
-        access=access_of(checked),
-        headers=checked.added_headers,
-        request_state=checked.request_state,
-        existing=checked.existing,
-        ignored=checked.ignored,
-        repeat=Repeat(checked.repeat),
-        redaction=checked.redaction,
-        seals_answers=checked.seal_answers,
-        ca_file=checked.ca_path,
-        verifies=not checked.insecure,
-        syncs=checked.fsync,
-        terms=checked.terms,
-        log=checked.log,
-    )
+    opened = partial(recording, upstream, Path(path), checked)
     return Proxy(partial(_shown_as, Recording, opened))
 
 
@@ -218,16 +200,7 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
 
 def replay_with(path: FilePath, options: ReplayOptions) -> Proxy[Replay]:
     """Serve a cassette as `replay` does, with options that have been checked."""
-    opened = partial(
-        replaying,
-        Path(path),
-        access=access_of(options),
-        ignored=options.ignored,
-        repeat=Repeat(options.repeat),
-        paced=options.pace == "recorded",
-        terms=options.terms,
-        log=options.log,
-    )
+    opened = partial(replaying, Path(path), options)
     return Proxy(partial(_shown_as, Replay, opened))
 
 

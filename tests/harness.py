@@ -30,8 +30,8 @@ from processes import PROGRAM
 from standin import CHUNKED, JSON, STREAM_LIMIT, Body, Head, Script, Upstream, read_head, upstream
 
 from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
-from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.demo.server import create_app
+from mrtr_cassette.options import Options, RecordOptions, ReplayOptions, options_of
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
@@ -221,9 +221,12 @@ async def taping(
 ) -> AsyncIterator[Tape]:
     """Record a stand-in that does what a script says; the cassette is there after the block."""
     log: list[str] = []
+    chosen = _chosen(RecordOptions, options)
     async with (
         upstream(script, path=path) as server,
-        recording(server.url, cassette, log=log.append, **options) as session,
+        recording(
+            server.url, cassette, RecordOptions(log=log.append, **chosen), **options
+        ) as session,
     ):
         yield Tape(session, server, log)
 
@@ -248,9 +251,14 @@ async def until_stopped(
 @asynccontextmanager
 async def playing(cassette: Path, **options: Any) -> AsyncIterator[ReplaySession]:
     """Replay a cassette; what is never played or missed is for the test to ask."""
-    options.setdefault("repeat", Repeat.AUTO)
-    async with replaying(cassette, **options) as session:
+    chosen = _chosen(ReplayOptions, options)
+    async with replaying(cassette, ReplayOptions(**chosen), **options) as session:
         yield session
+
+
+def _chosen(kind: type[Options], options: dict[str, Any]) -> dict[str, Any]:
+    """Take out of keywords those that are options of a recording or a replay."""
+    return {name: options.pop(name) for name in options_of(kind) if name in options}
 
 
 def read(cassette: Path) -> JsonObject:

@@ -63,30 +63,11 @@ def record(
 async def _record(
     upstream: str, output: Path, options: RecordOptions, log: Log, command: tuple[str, ...]
 ) -> int:
-    from mrtr_cassette.core.replay.player import Repeat
-    from mrtr_cassette.shell.http_server import access_of
     from mrtr_cassette.shell.recording import recording
     from mrtr_cassette.shell.running import stop_signals
 
     async with stop_signals() as signals:
-        async with recording(
-            upstream,
-            output,
-            access=access_of(options),
-            headers=options.added_headers,
-            request_state=options.request_state,
-            existing=options.existing,
-            ignored=options.ignored,
-            repeat=Repeat(options.repeat),
-            redaction=options.redaction,
-            seals_answers=options.seal_answers,
-            ca_file=options.ca_path,
-            verifies=not options.insecure,
-            syncs=options.fsync,
-            log=options.log,
-            on_event=log.event,
-            terms=options.terms,
-        ) as session:
+        async with recording(upstream, output, options, on_event=log.event) as session:
             code = await until_stopped(session.url, command, signals)
         _conclude(session, log)
     if code:

@@ -65,26 +65,15 @@ def replay(
 async def _replay(
     cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
 ) -> int:
-    from mrtr_cassette.core.replay.player import Repeat
     from mrtr_cassette.core.report.summary import report_of_replay, summary_event, summary_text
     from mrtr_cassette.shell.cassette_file import without_collection
-    from mrtr_cassette.shell.http_server import access_of
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
     async with stop_signals() as signals:
         async with AsyncExitStack() as stack:
             with without_collection():
-                served = replaying(
-                    cassette,
-                    access=access_of(options),
-                    ignored=options.ignored,
-                    repeat=Repeat(options.repeat),
-                    paced=options.pace == "recorded",
-                    log=options.log,
-                    on_event=log.event,
-                    terms=options.terms,
-                )
+                served = replaying(cassette, options, on_event=log.event)
                 session = await stack.enter_async_context(served)
                 # What was loaded stays: the collector need not look at it again and again.
                 gc.freeze()

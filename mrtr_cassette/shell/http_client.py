@@ -33,7 +33,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 @dataclass(frozen=True, slots=True)
-class Timeouts:
+class ConnectionTimeouts:
     """How long connections have time.
 
     Attributes:
@@ -46,7 +46,7 @@ class Timeouts:
     idle_s: float = 3.0
 
 
-TIMEOUTS: Final = Timeouts()
+CONNECTION_TIMEOUTS: Final = ConnectionTimeouts()
 
 
 class HttpResponse:
@@ -293,7 +293,10 @@ class Client:
     """
 
     def __init__(
-        self, origin: URL, tls: ssl.SSLContext | None, timeouts: Timeouts = TIMEOUTS
+        self,
+        origin: URL,
+        tls: ssl.SSLContext | None,
+        timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS,
     ) -> None:
         """Begin without connections.
 
@@ -373,7 +376,7 @@ class Client:
 
 @asynccontextmanager
 async def connecting(
-    origin: URL, tls: ssl.SSLContext | None, timeouts: Timeouts = TIMEOUTS
+    origin: URL, tls: ssl.SSLContext | None, timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS
 ) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
     client = Client(origin, tls, timeouts)

@@ -27,7 +27,7 @@ from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where the proxy listens, who may talk to it, how much at once, and how long it waits.
+    """Where the proxy listens, who may talk to it, and how much at once.
 
     Attributes:
         host: address to listen on.
@@ -35,10 +35,7 @@ class Access:
         allowed_hosts: further names under which clients may call it.
         allowed_origins: further origins whose pages may call it, such as `https://app.example`.
         max_body: bytes of the largest body that is taken.
-        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
-        idle_s: seconds a connection may wait for a whole request head, from its start or the last
-            response.
-        terms: how the front spells its options.
+        terms: how the front spells the options.
     """
 
     host: str = "127.0.0.1"
@@ -46,8 +43,6 @@ class Access:
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body: int = LARGEST_BODY
-    body_s: float = 60.0
-    idle_s: float = 75.0
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False, compare=False)
 
     @property
@@ -66,18 +61,16 @@ class Access:
         return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
 
     def refusal(self, host: str, origin: str | None) -> str | None:
-        """Return why a request is refused; DNS rebinding shows in `Host` or `Origin`.
+        """Return why a request is refused, or None; DNS rebinding shows in `Host` or `Origin`.
 
         Args:
             host: the request's `Host`.
             origin: the request's `Origin`, or None.
         """
         if not self._is_ours(host):
-            text = f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
-            return in_terms(text, self.terms)
+            return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
         if origin is not None and origin not in self.allowed_origins and not self._is_ours(origin):
-            text = f"refused: the Origin {origin!r} is not this machine's; see <<allow_origins>>"
-            return in_terms(text, self.terms)
+            return f"refused: the Origin {origin!r} is not this machine's; see <<allow_origins>>"
         return None
 
     def _is_ours(self, value: str) -> bool:
@@ -107,7 +100,7 @@ def access_of(options: Options) -> Access:
         tuple(options.allow_hosts),
         tuple(options.allow_origins),
         options.max_body,
-        terms=options.terms,
+        options.terms,
     )
 
 
@@ -117,6 +110,23 @@ LOOPBACK: Final = Access()
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """What binding an address fails with that this machine doesn't have."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """How long clients may take.
+
+    Attributes:
+        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
+        idle_s: seconds a connection may wait for a whole request head, from its start or the last
+            response.
+    """
+
+    body_s: float = 60.0
+    idle_s: float = 75.0
+
+
+REQUEST_TIMEOUTS: Final = RequestTimeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,7 @@ async def serving(
     log: Callable[[str], None] | None,
     *,
     files_each: int = 1,
+    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
@@ -206,47 +217,48 @@ async def serving(
     Args:
         handler: answers a request.
         listener: where clients connect.
-        access: for whom, and how long.
+        access: for whom.
         log: takes a line for each request that could not be handled.
         files_each: how many descriptors a client's connection needs.
+        timeouts: how long clients may take.
     """
+    too_large = f"the body has more than {access.max_body:,} bytes; see <<max_body>>"
+    too_slow = f"the request's body did not come within {timeouts.body_s:.0f} s"
 
     @lru_cache(maxsize=1024)
     def refusal_of(raw_headers: RawHeaders) -> str | None:
         headers = {name.lower(): value for name, value in reversed(header_texts(raw_headers))}
         return access.refusal(headers.get("host", ""), headers.get("origin"))
 
-    async def too_large(client: HttpDownstream) -> None:
-        problem = f"the body has more than {access.max_body:,} bytes; see <<max_body>>\n"
-        text = in_terms(problem, access.terms)
-        await client.send_whole(413, TEXT_HEADERS, text.encode())
+    async def refuse(client: HttpDownstream, status: int, text: str) -> None:
+        body = f"{in_terms(text, access.terms)}\n".encode()
+        await client.send_whole(status, TEXT_HEADERS, body)
 
     async def answer(client: HttpDownstream) -> None:
         raw_headers = client.raw_headers
         refusal = refusal_of(raw_headers)
         if refusal is not None:
-            await client.send_whole(403, TEXT_HEADERS, f"{refusal}\n".encode())
+            await refuse(client, 403, refusal)
             return
         if client.has_come:
             body = client.body_now()
         elif client.announced_size > access.max_body:
-            await too_large(client)
+            await refuse(client, 413, too_large)
             return
         else:
             try:
-                async with asyncio.timeout(access.body_s):
+                async with asyncio.timeout(timeouts.body_s):
                     body = await client.body(access.max_body)
             except TimeoutError:
-                text = f"the request's body did not come within {access.body_s:.0f} s\n"
-                await client.send_whole(408, TEXT_HEADERS, text.encode())
+                await refuse(client, 408, too_slow)
                 return
         if len(body) > access.max_body:
-            await too_large(client)
+            await refuse(client, 413, too_large)
             return
         request = Request(client.method, client.target, header_texts(raw_headers), body)
         await handler(request, client)
 
     async with accepting(
-        listener.sockets, answer, log, idle_s=access.idle_s, files_each=files_each
+        listener.sockets, answer, log, idle_s=timeouts.idle_s, files_each=files_each
     ):
         yield

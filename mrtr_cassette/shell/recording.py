@@ -8,31 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Final
 
 from mrtr_cassette.core.drive.catching_up import RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import Sessions
-from mrtr_cassette.core.exchange.recorded import Cassette, RequestState
-from mrtr_cassette.core.format.journal import Existing, JournalHeader
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
-from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
+from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.appending import Appender
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_client import connecting
-from mrtr_cassette.shell.http_server import LOOPBACK, Access, listening, serving
+from mrtr_cassette.shell.http_server import (
+    REQUEST_TIMEOUTS,
+    RequestTimeouts,
+    access_of,
+    listening,
+    serving,
+)
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
@@ -41,35 +46,20 @@ from mrtr_cassette.shell.transport import Handler
 from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
 from mrtr_cassette.shell.watching import Watcher
 
-BUILT_IN = RedactionRules()
-"""The rules of redaction as they come."""
-
-_OWN_BY_US = frozenset({"host", "expect"})
-"""Request headers of one connection for which `end_to_end` has no rule."""
+DEFAULTS: Final = RecordOptions()
 
 
 @asynccontextmanager
 async def recording(
     upstream: str,
     output: Path,
+    options: RecordOptions = DEFAULTS,
     *,
-    access: Access = LOOPBACK,
-    headers: Headers = (),
-    request_state: RequestState = "sealed",
-    existing: Existing = "keep",
-    ignored: Collection[MemberPath] = (),
-    repeat: Repeat = Repeat.AUTO,
-    redaction: RedactionRules = BUILT_IN,
-    seals_answers: bool = False,
-    ca_file: Path | None = None,
-    verifies: bool = True,
-    syncs: bool = False,
     named: str | None = None,
     publishes: bool = True,
-    log: Log | None = None,
     on_event: OnEvent | None = None,
-    terms: Terms = LIBRARY_TERMS,
     clock: Clock = CLOCK,
+    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
 ) -> AsyncIterator[RecordSession]:
     """Record what passes until the block ends, then publish the cassette.
 
@@ -79,23 +69,12 @@ async def recording(
     Args:
         upstream: URL of the real server.
         output: the cassette.
-        access: where to listen, and for whom.
-        headers: added to every upstream request, in the place of the client's of that name.
-        request_state: whether raw states are replaced by surrogates.
-        existing: what becomes of a cassette that exists.
-        ignored: members of the params that don't count in matching with what is added to.
-        repeat: whether what has been played of it may be played again.
-        redaction: what is changed about the built-in rules of redaction.
-        seals_answers: of what users answer only hashes are kept.
-        ca_file: certificates (PEM) by which a TLS upstream is verified, besides the system's.
-        verifies: a TLS upstream that can't be verified is refused.
-        syncs: what is written is on the medium before the client has its response.
+        options: how it is recorded.
         named: what the cassette names as its upstream, where the URL is another one on every run.
         publishes: when the block ends, the journal becomes the cassette; else it stays.
-        log: takes one line for each exchange and each problem.
-        on_event: takes the same and more as facts, for programs.
-        terms: how texts spell the options.
+        on_event: takes what the log takes and more as facts, for programs.
         clock: tells the time.
+        timeouts: how long clients may take.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -103,38 +82,36 @@ async def recording(
     """
     url = upstream_url(upstream)
     with cassette_file.without_collection():
-        earlier = _check_output(
-            output, existing, request_state, "sealed" if seals_answers else None
-        )
+        earlier = _check_output(output, options)
         player = None
         if earlier is not None:
-            player = Player(earlier, ignored=ignored, repeat=repeat)
-    redaction = _rules_of_both(earlier, redaction)
-    redactor = Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))
+            player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat))
+    redaction = _rules_of_both(earlier, options.redaction)
+    recorder = Recorder(
+        seals=options.request_state == "sealed",
+        redactor=(redactor := Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))),
+        seals_answers=options.seal_answers,
+        largest_body=options.max_body,
+    )
     header = JournalHeader(
         upstream=redactor.text(named or shown_url(url)),
-        request_state=request_state,
+        request_state=options.request_state,
         recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        existing=existing,
+        existing=options.existing,
         redaction=redaction,
-        answers="sealed" if seals_answers else None,
+        answers="sealed" if options.seal_answers else None,
     )
-    headers = (*credentials(url), *headers)
-    tls = tls_context(url, ca_file, verifies=verifies)
-    recorder = Recorder(
-        seals=request_state == "sealed",
-        redactor=redactor,
-        seals_answers=seals_answers,
-        largest_body=access.max_body,
-    )
-    announcer = Announcer(log, on_event, terms)
-    live_asks = LiveAsks()
+    headers = (*credentials(url), *options.added_headers)
+    tls = tls_context(url, options.ca_path, verifies=not options.insecure)
+    access = access_of(options)
     with listening(access) as listener:
         if url.port == listener.address.port and access.is_named(url.host or ""):
             raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
         session_url = listener.address.url(url.raw_path_qs)
-        session = RecordSession(session_url, output, earlier, player, terms)
-        with _journal(session, header, syncs=syncs, publishes=publishes) as journal:
+        session = RecordSession(session_url, output, earlier, player, options.terms)
+        with _journal(session, header, syncs=options.fsync, publishes=publishes) as journal:
+            announcer = Announcer(options.log, on_event, options.terms)
+            live_asks = LiveAsks()
             watcher = Watcher(
                 recorder,
                 journal,
@@ -148,16 +125,23 @@ async def recording(
                 relay = Relay(client, shown_url(url.origin()), headers, watcher)
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
-                    as_recorded = redactor_of(earlier)
-                    handler = Appender(
-                        ReplayServer(player, announcer, paced=False),
-                        relay,
-                        RecordedAsks(player, as_recorded),
-                        Sessions(as_recorded),
-                        live_asks,
-                    ).handle
-                async with serving(handler, listener, access, log, files_each=2):
+                    handler = _appender(relay, earlier, player, live_asks).handle
+                async with serving(
+                    handler, listener, access, options.log, files_each=2, timeouts=timeouts
+                ):
                     yield session
+
+
+def _appender(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
+    """Return what plays a cassette and has the relay record what it lacks."""
+    as_recorded = redactor_of(earlier)
+    return Appender(
+        ReplayServer(player, relay.watcher.announcer, paced=False),
+        relay,
+        RecordedAsks(player, as_recorded),
+        Sessions(as_recorded),
+        live_asks,
+    )
 
 
 @contextmanager
@@ -198,33 +182,31 @@ def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
     return token
 
 
-def _check_output(
-    output: Path,
-    existing: Existing,
-    request_state: RequestState,
-    answers: Literal["sealed"] | None,
-) -> Cassette | None:
+def _check_output(output: Path, options: RecordOptions) -> Cassette | None:
     """Make sure, before anything is recorded, that the cassette can be written.
 
     Returns:
         the cassette that is added to, or None.
     """
     cassette_file.check_writable(output)
-    if not output.exists() or existing == "replace":
+    if not output.exists() or options.existing == "replace":
         return None
-    if existing == "keep":
+    if options.existing == "keep":
         raise cassette_file.cassette_exists(output)
     earlier = cassette_file.load_cassette(output)
-    if earlier.request_state != request_state:
+    if earlier.request_state != options.request_state:
         raise UsageError(
             f"{output} has its request states {earlier.request_state}, "
-            f"and this recording would have them {request_state}",
+            f"and this recording would have them {options.request_state}",
             hint="choose another <<cassette>>, or the same <<request_state>>",
         )
-    if earlier.seals_answers != (answers is not None):
+    if earlier.seals_answers != options.seal_answers:
+        before, after = (
+            "sealed" if seals else "readable"
+            for seals in (earlier.seals_answers, options.seal_answers)
+        )
         raise UsageError(
-            f"{output} has its answers {'sealed' if earlier.seals_answers else 'readable'}, "
-            f"and this recording would have them {answers or 'readable'}",
+            f"{output} has its answers {before}, and this recording would have them {after}",
             hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
         )
     return earlier

@@ -8,11 +8,12 @@ Rule: nothing here can reach the network; no HTTP client is imported (see tests/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
@@ -28,12 +29,12 @@ from mrtr_cassette.core.report.events import (
 )
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms
+from mrtr_cassette.errors import Terms
+from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
-from mrtr_cassette.shell.announcing import Announcer, Log, OnEvent
+from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import LOOPBACK, Access, listening, serving
+from mrtr_cassette.shell.http_server import access_of, listening, serving
 from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
 TOLD_AFTER = 500
@@ -57,31 +58,24 @@ class ReplaySession:
     terms: Terms
 
 
+DEFAULTS: Final = ReplayOptions()
+
+
 @asynccontextmanager
 async def replaying(
-    cassette: Path,
+    path: Path,
+    options: ReplayOptions = DEFAULTS,
     *,
-    access: Access = LOOPBACK,
-    ignored: Collection[MemberPath] = (),
-    repeat: Repeat = Repeat.AUTO,
-    paced: bool = False,
-    log: Log | None = None,
     on_event: OnEvent | None = None,
-    terms: Terms = LIBRARY_TERMS,
     clock: Clock = CLOCK,
     told_after: int = TOLD_AFTER,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
 
     Args:
-        cassette: the file.
-        access: where to listen, and for whom.
-        ignored: members of the params that don't count in matching.
-        repeat: whether what has been played may be played again.
-        paced: event streams keep the recorded rhythm.
-        log: takes the text of each miss.
+        path: the cassette's file.
+        options: how it is served.
         on_event: takes each play and each miss as facts, for programs.
-        terms: how texts spell the options.
         clock: tells the time.
         told_after: interactions after which to look whether a second has passed.
 
@@ -89,19 +83,22 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    announcer = Announcer(log, on_event, terms)
+    announcer = Announcer(options.log, on_event, options.terms)
+    progress = _progress_of(path, announcer, clock, told_after)
+    access = access_of(options)
+    paced = options.pace == "recorded"
     with cassette_file.without_collection():
-        recording = cassette_file.load_cassette(
-            cassette, _progress_of(cassette, announcer, clock, told_after)
+        cassette = cassette_file.load_cassette(path, progress)
+        player = Player(
+            cassette, ignored=options.ignored, repeat=Repeat(options.repeat), paced=paced
         )
-        player = Player(recording, ignored=ignored, repeat=repeat, paced=paced)
-    upstream = urlsplit(recording.upstream)
+    upstream = urlsplit(cassette.upstream)
     server = ReplayServer(player, announcer, paced, clock)
     with listening(access) as listener:
-        async with serving(server.handle, listener, access, log):
+        async with serving(server.handle, listener, access, options.log):
             query = f"?{upstream.query}" if upstream.query else ""
             url = listener.address.url(f"{upstream.path or '/'}{query}")
-            yield ReplaySession(url, recording, player, terms)
+            yield ReplaySession(url, cassette, player, options.terms)
 
 
 def _progress_of(

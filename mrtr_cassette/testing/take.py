@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mrtr_cassette.api import Recording, Replay, replay_with
-from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
-from mrtr_cassette.shell.http_server import access_of
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
@@ -226,25 +224,7 @@ class Take:
         started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
         self._command = started.command
         options = self._record_options()
-        manager = recording(
-            started.url,
-            self.path,
-            access=access_of(options),
-            headers=options.added_headers,
-            request_state=options.request_state,
-            existing=options.existing,
-            ignored=options.ignored,
-            repeat=Repeat(options.repeat),
-            redaction=options.redaction,
-            seals_answers=options.seal_answers,
-            ca_file=options.ca_path,
-            verifies=not options.insecure,
-            syncs=options.fsync,
-            terms=options.terms,
-            log=options.log,
-            named=started.named,
-            publishes=False,
-        )
+        manager = recording(started.url, self.path, options, named=started.named, publishes=False)
         self._session = self._running.enter_context(in_thread(manager))
         return Recording(self._session)
 

@@ -14,6 +14,7 @@ from messages import NO_ANSWER, JsonObject, asks, message, result, tool, yes
 from standin import CHUNKED, EVENTS, Visit, chunk, event, json_response, response, upstream
 
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.recording import recording
 
@@ -368,8 +369,7 @@ async def test_ignored_values_are_led_as_the_client_has_them(tmp_path: Path) -> 
 
     async with taping(path, server("first")) as tape:
         await converse(tape.url, 1, yes("confirm")["confirm"])
-    ignored = [("arguments", "at")]
-    async with taping(path, server("second"), existing="append", ignored=ignored) as tape:
+    async with taping(path, server("second"), existing="append", ignore=["/arguments/at"]) as tape:
         assert outcome_of(await converse(tape.url, 2, NO_ANSWER)) == ("decline", "second")
         assert [one.json["params"]["arguments"] for one in tape.server.received] == [{"at": 2}] * 2
 
@@ -437,7 +437,7 @@ async def test_surrogate_that_leads_nowhere_is_an_error(
 @pytest.mark.parametrize(
     ("options", "answer", "words"),
     [
-        ({"seals_answers": True}, yes("confirm"), "is sealed"),
+        ({"seal_answers": True}, yes("confirm"), "is sealed"),
         (
             {},
             {"confirm": {"action": "accept", "content": {"password": "hunter2-hunter2"}}},
@@ -505,7 +505,7 @@ async def test_upstream_that_is_gone_is_told_as_ever(tmp_path: Path) -> None:
     path = await recorded(tmp_path / "c.json")
     async with upstream(server("second")) as gone:
         url = gone.url
-    async with recording(url, path, existing="append") as session:
+    async with recording(url, path, RecordOptions(existing="append")) as session:
         one = (await post(session.url, tool("wipe", id=1))).json
         last = await post(session.url, retry(one, {"confirm": NO_ANSWER}))
     assert last.status == 502
@@ -610,5 +610,9 @@ async def test_sealed_and_readable_answers_are_not_mixed(tmp_path: Path) -> None
     """A cassette has its answers all sealed, or none, as replay compares them in one way."""
     path = await recorded(tmp_path / "c.json")
     with pytest.raises(UsageError, match="has its answers readable"):
-        async with recording("http://127.0.0.1:9/mcp", path, existing="append", seals_answers=True):
+        async with recording(
+            "http://127.0.0.1:9/mcp",
+            path,
+            RecordOptions(existing="append", seal_answers=True),
+        ):
             raise AssertionError("unreachable because it was refused")

@@ -39,7 +39,7 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.shell.http_server import Access
+from mrtr_cassette.shell.http_server import RequestTimeouts
 
 
 @contextmanager
@@ -349,9 +349,9 @@ async def test_half_requests_hold_up_nobody(tmp_path: Path, half: str) -> None:
 @looped
 async def test_a_body_that_never_comes_is_given_up(tmp_path: Path, half: str) -> None:
     """A request of which the body never comes gets a 408, and the upstream hears nothing of it."""
-    access = Access(body_s=0)
+    timeouts = RequestTimeouts(body_s=0)
     async with (
-        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        taping(tmp_path / "c.json", answering(), timeouts=timeouts) as tape,
         connected(tape.url) as link,
     ):
         await link.write(HALF_REQUESTS[half])
@@ -364,9 +364,9 @@ async def test_a_body_that_never_comes_is_given_up(tmp_path: Path, half: str) ->
 @looped
 async def test_a_head_that_never_comes_is_given_up(tmp_path: Path, half: str) -> None:
     """A connection on which no whole head comes is closed, and the upstream hears nothing of it."""
-    access = Access(idle_s=0.05)
+    timeouts = RequestTimeouts(idle_s=0.05)
     async with (
-        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        taping(tmp_path / "c.json", answering(), timeouts=timeouts) as tape,
         connected(tape.url) as link,
     ):
         await link.write(HALF_REQUESTS[half])

@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import connected, http, looped, playing, post, request, taping
@@ -22,8 +23,15 @@ from standin import (
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http_message import end_to_end, header_text
-from mrtr_cassette.shell.http_server import LOOPBACK, Access, Address, listening, serving
+from mrtr_cassette.shell.http_server import (
+    LOOPBACK,
+    Address,
+    RequestTimeouts,
+    listening,
+    serving,
+)
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.transport import Downstream
 
@@ -107,17 +115,17 @@ async def test_a_refused_request_is_not_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "access"),
+    ("header", "options"),
     [
-        ("Host: proxy.test:1", Access(allowed_hosts=("Proxy.test",))),
-        ("Origin: https://app.test", Access(allowed_origins=("https://app.test",))),
-        ("Host: 192.168.0.1:1", Access(host="0.0.0.0")),
+        ("Host: proxy.test:1", {"allow_hosts": ["Proxy.test"]}),
+        ("Origin: https://app.test", {"allow_origins": ["https://app.test"]}),
+        ("Host: 192.168.0.1:1", {"host": "0.0.0.0"}),
     ],
 )
 @looped
-async def test_who_is_named_is_let_in(tmp_path: Path, header: str, access: Access) -> None:
+async def test_who_is_named_is_let_in(tmp_path: Path, header: str, options: dict[str, Any]) -> None:
     """A host or an origin that the user allows is let in, and nobody else is."""
-    async with taping(tmp_path / "c.json", answering(response(b"x")), access=access) as tape:
+    async with taping(tmp_path / "c.json", answering(response(b"x")), **options) as tape:
         url = tape.url.replace("0.0.0.0", "127.0.0.1")
         assert (await http("GET", url, header.replace(".", "x."))).status == 403
         assert (await http("GET", url, header)).body == b"x"
@@ -128,12 +136,11 @@ async def test_who_is_named_is_let_in(tmp_path: Path, header: str, access: Acces
 async def test_a_body_that_is_too_large_is_refused(tmp_path: Path, mode: str) -> None:
     """A request with more bytes than allowed gets a 413 and goes nowhere."""
     path = tmp_path / "c.json"
-    access = Access(max_body=1000)
-    async with taping(path, answering(response(b"x")), access=access) as tape:
+    async with taping(path, answering(response(b"x")), max_body=1000) as tape:
         assert (await http("POST", tape.url, body=b"a" * 1000)).body == b"x"
         assert (await http("POST", tape.url, body=b"a" * 1001)).status == 413
     assert len(tape.server.received) == 1
-    async with playing(path, access=access) as replay:
+    async with playing(path, max_body=1000) as replay:
         assert (await http("POST", replay.url, body=b"a" * 1000)).body == b"x"
         answer = await http("POST", replay.url, body=b"a" * 1001)
     assert answer.body == b"the body has more than 1,000 bytes; see max_body\n"
@@ -142,9 +149,8 @@ async def test_a_body_that_is_too_large_is_refused(tmp_path: Path, mode: str) ->
 @looped
 async def test_a_body_that_does_not_come_is_given_up(tmp_path: Path) -> None:
     """A client that announces a body and doesn't send it gets a 408 when its time is up."""
-    access = Access(body_s=0)
     async with (
-        taping(tmp_path / "c.json", answering(), access=access) as tape,
+        taping(tmp_path / "c.json", answering(), timeouts=RequestTimeouts(body_s=0)) as tape,
         connected(tape.url) as client,
     ):
         await client.write(request("POST", "/mcp", "Content-Length: 5"))
@@ -300,7 +306,7 @@ async def test_a_port_in_use_is_a_usage_error(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=rf"^port {port} on 127.0.0.1 is in use; choose "):
             async with recording(
-                "http://127.0.0.1:1/", tmp_path / "c.json", access=Access(port=port)
+                "http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(port=port)
             ):
                 pass
     assert list(tmp_path.iterdir()) == []
@@ -311,7 +317,7 @@ async def test_an_address_of_another_machine_is_a_usage_error(tmp_path: Path) ->
     """An address that is not this machine's can't be listened on, and the message names it."""
     host = "192.0.2.1"
     with pytest.raises(UsageError, match=rf"^can't listen on {host} port 0: "):
-        async with recording("http://127.0.0.1:1/", tmp_path / "c.json", access=Access(host=host)):
+        async with recording("http://127.0.0.1:1/", tmp_path / "c.json", RecordOptions(host=host)):
             pass
     assert list(tmp_path.iterdir()) == []
 
@@ -322,7 +328,7 @@ async def test_a_port_is_free_again_after_the_block(tmp_path: Path) -> None:
     port = 0
     for name in ("1.json", "2.json"):
         async with (
-            taping(tmp_path / name, answering(response(b"x")), access=Access(port=port)) as tape,
+            taping(tmp_path / name, answering(response(b"x")), port=port) as tape,
             connected(tape.url) as client,
         ):
             _, body = await client.ask("GET", "/")

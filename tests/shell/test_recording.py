@@ -44,9 +44,9 @@ from standin import (
 
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import journal_file
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream
-from mrtr_cassette.shell.http_server import Access
 from mrtr_cassette.shell.recording import recording
 
 ODD_BODIES = {
@@ -269,7 +269,7 @@ async def test_userinfo_of_the_upstream_becomes_its_authorization(tmp_path: Path
     log: list[str] = []
     async with upstream(answering(response())) as server:
         named = server.url.replace("//", "//us%40er:p%3Aw@")
-        async with recording(named, tmp_path / "c.json", log=log.append) as session:
+        async with recording(named, tmp_path / "c.json", RecordOptions(log=log.append)) as session:
             await http("GET", session.url)
             journal = (tmp_path / "c.json.journal").read_text()
     expected = "Basic " + base64.b64encode(b"us@er:p:w").decode()
@@ -596,7 +596,7 @@ async def test_a_response_that_is_too_large_passes_unrecorded(
     body = b"data: " + b"x" * 2000 + b"\n\n"
     large = stream_head() + chunk(body) + chunk(b"") if is_stream else response(body)
     script = answering(large, response(b"small"))
-    async with taping(tmp_path / "c.json", script, access=Access(max_body=1000)) as tape:
+    async with taping(tmp_path / "c.json", script, max_body=1000) as tape:
         answer = await http("GET", tape.url, target="/large")
         assert (answer.body, answer.is_whole) == (body, True)
         assert (await http("GET", tape.url, target="/small")).body == b"small"
@@ -611,8 +611,7 @@ async def test_a_body_that_would_be_too_large_decoded_stays_coded(tmp_path: Path
     """A body that is small on the wire and huge decoded is kept and played as it came."""
     coded = gzip.compress(b"x" * 100_000)
     reply = response(coded, JSON, "Content-Encoding: gzip")
-    access = Access(max_body=1000)
-    async with taping(tmp_path / "c.json", answering(reply), access=access) as tape:
+    async with taping(tmp_path / "c.json", answering(reply), max_body=1000) as tape:
         assert (await post(tape.url, message("ping"))).body == coded
     async with playing(tmp_path / "c.json") as replay:
         played = await post(replay.url, message("ping"))
@@ -722,7 +721,7 @@ async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
     log: list[str] = []
     async with upstream(answering()) as server:
         url = server.url
-    async with recording(url, tmp_path / "c.json", log=log.append) as session:
+    async with recording(url, tmp_path / "c.json", RecordOptions(log=log.append)) as session:
         body = b'{"jsonrpc":"2.0","method":"ping","id":%b}' % identity
         answer = await post(session.url, body)
     assert answer.status == 502
@@ -1110,7 +1109,7 @@ async def test_a_failing_log_never_breaks_the_call(tmp_path: Path) -> None:
 
     async with (
         upstream(answering(event_stream(result({})))) as server,
-        recording(server.url, tmp_path / "c.json", log=broken) as session,
+        recording(server.url, tmp_path / "c.json", RecordOptions(log=broken)) as session,
     ):
         answer = await post(session.url, message("ping"))
         assert (answer.body, answer.is_whole) == (event(result({})), True)
@@ -1481,7 +1480,7 @@ async def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path: Path, n
         port = free.getsockname()[1]
     with pytest.raises(UsageError):
         async with recording(
-            f"http://{name}:{port}/mcp", tmp_path / "c.json", access=Access(port=port)
+            f"http://{name}:{port}/mcp", tmp_path / "c.json", RecordOptions(port=port)
         ):
             pass
 

@@ -15,7 +15,6 @@ from messages import asks, result, tool
 from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
-from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.shell.cassette_file import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
@@ -133,9 +132,9 @@ async def test_equal_secrets_have_equal_placeholders(tmp_path: Path) -> None:
 async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     """A pattern, a name and a rule that is off are named in the cassette and hold on replay."""
     path = tmp_path / "c.json"
-    rules = RedactionRules(patterns=("cust-[0-9]+",), keys=("pin",), disabled=("password",))
+    rules = {"redact": ["cust-[0-9]+"], "redact_keys": ["pin"], "no_redact": ["password"]}
     call = tool("login", arguments={"password": "plain", "pin": "0000", "who": "cust-77 and more"})
-    async with taping(path, answering(json_response(result({}))), redaction=rules) as tape:
+    async with taping(path, answering(json_response(result({}))), **rules) as tape:
         await post(tape.url, call)
     tree = json.loads(path.read_text())
     assert tree["redaction"] == {
@@ -166,7 +165,7 @@ async def test_sealed_answers_are_not_written_and_still_match(
     path = tmp_path / "c.json"
     script = answering(json_response(asks(state, "who")), json_response(result({"ok": 1}, id=2)))
     echoed = {} if state is None else {"requestState": state}
-    async with taping(path, script, seals_answers=True) as tape:
+    async with taping(path, script, seal_answers=True) as tape:
         await post(tape.url, tool("greet"))
         await post(tape.url, tool("greet", id=2, inputResponses={"who": ANSWER}, **echoed))
         journal = path.with_name("c.json.journal").read_text()
@@ -223,12 +222,12 @@ async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) ->
     path = tmp_path / "c.json"
     first, second = (tool("find", arguments={"who": who}) for who in ("cust-77", "emp-12 cust-9"))
     third = tool("login", arguments={"password": "made up", "pin": "0000"})
-    before = RedactionRules(patterns=("cust-[0-9]+",), disabled=("password",))
-    async with taping(path, answering(json_response(result({"n": 1}))), redaction=before) as tape:
+    before = {"redact": ["cust-[0-9]+"], "no_redact": ["password"]}
+    async with taping(path, answering(json_response(result({"n": 1}))), **before) as tape:
         await post(tape.url, first)
     replies = [json_response(result({"n": n})) for n in (2, 3)]
-    rules = RedactionRules(patterns=("emp-[0-9]+",), keys=("pin",))
-    async with taping(path, answering(*replies), redaction=rules, existing="append") as tape:
+    rules = {"redact": ["emp-[0-9]+"], "redact_keys": ["pin"]}
+    async with taping(path, answering(*replies), existing="append", **rules) as tape:
         await post(tape.url, second)
         await post(tape.url, third)
     tree = json.loads(path.read_text())

@@ -40,8 +40,8 @@ from standin import (
     stream_head,
 )
 
-from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import replaying
@@ -66,7 +66,13 @@ async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
     ticks = itertools.count(step=0.6)
     clock = Clock(lambda: next(ticks), asyncio.sleep)
     lines, events = [], []
-    async with replaying(path, log=lines.append, on_event=events.append, clock=clock, told_after=1):
+    async with replaying(
+        path,
+        ReplayOptions(log=lines.append),
+        on_event=events.append,
+        clock=clock,
+        told_after=1,
+    ):
         pass
     assert lines == [f"reading {path}: 2 interactions so far"]
     assert events == [{"event": "reading", "interactions": 2}]
@@ -118,7 +124,7 @@ async def test_the_id_is_the_callers_in_its_spelling(
 
     reply = response(answered(IDS[at]), EVENTS if is_stream else JSON)
     await recorded(tmp_path / "c.json", (asked(IDS[at]), reply))
-    async with playing(tmp_path / "c.json", repeat=Repeat.ALWAYS) as replay:
+    async with playing(tmp_path / "c.json", repeat="always") as replay:
         for identity in IDS:
             assert (await post(replay.url, asked(identity))).body == answered(identity)
 
@@ -297,22 +303,21 @@ async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Pa
 
 @looped
 async def test_repeats_and_ignored_members_are_the_users_choice(tmp_path: Path) -> None:
-    """`repeat` and `ignored` decide what may be played again and what need not be equal."""
+    """`repeat` and `ignore` decide what may be played again and what need not be equal."""
     path = tmp_path / "c.json"
     call_at = [tool("x", arguments={"at": at}) for at in (1, 2)]
     await recorded(
         path, (call_at[0], json_response(result({}))), (message("ping"), json_response(result({})))
     )
-    at: Any = ("arguments", "at")
-    async with playing(path, ignored=[at]) as replay:
+    async with playing(path, ignore=["/arguments/at"]) as replay:
         assert (await post(replay.url, call_at[1])).json == result({})
         assert (await post(replay.url, call_at[1])).reason == "already-played"
         for _ in range(2):
             assert (await post(replay.url, message("ping"))).json == result({})
-    async with playing(path, repeat=Repeat.NEVER) as replay:
+    async with playing(path, repeat="never") as replay:
         assert (await post(replay.url, message("ping"))).json == result({})
         assert (await post(replay.url, message("ping"))).reason == "already-played"
-    async with playing(path, repeat=Repeat.ALWAYS) as replay:
+    async with playing(path, repeat="always") as replay:
         for _ in range(3):
             assert (await post(replay.url, call_at[0])).json == result({})
 
@@ -351,12 +356,12 @@ async def test_replay_connects_to_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 # --- The recorded rhythm ---
 
 
-@pytest.mark.parametrize(("paced", "expected"), [(True, [0.5, 1.0, 2.5]), (False, [])])
+@pytest.mark.parametrize(("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])])
 @looped
 async def test_pace_asks_for_the_recorded_delays(
     tmp_path: Path,
     *,
-    paced: bool,
+    pace: str,
     expected: list[float],
 ) -> None:
     """With `--pace recorded` each event waits for its recorded time; else nothing waits."""
@@ -378,7 +383,7 @@ async def test_pace_asks_for_the_recorded_delays(
         if delay:
             asked.append(delay)
 
-    async with playing(path, paced=paced, clock=Clock(lambda: now, sleep)) as replay:
+    async with playing(path, pace=pace, clock=Clock(lambda: now, sleep)) as replay:
         answer = await post(replay.url, message("ping", id=2))
     assert answer.body == b"".join(map(event, (*notes, result({}, id=2))))
     assert asked == expected

@@ -11,12 +11,18 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell.http_client import TIMEOUTS, Client, HttpResponse, Timeouts, connecting
+from mrtr_cassette.shell.http_client import (
+    CONNECTION_TIMEOUTS,
+    Client,
+    ConnectionTimeouts,
+    HttpResponse,
+    connecting,
+)
 
 
 @asynccontextmanager
 async def calling(
-    script: Script, timeouts: Timeouts = TIMEOUTS
+    script: Script, timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS
 ) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
     async with (
@@ -154,7 +160,7 @@ async def test_idle_connection_is_closed() -> None:
     left = asyncio.Event()
 
     script = saying_until_left(left, response(b"ab"))
-    async with calling(script, timeouts=Timeouts(idle_s=0.0)) as (client, _):
+    async with calling(script, timeouts=ConnectionTimeouts(idle_s=0.0)) as (client, _):
         assert await body_of(client) == b"ab"
         await left.wait()
 
@@ -320,6 +326,9 @@ async def test_request_that_is_cancelled_ends_its_connection() -> None:
 @looped
 async def test_connection_that_does_not_come_has_an_end() -> None:
     """A host that never accepts is an error."""
-    async with calling(saying(response()), timeouts=Timeouts(connect_s=0.0)) as (client, _):
+    async with calling(saying(response()), timeouts=ConnectionTimeouts(connect_s=0.0)) as (
+        client,
+        _,
+    ):
         with pytest.raises(TimeoutError, match="no connection within 0 s"):
             await send(client)
