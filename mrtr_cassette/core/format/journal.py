@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 from zlib import crc32
 
@@ -252,7 +253,11 @@ def _digest(value: Any) -> str | None:
 
 
 def _headers(pairs: Any) -> Headers:
-    headers = tuple([(name, value) for name, value in pairs])
+    return _checked_headers(tuple([(name, value) for name, value in pairs]))
+
+
+@lru_cache(maxsize=1024)
+def _checked_headers(headers: Headers) -> Headers:
     for name, value in headers:
         if not HEADER_NAME.fullmatch(name) or FORBIDDEN_IN_HEADER.search(value):
             raise ValueError(f"no header: {name!r}")

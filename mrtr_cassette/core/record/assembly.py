@@ -34,7 +34,7 @@ from mrtr_cassette.core.record.linking import (
 from mrtr_cassette.core.record.naming import Surrogates
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.wire.http import Headers, Request, Response
+from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 
 JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 """What stands for a secret in a journal; a placeholder with anything else is somebody's text."""
@@ -84,6 +84,7 @@ class _Assembly:
         self._exchanges = exchanges
         self._offset = 0
         self._secrets = _SecretNumbers()
+        self._with_secrets: set[int] = set()
         self._surrogates = Surrogates()
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
@@ -119,7 +120,11 @@ class _Assembly:
         facts: dict[int, LinkFacts] = {}
         for journal_number in sorted(self._exchanges):
             number = self._offset + journal_number
-            exchange = self._numbered(number)
+            exchange = self._exchange(number)
+            renumbered = self._secrets.put_into(exchange)
+            if renumbered is not exchange:
+                self._with_secrets.add(number)
+                exchange = renumbered
             facts[number] = _facts(exchange)
             self._surrogates.add(number, exchange)
         linked = [*self._linked, *link(facts, self._linked, self._earlier_facts)]
@@ -132,15 +137,27 @@ class _Assembly:
             exchanges = tuple([self._finished(number) for number in interaction.numbers])
             yield RecordedInteraction(number, exchanges, branch, interaction.is_orphan)
 
-    def _numbered(self, number: int) -> RecordedExchange:
-        """Return an exchange of this recording with all its numbers."""
+    def _exchange(self, number: int) -> RecordedExchange:
+        """Return an exchange of this recording, counted on after those of an earlier one."""
         exchange = self._exchanges[number - self._offset]
-        return self._secrets.put_into(replace(exchange, number=number), self._offset)
+        if not self._offset:
+            return exchange
+        response = exchange.response
+        if response is not None:
+            pieces = [
+                Piece(piece.raw, piece.at_ms, self._offset + piece.after)
+                for piece in response.pieces
+            ]
+            response = replace(response, pieces=tuple(pieces))
+        return replace(exchange, number=number, response=response)
 
     def _finished(self, number: int) -> RecordedExchange:
         if number < 0:
             return self._earlier[number]
-        return self._surrogates.put_into(number, self._numbered(number))
+        exchange = self._exchange(number)
+        if number in self._with_secrets:
+            exchange = self._secrets.put_into(exchange)
+        return self._surrogates.put_into(number, exchange)
 
 
 def _facts(exchange: RecordedExchange) -> LinkFacts:
@@ -191,14 +208,9 @@ class _SecretNumbers:
         if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
             self._last[rule] = max(self._last[rule], int(token))
 
-    def put_into(self, exchange: RecordedExchange, offset: int) -> RecordedExchange:
-        """Return an exchange with numbers for secrets; its requests count on from an offset."""
-        exchange = _renumbered(exchange, self._number)
-        response = exchange.response
-        if response is None or not offset:
-            return exchange
-        pieces = tuple([replace(piece, after=offset + piece.after) for piece in response.pieces])
-        return replace(exchange, response=replace(response, pieces=pieces))
+    def put_into(self, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange with numbers for its secrets; itself where it has none."""
+        return _renumbered(exchange, self._number)
 
     def _number(self, rule: str, token: str) -> int | None:
         if not JOURNAL_TOKEN.fullmatch(token):
@@ -212,18 +224,26 @@ class _SecretNumbers:
 def _renumbered(
     exchange: RecordedExchange, number: Callable[[str, str], int | None]
 ) -> RecordedExchange:
-    def in_headers(headers: Headers) -> Headers:
-        return tuple([(name, renumber(value, number)) for name, value in headers])
-
+    """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
     request, response = exchange.request, exchange.response
-    request = Request(
+    new_request = Request(
         request.method,
         renumber(request.target, number),
-        in_headers(request.headers),
+        _renumbered_headers(request.headers, number),
         renumber(request.body, number),
     )
+    new_response = response
     if response is not None:
-        headers = in_headers(response.headers)
-        pieces = [replace(piece, raw=renumber(piece.raw, number)) for piece in response.pieces]
-        response = Response(response.status, headers, tuple(pieces), response.end)
-    return replace(exchange, request=request, response=response)
+        headers = _renumbered_headers(response.headers, number)
+        pieces = [
+            Piece(renumber(piece.raw, number), piece.at_ms, piece.after)
+            for piece in response.pieces
+        ]
+        new_response = Response(response.status, headers, tuple(pieces), response.end)
+    if new_request == request and new_response == response:
+        return exchange
+    return replace(exchange, request=new_request, response=new_response)
+
+
+def _renumbered_headers(headers: Headers, number: Callable[[str, str], int | None]) -> Headers:
+    return tuple([(name, renumber(value, number)) for name, value in headers])

@@ -23,7 +23,14 @@ from mrtr_cassette.core.secrets.surrogates import (
     sha256_of,
     state_surrogate,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, Response, header_value
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    header_value,
+)
 
 
 class Surrogates:
@@ -137,6 +144,8 @@ class Surrogates:
 
         States of other exchanges that it repeats are replaced too.
         """
+        if not (self._named or self._echoed_by or self._sessions):
+            return exchange
         own: dict[str, str] = {}
 
         def name_of(sha256: str) -> str | None:
@@ -163,7 +172,10 @@ class Surrogates:
 
     def _response(self, response: Response, name_of: Callable[[str], str | None]) -> Response:
         pieces = tuple(
-            [replace(piece, raw=reveal(piece.raw, name_of)) for piece in response.pieces]
+            [
+                Piece(reveal(piece.raw, name_of), piece.at_ms, piece.after)
+                for piece in response.pieces
+            ]
         )
         return Response(
             response.status, self._headers(response.headers, name_of), pieces, response.end
