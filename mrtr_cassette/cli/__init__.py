@@ -9,6 +9,7 @@ from __future__ import annotations
 import click
 
 from mrtr_cassette import __version__
+from mrtr_cassette.cli.check import check
 from mrtr_cassette.cli.common import Group
 from mrtr_cassette.cli.demo import demo
 from mrtr_cassette.cli.files import inspect, recover, schema
@@ -33,5 +34,5 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (record, replay, inspect, recover, schema, demo):
+for command in (record, replay, inspect, recover, check, schema, demo):
     main.add_command(command)

@@ -44,10 +44,15 @@ def load_cassette(path: Path, progress: Callable[[int], None] = lambda _count: N
     Raises:
         CassetteError: it is missing or damaged; where only a journal stands, it says so.
     """
-    return load(_read(path), str(path), progress=progress)
+    return load(read_file(path), str(path), progress=progress)
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a cassette.
+
+    Raises:
+        CassetteError: it is missing; where only a journal stands, it says so.
+    """
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -1,0 +1,151 @@
+"""Accepting what was edited in a cassette: its digests, renewed.
+
+Owns: finding the facts of each exchange again after an edit, and the text with new digests.
+Does not own: what the digests cover (`digest`).
+Rule: only the recording block changes; everything else stays byte for byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.codec import decode_parts
+from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
+from mrtr_cassette.core.format.dump import recording_block
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
+
+Place = tuple[int, int]
+"""Number of an interaction, and of the turn that an exchange answers in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedEdit:
+    """A cassette whose edits were accepted.
+
+    Attributes:
+        data: the file.
+        edited: exchanges whose digest was another one, or none.
+        moved: exchanges that stand in another place.
+        removed: exchanges that are not there any more.
+    """
+
+    data: bytes
+    edited: int
+    moved: int
+    removed: int
+
+
+def accept_edit(data: bytes, path: str) -> AcceptedEdit:
+    """Return a cassette with the digests of what stands in it.
+
+    Args:
+        data: the file's bytes.
+        path: how messages name the file.
+
+    Raises:
+        CassetteError: it can't be loaded for another reason than its digests.
+    """
+    for _ in decode_parts(data, path).exchanges:
+        pass  # each is read for its errors
+    tree = orjson.loads(data)
+    recording = tree["recording"]
+    sha256s = _sha256s(load(_without_digests(tree), path))
+    recorded: list[dict[str, Any]] = recording["exchanges"]
+    places = _new_places(recorded, sha256s)
+    facts = [
+        _with_sha256(item, place, sha256s[place])
+        for item, place in zip(recorded, places, strict=True)
+        if place is not None
+    ]
+    recording["exchanges"] = []
+    digest = RecordingDigest()
+    for item in facts:
+        digest.add_facts(item)
+    for interaction in tree["interactions"]:
+        digest.add_interaction(interaction)
+    block = recording_block(
+        recording["recorded_at"],
+        recording["tool"],
+        [orjson.dumps(item) for item in facts],
+        digest.sha256({**tree, "interactions": []}),
+    )
+    span = find_spans(data, [("recording",)])[("recording",)][-1]
+    kept = [pair for pair in zip(recorded, places, strict=True) if pair[1] is not None]
+    return AcceptedEdit(
+        splice(data, [(span, b"".join(block))]),
+        edited=sum(item.get("sha256") != sha256s[place] for item, place in kept if place),
+        moved=sum(_place_of(item) != place for item, place in kept),
+        removed=len(recorded) - len(kept),
+    )
+
+
+def _without_digests(tree: dict[str, Any]) -> bytes:
+    """Return the file of a cassette without its digests."""
+    recording = {name: value for name, value in tree["recording"].items() if name != "sha256"}
+    recording["exchanges"] = [
+        {name: value for name, value in item.items() if name != "sha256"}
+        for item in recording["exchanges"]
+    ]
+    return orjson.dumps({**tree, "recording": recording})
+
+
+def _sha256s(cassette: Cassette) -> dict[Place, str]:
+    """Return the digest of each exchange by its place."""
+    return {
+        (interaction.number, turn): exchange_sha256(exchange.request, exchange.response)
+        for interaction in cassette.interactions
+        for turn, exchange in enumerate(interaction.own, start=interaction.shared)
+    }
+
+
+def _place_of(facts: dict[str, Any]) -> Place:
+    return facts["interaction"], facts["turn"]
+
+
+def _with_sha256(facts: dict[str, Any], place: Place, sha256: str) -> dict[str, Any]:
+    interaction, turn = place
+    changed = {**facts, "interaction": interaction, "turn": turn, "sha256": sha256}
+    if "pieces" in changed:
+        # They have the most lines, so they stand last.
+        changed["pieces"] = changed.pop("pieces")
+    return changed
+
+
+def _new_places(facts: list[dict[str, Any]], sha256s: dict[Place, str]) -> list[Place | None]:
+    """Return where each exchange stands now; None for one that is not there any more.
+
+    It is where it was, if that is the same exchange still; else where an exchange with its digest
+    stands; else where it would be if it had been edited and had moved with those before it.
+    """
+    free = dict(sha256s)
+    places: list[Place | None] = [None] * len(facts)
+    for index, item in enumerate(facts):
+        place = _place_of(item)
+        if free.get(place, "") == item.get("sha256"):
+            places[index] = place
+            del free[place]
+    by_sha256: dict[str, list[Place]] = {}
+    for place in sorted(free, reverse=True):
+        by_sha256.setdefault(free[place], []).append(place)
+    for index, item in enumerate(facts):
+        same = by_sha256.get(item.get("sha256", ""))
+        if places[index] is None and same:
+            places[index] = same.pop()
+    taken = set(places)
+    moved = {
+        _place_of(item)[0]: place[0] for item, place in zip(facts, places, strict=True) if place
+    }
+    shift = 0
+    for index in sorted(range(len(facts)), key=lambda index: _place_of(facts[index])):
+        interaction, turn = _place_of(facts[index])
+        shift = moved.get(interaction, interaction + shift) - interaction
+        place = interaction + shift, turn
+        if places[index] is None and place in sha256s and place not in taken:
+            places[index] = place
+            taken.add(place)
+    return places

@@ -1,0 +1,34 @@
+"""Checking a cassette by its digests, and accepting what was edited in it.
+
+Owns: reading the file and writing it back.
+Does not own: what is checked (`core.format.load`), and what is accepted (`core.format.check`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mrtr_cassette.core.format.check import AcceptedEdit, accept_edit
+from mrtr_cassette.shell.cassette_file import load_cassette, publish, read_file
+
+
+def check(path: Path) -> int:
+    """Return how many interactions a cassette has, all of them as they were recorded.
+
+    Raises:
+        CassetteError: it is missing, damaged, or was edited.
+    """
+    return len(load_cassette(path).interactions)
+
+
+def fix(path: Path) -> AcceptedEdit:
+    """Accept what was edited in a cassette; it is written only where that changes it.
+
+    Raises:
+        CassetteError: it is missing, or damaged in another way than by an edit.
+    """
+    data = read_file(path)
+    accepted = accept_edit(data, str(path))
+    if accepted.data != data:
+        publish(path, [accepted.data], replace=True)
+    return accepted
