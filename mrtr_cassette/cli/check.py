@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from mrtr_cassette.cli.common import count_of, say
+from mrtr_cassette.cli.common import say
+from mrtr_cassette.errors import counted
 
 
 @click.command()
@@ -23,7 +24,7 @@ def check(cassette: Path, *, fixes: bool) -> None:
     if fixes:
         accepted = checking.fix(cassette)
         say(
-            f"{cassette}: {count_of(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
+            f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
             f"{accepted.removed} removed; accepted"
         )
-    say(f"{cassette}: {count_of(checking.check(cassette), 'interaction')}, all as recorded")
+    say(f"{cassette}: {counted(checking.check(cassette), 'interaction')}, all as recorded")

@@ -46,7 +46,7 @@ from mrtr_cassette.errors import CassetteError
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
 STATE = "a-request-state-that-is-long-enough"
-SUBCOMMANDS = ["record", "replay", "inspect", "recover", "schema", "demo"]
+SUBCOMMANDS = ["record", "replay", "inspect", "recover", "check", "schema", "demo"]
 
 
 async def conversation(url: str) -> list[JsonObject]:
@@ -1114,6 +1114,29 @@ async def test_the_way_out_of_recover_exists(tmp_path: Path) -> None:
     ended = await run("recover", path)
     help_text = (await run("recover", "--help")).out
     assert all(option in help_text for option in ("--force", "--append") if option in ended.err)
+
+
+# --- check ---
+
+
+@looped
+async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
+    """The command that the error names makes an edited cassette one that is read again."""
+    path = await recorded(tmp_path / "c.json")
+    assert (await run("check", path)).err == f"{path}: 2 interactions, all as recorded\n"
+    data = edited(lambda t: final(t)["body"].update(id=99))(path.read_bytes())
+    path.write_bytes(data)
+    refused = await run("check", path)
+    assert refused.code == 3
+    assert refused.err.endswith(f"accept the edit with: mrtr-cassette check {path} --fix\n")
+    assert path.read_bytes() == data
+    accepted = await run("check", path, "--fix")
+    assert accepted.code == 0
+    assert accepted.err == (
+        f"{path}: 1 exchange edited, 0 moved, 0 removed; accepted\n"
+        f"{path}: 2 interactions, all as recorded\n"
+    )
+    assert (await run("inspect", path)).code == 0
 
 
 # --- inspect and schema ---

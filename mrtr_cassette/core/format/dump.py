@@ -44,7 +44,7 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     for interaction in interactions:
         item = _interaction_tree(interaction)
         digest.add_interaction(item)
-        facts += [(item["number"], orjson.dumps(item)) for item in _facts_of(interaction)]
+        facts += [(each["number"], _line(each)) for each in _facts_of(interaction)]
         yield separator + _indented(item).replace(b"\n", b"\n    ")
         separator = b",\n    "
     yield b"]" if separator == b"\n    " else b"\n  ]"
@@ -93,6 +93,11 @@ def _recording(
     yield b',\n  "recording": '
     yield from recording_block(head.recorded_at, head.tool, facts, sha256)
     yield b"\n}\n"
+
+
+def _line(tree: Tree) -> bytes:
+    # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
+    return bytes(memoryview(orjson.dumps(tree)))
 
 
 def _indented(tree: Tree) -> bytes:
