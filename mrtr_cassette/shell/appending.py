@@ -109,7 +109,8 @@ class Appender:
         for live, recorded in catch_up.states:
             watcher.recorder.known.remember(recorded)
             watcher.recorder.known.remember(live, shown_as=recorded)
-        watcher.announcer.say(partial(caught_up_event, catch_up), partial(caught_up_line, catch_up))
+        asker = catch_up.asker
+        watcher.announcer.say(partial(caught_up_event, asker), partial(caught_up_line, asker))
 
     def _unrecorded(self, failure: Unrecorded) -> bytes:
         """Take note of a request that could not be recorded; return the answer to it."""

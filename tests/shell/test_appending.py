@@ -413,7 +413,7 @@ async def test_tampered_state_reaches_the_server_tampered(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("mrtr-state:0123456789abcdef:1:1", "of no ask in this cassette"),
+        ("mrtr-state:0123456789abcdef:1:1", "no ask in this cassette has its request state"),
         (None, "recorded for another call"),
     ],
     ids=["of another cassette", "of another call"],

@@ -81,7 +81,7 @@ class RecordedAsks:
             recorder = Recorder(seals=True, redactor=self._redactor)
             return CatchUp(call, shown, asker, script, recorder)
         if STATE_SURROGATE.search(state):
-            return Unrecorded(shown, "its request state is of no ask in this cassette")
+            return Unrecorded(shown, "no ask in this cassette has its request state")
         return None
 
 

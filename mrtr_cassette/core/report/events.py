@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mrtr_cassette.core.drive.catching_up import CatchUp
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.unrecorded import recorded_ask
 from mrtr_cassette.core.report.wording import answering_text
@@ -125,9 +125,8 @@ def failed_line(problem: str) -> str:
 # Appending
 
 
-def caught_up_event(catch_up: CatchUp) -> dict[str, Any]:
-    """Return that the server was brought to a recorded ask."""
-    asker = catch_up.asker
+def caught_up_event(asker: Playable) -> dict[str, Any]:
+    """Return that the server was brought to the ask of a recorded exchange."""
     return {
         "event": "caught-up",
         "call": str(asker.key),
@@ -136,9 +135,9 @@ def caught_up_event(catch_up: CatchUp) -> dict[str, Any]:
     }
 
 
-def caught_up_line(catch_up: CatchUp) -> str:
-    """Return as a line that the server was brought to a recorded ask."""
-    ask = recorded_ask(catch_up.asker)
+def caught_up_line(asker: Playable) -> str:
+    """Return as a line that the server was brought to the ask of a recorded exchange."""
+    ask = recorded_ask(asker)
     return f"      repeated the conversation up to {ask}, for an answer that is not recorded"
 
 

@@ -27,6 +27,8 @@ from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import (
+    caught_up_event,
+    caught_up_line,
     exchange_line,
     failed_event,
     failed_line,
@@ -38,6 +40,7 @@ from mrtr_cassette.core.report.events import (
     response_event,
     unreachable_event,
     unreachable_line,
+    unread_coding_event,
     unread_coding_line,
     unrecorded_event,
 )
@@ -193,6 +196,18 @@ def test_unread_coding_is_printable() -> None:
             ("unreachable", "POST /mcp: refused; not recorded"),
         ),
         (
+            unread_coding_event("br"),
+            unread_coding_line("br", {"accept_gzip": "GZIP"}),
+            (
+                "unread-coding",
+                (
+                    "the upstream compresses responses with br, which can't be decoded here: asks "
+                    "in them are not recognised, and states and secrets in them are recorded as "
+                    "they are; record with GZIP"
+                ),
+            ),
+        ),
+        (
             failed_event("disk full"),
             failed_line("disk full"),
             ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
@@ -209,3 +224,19 @@ def test_what_goes_on_in_a_run_is_an_event_and_a_line(
 ) -> None:
     """Each has a name for programs and a sentence for people."""
     assert (event["event"], line) == shown
+
+
+def test_conversation_that_was_repeated_is_told_up_to_its_ask() -> None:
+    """The event and the line name the recorded ask at which the live server stands now."""
+    ((asker, _), *_) = player_of(*BRANCHED).interactions
+
+    assert caught_up_event(asker) == {
+        "event": "caught-up",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 1,
+    }
+    assert caught_up_line(asker).strip() == (
+        'repeated the conversation up to #1 (tools/call "deploy", ask of turn 1), '
+        "for an answer that is not recorded"
+    )
