@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
-from typing import Any
 
 import pytest
 from builders import (
@@ -27,7 +24,6 @@ from builders import (
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
-from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -306,150 +302,3 @@ def test_traits_of_what_is_no_message_are_its_headers() -> None:
 def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
     """Methods that only read are known by name, or by their ending in `/list`."""
     assert is_read_only(method) is reads
-
-
-# Sealed answers
-
-
-def sealed_answers(answers: object) -> Any:
-    """Return what is kept of a retry's answers."""
-    return json.loads(seal_answers(retry(DEPLOY, answers, state="S")))["params"]["inputResponses"]
-
-
-def hash_of(value: bytes) -> str:
-    """Return what stands for an answer whose canonical text is this."""
-    return f"mrtr-answer:{hashlib.sha256(value).hexdigest()}"
-
-
-@pytest.mark.parametrize(
-    ("answers", "sealed"),
-    [
-        ({}, {}),
-        ({"a": "x"}, {"a": hash_of(b'"x"')}),
-        ({"a": 1.50}, {"a": hash_of(b"1.5")}),
-        ({"a": {"b": 1, "a": None}}, {"a": hash_of(b'{"b":1}')}),
-        ({"a": {"action": "decline"}}, {"a": {"action": "decline"}}),
-        (
-            {"a": {"action": "accept", "content": {"pin": 1}, "note": None}},
-            {"a": {"action": "accept", "content": hash_of(b'{"pin":1}')}},
-        ),
-        ({"a": {"action": 5}}, {"a": hash_of(b'{"action":5}')}),
-        ([{"id": "a", "value": "x"}], [{"id": "a", "value": hash_of(b'"x"')}]),
-        (["x"], [hash_of(b'"x"')]),
-    ],
-)
-def test_of_answers_only_hashes_are_kept(answers: object, sealed: object) -> None:
-    """Values are hashed by what they mean; keys, ids and actions stay readable."""
-    assert sealed_answers(answers) == sealed
-
-
-def test_sealing_answers_changes_nothing_else() -> None:
-    """Around the answers every byte stays, and what has been sealed stays as it is."""
-    body = retry(DEPLOY.replace(b"3", b"3.0"), {"a": "x"}, state="S").replace(b',"', b' ,"')
-
-    sealed = seal_answers(body)
-
-    assert sealed == body.replace(b'{"a":"x"}', b'{"a":"%s"}' % hash_of(b'"x"').encode())
-    assert seal_answers(sealed) == sealed
-
-
-@pytest.mark.parametrize("answers", ["a word", 1234, True, ["a word"], [[1234]]])
-def test_answers_of_no_shape_are_sealed(answers: object) -> None:
-    """Answers that are no object are hashed, and compare by their value."""
-    sealed = seal_answers(retry(DEPLOY, answers, state="S"))
-
-    assert b"a word" not in sealed
-    assert b"1234" not in sealed
-    assert sealed.count(b"mrtr-answer:") == 1
-    assert seal_answers(sealed) == sealed
-    assert lookup_key(read_call(post(sealed))) != lookup_key(
-        read_call(post(seal_answers(retry(DEPLOY, "else", state="S"))))
-    )
-
-
-ELICITED = b'{"jsonrpc": "2.0","id":"pushed","result":{"action":"accept","content":{"pin":1234}}}'
-SAMPLED = b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
-
-
-@pytest.mark.parametrize("body", [ELICITED, SAMPLED])
-def test_response_that_a_client_posts_is_an_answer(body: bytes) -> None:
-    """What a client answers a pushed request is hashed; its id and its action stay."""
-    sealed = seal_answers(body)
-
-    assert b"1234" not in sealed
-    assert sealed.startswith(body[:30])
-    assert (b'"action":"accept"' in sealed) is (body is ELICITED)
-    assert seal_answers(sealed) == sealed
-    assert key(sealed) != key(seal_answers(body.replace(b"1234", b"4321")))
-
-
-def test_answers_in_a_batch_are_sealed() -> None:
-    """Each message of a batch is sealed, and what answers nothing keeps its value."""
-    batch = b"[%s, %s, %s, 5.0]" % (ELICITED, retry(DEPLOY, {"a": 1234}, state="S"), DEPLOY)
-
-    sealed = seal_answers(batch)
-
-    assert b"1234" not in sealed
-    assert json.loads(sealed)[2:] == [json.loads(DEPLOY), 5]
-    assert json.loads(sealed)[1]["params"]["requestState"] == "S"
-    assert seal_answers(sealed) == sealed
-    assert key(sealed) != key(seal_answers(batch.replace(b"1234", b"4321")))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"params":{"inputResponses":{"pin":1234},}}',
-        b'{"jsonrpc":"2.0","result":1e99999999999999999999999999991234}',
-        b'{"jsonrpc":"2.0","result":{"pin":1234}',
-    ],
-)
-def test_answers_that_cannot_be_read_are_sealed_whole(body: bytes) -> None:
-    """Of a body that seems to answer and can't be read only a hash is kept."""
-    sealed = seal_answers(body)
-
-    assert b"1234" not in sealed
-    assert seal_answers(sealed) == sealed != seal_answers(body + b" ")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        DEPLOY,
-        b"opaque",
-        b"[1,2]",
-        retry(DEPLOY, state="S"),
-        b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"}}',
-        b'{"jsonrpc":"2.0","id":1,"result":{}}',
-        b'{"result":{"of":"something else"}}',
-        b'{"jsonrpc":"2.0","method":"m","params":{"inputResponses":null},"result":1}',
-    ],
-)
-def test_nothing_is_sealed_where_nothing_is_answered(body: bytes) -> None:
-    """A request without answers is kept as it is."""
-    assert seal_answers(body) == body
-
-
-def test_sealed_answers_are_equal_if_the_answers_are() -> None:
-    """Spelling and null members don't show in a hash, and every value does."""
-
-    def slot(answers: object) -> object:
-        return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers)))))
-
-    one: dict[str, object] = {"action": "accept", "content": {"x": 1, "y": None}}
-    same: dict[str, object] = {"content": {"x": 1.0}, "action": "accept", "_meta": None}
-
-    assert slot({"a": one}) == slot({"a": same})
-    assert slot({"a": one}) != slot({"a": {**one, "action": "decline"}})
-    assert slot({"a": one}) != slot({"a": {**one, "content": {"x": 2}}})
-    assert slot({"a": one}) != slot({"b": one})
-
-
-def test_null_answer_equals_an_absent_one_when_sealed_too() -> None:
-    """A null answer is no answer, whether or not answers are sealed."""
-
-    def slot(answers: object) -> object:
-        return lookup_key(read_call(post(seal_answers(retry(DEPLOY, answers, state="S")))))
-
-    assert slot({"a": 1, "b": None}) == slot({"a": 1})
-    assert slot([{"id": "a", "value": None}]) == slot([{"id": "a"}])

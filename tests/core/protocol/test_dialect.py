@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import array_asks, asks, form, text, tool
+from builders import array_asks, asks, dump, form, text, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
     answers_in,
     answers_text,
+    may_ask,
     recognise,
     write_answers,
     write_retry,
@@ -113,6 +114,11 @@ def test_kind_and_message_are_what_a_person_would_read(
         {"inputRequests": {"a": form()}, "requestState": "S"},
         {"requestState": "S"},
         {**array_asks("a", state="S"), "resultType": "complete"},
+        {"inputRequests": ["a"], "requestState": "S"},
+        {"inputRequests": [{"id": "a"}], "requestState": "S"},
+        {"inputRequests": [{"id": 1, "kind": "s"}], "requestState": "S"},
+        {"inputRequests": [{"id": "a", "kind": "s", "required": 1}], "requestState": "S"},
+        {"inputRequests": [{"id": "a", "kind": "s"}] * 2, "requestState": "S"},
     ],
 )
 def test_half_shaped_result_is_final(result: Any) -> None:
@@ -175,6 +181,14 @@ def test_array_answer_is_not_the_answer_that_it_is_the_value_of(value: dict[str,
     wrapped = answers_in({"inputResponses": [{"id": "a", "value": value}]})
 
     assert bare != wrapped
+
+
+def test_body_that_may_ask_is_recognised_quickly() -> None:
+    """A body with a member of an ask, or with an escape that may spell one, may ask."""
+    assert may_ask(dump(asks("a")))
+    assert may_ask(dump(asks(state="S")))
+    assert may_ask(b'{"result":{"\\u0069nputRequests":{}}}')
+    assert not may_ask(dump(text("done")))
 
 
 # Writing

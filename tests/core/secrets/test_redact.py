@@ -29,6 +29,7 @@ from mrtr_cassette.core.secrets.placeholders import renumber, without_numbers
 from mrtr_cassette.core.secrets.prefilter import Prefilter, SearchPlan
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import ENDINGS, NAMES, RULES, RedactionRules
+from mrtr_cassette.core.wire.http import Request
 
 STREAM = "text/event-stream"
 FORM = "application/x-www-form-urlencoded"
@@ -508,68 +509,6 @@ def test_all_rules_can_be_switched_off() -> None:
         assert redact(row, nothing) == raw_of(row)
 
 
-@pytest.mark.parametrize(
-    ("rules", "named"),
-    [
-        ({"patterns": ("(",)}, "'\\('.*no regular expression"),
-        ({"patterns": ("a", "b*")}, "'b\\*'.*empty"),
-        ({"keys": ("",)}, "''"),
-        ({"keys": ("-_",)}, "'-_'"),
-        ({"disabled": ("passwort",)}, "'passwort'.*api-key, .*password"),
-        ({"disabled": ("token", "custom-1")}, "'custom-1'"),
-        ({"disabled": ("cursor",)}, "'cursor'"),
-    ],
-)
-def test_rules_that_cannot_be_meant_are_refused(
-    rules: dict[str, tuple[str, ...]], named: str
-) -> None:
-    """The message names what is wrong."""
-    with pytest.raises(ValueError, match=named):
-        RedactionRules(**rules)
-
-
-@pytest.mark.parametrize("wrong", ["", "a b", '"', "<", "é", "x" * 201])
-def test_token_that_would_break_a_placeholder_is_refused(wrong: str) -> None:
-    """A token has letters, digits and little else."""
-    with pytest.raises(ValueError, match="placeholder"):
-        Redactor(RedactionRules(), lambda _rule, _secret: wrong).text(GITHUB)
-
-
-# Numbers
-
-
-def test_tokens_become_numbers() -> None:
-    """Each placeholder of a rule that exists gets its number, spelled as it was."""
-    asked = []
-
-    def number(rule: str, token: str) -> int:
-        asked.append((rule, token))
-        return len(asked)
-
-    raw = b"\xff<password:ab-1> %3Cjwt:x%3E %3cjwt%3Ax%3e <custom-12:z> <custom-key:k> <div:1> <password:> <password>"
-
-    assert renumber(raw, number) == (
-        b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
-    )
-    assert asked == [
-        ("password", "ab-1"),
-        ("jwt", "x"),
-        ("jwt", "x"),
-        ("custom-12", "z"),
-        ("custom-key", "k"),
-    ]
-    assert renumber("é <github:x>", lambda _rule, _token: 7) == "é <github:7>"
-    assert renumber("\\u003cgithub:x\\u003E", lambda _rule, _token: 7) == "\\u003cgithub:7\\u003E"
-
-
-def test_numbers_can_be_left_out() -> None:
-    """Which secret of a rule it was doesn't show, nor how the placeholder was spelled."""
-    assert without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"') == '"<jwt> <jwt>"'
-    assert without_numbers("<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>") == (
-        "<password> <password> <jwt> <div:1> <custom-2>"
-    )
-
-
 def test_replay_finds_what_was_recorded() -> None:
     """Numbered placeholders and a constant token are the same without numbers."""
     raw = json.dumps({"password": "made up", "note": f"{GITHUB} and {JWT_URL}"}).encode()
@@ -850,4 +789,19 @@ def test_rules_are_json() -> None:
             **{key: tuple(value) for key, value in json.loads(json.dumps(vars(rules))).items()}
         )
         == rules
+    )
+
+
+def test_request_is_redacted_in_all_its_parts() -> None:
+    """Target, headers and body of a request are redacted."""
+    headers = (("Content-Type", FORM), ("Mcp-Param-Api-Key", "x"))
+    request = Request("POST", "/a?api_key=x", headers, b"api_key=x")
+
+    new = placeholder("api-key", "x")
+    in_url = new.replace("<", "%3C").replace(">", "%3E")
+    assert REDACTOR.request(request) == Request(
+        "POST",
+        f"/a?api_key={in_url}",
+        (("Content-Type", FORM), ("Mcp-Param-Api-Key", new)),
+        f"api_key={in_url}".encode(),
     )

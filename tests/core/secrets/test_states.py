@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -19,23 +18,10 @@ from mrtr_cassette.core.secrets.states import (
 )
 from mrtr_cassette.core.secrets.surrogates import (
     as_recorded,
-    compared_sha256,
-    reveal,
-    reveal_text,
     sealed_hash,
-    session_surrogate,
-    sha256_of,
-    state_surrogate,
 )
 
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJl"
-
-
-def test_hash_is_that_of_the_text() -> None:
-    """A state is hashed as UTF-8, lone surrogates included."""
-    assert sha256_of("é") == hashlib.sha256("é".encode()).hexdigest()
-    assert len(sha256_of("\ud800")) == 64
-    assert sealed_hash("é") == f"sha256:{sha256_of('é')}"
 
 
 @pytest.mark.parametrize(
@@ -133,16 +119,6 @@ def test_state_is_what_stands_under_its_name(
     )
 
 
-def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
-    """A surrogate or a hash stays, and any other state becomes its hash; the hashes compare."""
-    surrogate = state_surrogate(sha256_of("call"), 1, 2)
-
-    assert as_recorded(surrogate) == surrogate
-    assert as_recorded(sealed_hash("abc")) == sealed_hash("abc") == as_recorded("abc")
-    assert as_recorded(f"{surrogate}x") == sealed_hash(f"{surrogate}x")
-    assert compared_sha256("abc") == compared_sha256(sealed_hash("abc")) == sha256_of("abc")
-
-
 @pytest.mark.parametrize(
     "state", ["\\" * 500 + "a" * 24, '"\\' * 40 + "a" * 24, "=" * 3_000 + "a" * 24]
 )
@@ -154,40 +130,6 @@ def test_search_for_odd_states_comes_to_an_end(state: str) -> None:
     assert KnownState(state).seal(raw) is not None
     spelled = json.dumps(json.dumps(state)).encode()
     assert b"aaa" not in KnownState(state).seal(spelled)
-
-
-def test_placeholder_gives_way_to_its_surrogate() -> None:
-    """Placeholders with a surrogate are replaced, and others stay."""
-    known, other = sealed_hash("known"), sealed_hash("other")
-    surrogates = {sha256_of("known"): "S1"}
-
-    assert reveal(f"<{known}|{other}>".encode(), surrogates.get) == f"<S1|{other}>".encode()
-    assert reveal_text(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
-    in_url = known.replace(":", "%3A")
-    assert reveal_text(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
-
-
-def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
-    """The same place in a conversation has the same surrogate, and another place another."""
-    call, other = sha256_of("call"), sha256_of("other")
-    one = state_surrogate(call, 1, 1)
-
-    assert one == state_surrogate(call, 1, 1)
-    assert (
-        len(
-            {
-                one,
-                *(state_surrogate(*place) for place in ((other, 1, 1), (call, 2, 1), (call, 1, 2))),
-            }
-        )
-        == 4
-    )
-    assert session_surrogate(1) != session_surrogate(2)
-
-
-def test_surrogate_of_a_call_with_a_lone_surrogate_is_derived() -> None:
-    """A call whose name is no Unicode text has a surrogate like any other."""
-    assert state_surrogate(sha256_of("tools/call\n\ud800"), 1, 1).startswith("mrtr-state:")
 
 
 # Laws
@@ -286,3 +228,44 @@ def test_states_are_found_as_if_each_were_looked_for(
     for state in sorted(states[-most:], key=len, reverse=True):
         expected = KnownState(state).seal(expected)
     assert known.seal(raw) == expected
+
+
+# The states that are known
+
+
+def test_only_the_last_states_are_known() -> None:
+    """The oldest state is forgotten when there are too many; the others are still replaced."""
+    states = [f"{number}-state-of-a-conversation-{number}" for number in range(3)]
+    shortish = '"' * 30
+    known = KnownStates(most=3)
+    for state in (states[0], shortish, states[1], states[1], states[2]):
+        known.remember(state)
+
+    assert len(known) == 3
+    assert list(known) == [shortish, states[1], states[2]]
+    assert states[0] not in known
+    assert known.seal_text(" ".join(states)) == (
+        f"{states[0]} {sealed_hash(states[1])} {sealed_hash(states[2])}"
+    )
+    assert known.seal_text(shortish) == sealed_hash(shortish)
+    known.remember("another-state-of-a-conversation")
+    assert known.seal_text(shortish) == shortish
+
+
+def test_state_of_a_live_server_is_replaced_as_the_recorded_one() -> None:
+    """A state that a live server issued again gets the sealed hash of the recorded one."""
+    known = KnownStates()
+    known.remember("issued-by-the-live-server", "recorded-before")
+
+    assert known.seal(b"is issued-by-the-live-server") == (
+        b"is " + sealed_hash("recorded-before").encode()
+    )
+
+
+def test_text_without_known_states_stays() -> None:
+    """A short text, or one with nothing of a state in it, is returned as it is."""
+    known = KnownStates()
+    assert known.seal_text("text" * 10) == "text" * 10
+    known.remember("issued-by-the-live-server")
+    assert known.seal_text("text") == "text"
+    assert known.seal_text("text" * 10) == "text" * 10

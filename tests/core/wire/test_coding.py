@@ -60,6 +60,17 @@ def test_body_that_becomes_too_large_fails(limit: int, fails: bool, size: int) -
         assert b"".join(parts) == TEXT
 
 
+def test_body_is_whole_where_its_last_member_ends() -> None:
+    """A body that is cut off, or in no known coding, isn't whole."""
+    packed = gzip.compress(TEXT)
+    decoder = ContentDecoder("gzip")
+    decoder.decode(packed[:-1])
+    assert not decoder.is_whole
+    decoder.decode(packed[-1:])
+    assert decoder.is_whole
+    assert not ContentDecoder("br").is_whole
+
+
 def test_bomb_is_not_decoded_whole() -> None:
     """What a chunk decodes to is cut off at the limit."""
     packed = gzip.compress(b"0" * 10_000_000)

@@ -28,6 +28,8 @@ def test_body_is_all_pieces() -> None:
     pieces = (Piece(b"a", 0, 1), Piece(b"b", 1, 1))
 
     assert Response(200, (), pieces, End.COMPLETE).body == b"ab"
+    assert Response(200, (), pieces[:1], End.COMPLETE).body == b"a"
+    assert not Response(200, (), pieces, End.COMPLETE).is_event_stream
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.secrets.escapes import Finding, json_tokens
+from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exempt
+
+
+class Search:
+    """Takes values under `key` for secrets, and elsewhere the letter `x`."""
+
+    def __init__(self, shortest: int = 0) -> None:
+        self.shortest = shortest
+
+    def rule_of(self, name: str) -> str:
+        """Return the rule of a name."""
+        return "rule" if name == "key" else ""
+
+    def in_member(self, rule: str, value: str, depth: int) -> list[Finding]:
+        """Return the whole value, or what is `x` in it."""
+        assert depth == 3
+        if rule:
+            return [Finding(0, len(value), rule, value)]
+        return [Finding(at, at + 1, "x", "x") for at, char in enumerate(value) if char == "x"]
+
+
+def found(text: str, shortest: int = 0) -> list[tuple[str, str]]:
+    """Return rule and spelling of what is found in JSON."""
+    tokens = json_tokens(text)
+    assert tokens is not None
+    findings = secrets_in_json(tokens, Search(shortest), 3)
+    kept = without_exempt(text, tokens, findings)
+    return [(finding.rule, text[finding.start : finding.end]) for finding in kept]
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        ('{"key":"secret","other":"axb"}', [("rule", "secret"), ("x", "x")]),
+        ('{"k\\u0065y":"se\\ncret"}', [("rule", "se\\ncret")]),
+        ('{"key":12.5,"other":7}', [("rule", "12.5")]),
+        ('{"key":["a",["b"],{"c":"d"},5]}', [("rule", "a")]),
+        ('{"key":{"c":"d"},"x":"y"}', []),
+        ('{"dependentRequired":{"key":["other"]},"key":"a"}', [("rule", "a")]),
+        ('{"dependencies":{"key":"other"}}', []),
+        ('{"key":true}', []),
+        ('["key","x"]', [("x", "x")]),
+        ('["x":"key"', [("x", "x")]),
+        ('{}}{"key":"a"}', [("rule", "a")]),
+        ('{"key":"cut o', [("rule", "cut o")]),
+    ],
+)
+def test_values_are_found_by_their_names(text: str, findings: list[tuple[str, str]]) -> None:
+    """A name makes strings and numbers directly under it secrets, also those in an array."""
+    assert found(text) == findings
+
+
+def test_short_strings_are_searched_by_name_only() -> None:
+    """A string too short for any rule is searched only under a secret's name."""
+    assert found('{"a":"x","key":"a","b":"abcx"}', shortest=4) == [("rule", "a"), ("x", "x")]
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        ('{"id":"x","params":{"_meta":{"progressToken":"x"},"requestState":"x","a":"x"}}', 1),
+        ('{"id":["x"]}', 1),
+        ('{"id":"x"}{"id":"x"}, {"id":"x","x":"x"}', 1),
+        ('{"é":"é","id":"x","result":{"requestState":"x","a":"éxé"}}', 1),
+        ('\ufeff {"id":"x"', 1),
+        ('{"a":{"id":"x"}}', 1),
+    ],
+)
+def test_ids_and_states_are_exempt_in_their_places(text: str, findings: int) -> None:
+    """Replay handles ids, tokens and states by itself, where they stand in a whole message."""
+    assert len(found(text)) == findings

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.secrets.placeholders import (
+    PLACEHOLDER,
+    placeholder,
+    renumber,
+    without_numbers,
+    without_rules,
+)
+
+
+def test_placeholder_is_recognised() -> None:
+    """What stands for a secret has the rule and the token of it."""
+    match = PLACEHOLDER.fullmatch(placeholder("custom-3", "a.b_c-1"))
+
+    assert match is not None
+    assert (match["rule"], match["token"]) == ("custom-3", "a.b_c-1")
+
+
+@pytest.mark.parametrize("wrong", ["", "a b", '"', "<", "é", "x" * 201])
+def test_token_that_would_break_a_placeholder_is_refused(wrong: str) -> None:
+    """A token has letters, digits and little else."""
+    with pytest.raises(ValueError, match="placeholder"):
+        placeholder("jwt", wrong)
+
+
+def test_tokens_become_numbers() -> None:
+    """Each placeholder of a rule that exists gets its number, spelled as it was."""
+    asked = []
+
+    def number(rule: str, token: str) -> int:
+        asked.append((rule, token))
+        return len(asked)
+
+    raw = b"\xff<password:ab-1> %3Cjwt:x%3E %3cjwt%3Ax%3e <custom-12:z> <custom-key:k> <div:1> <password:> <password>"
+
+    assert renumber(raw, number) == (
+        b"\xff<password:1> %3Cjwt:2%3E %3cjwt%3A3%3e <custom-12:4> <custom-key:5> <div:1> <password:> <password>"
+    )
+    assert asked == [
+        ("password", "ab-1"),
+        ("jwt", "x"),
+        ("jwt", "x"),
+        ("custom-12", "z"),
+        ("custom-key", "k"),
+    ]
+    assert renumber("é <github:x>", lambda _rule, _token: 7) == "é <github:7>"
+    assert renumber("\\u003cgithub:x\\u003E", lambda _rule, _token: 7) == "\\u003cgithub:7\\u003E"
+
+
+def test_numbers_can_be_left_out() -> None:
+    """Which secret of a rule it was doesn't show, nor how the placeholder was spelled."""
+    assert without_numbers('"\\u003cjwt:1\\u003e \\\\u003Cjwt:2\\\\u003E"') == '"<jwt> <jwt>"'
+    assert without_numbers("<password:1> %3Cpassword:T%3E %3Cjwt%3A2%3E <div:1> <custom-2:x>") == (
+        "<password> <password> <jwt> <div:1> <custom-2>"
+    )
+
+
+def test_what_only_looks_like_a_placeholder_stays() -> None:
+    """A placeholder that has no number keeps its token."""
+    raw = "<jwt:a> <jwt:b>"
+
+    assert renumber(raw, lambda _rule, token: 1 if token == "b" else None) == "<jwt:a> <jwt:1>"
+
+
+def test_rules_can_be_left_out() -> None:
+    """Of a placeholder without number the rule can be left out too."""
+    assert without_rules(without_numbers("<jwt:1> <custom-2:x> <div>")) == "<> <> <div>"

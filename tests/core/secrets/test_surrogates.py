@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import hashlib
+
+from mrtr_cassette.core.secrets.surrogates import (
+    as_recorded,
+    compared_sha256,
+    occurrence_in,
+    reveal,
+    reveal_text,
+    sealed_hash,
+    session_surrogate,
+    sha256_of,
+    state_surrogate,
+)
+
+
+def test_hash_is_that_of_the_text() -> None:
+    """A state is hashed as UTF-8, lone surrogates included."""
+    assert sha256_of("é") == hashlib.sha256("é".encode()).hexdigest()
+    assert len(sha256_of("\ud800")) == 64
+    assert sealed_hash("é") == f"sha256:{sha256_of('é')}"
+
+
+def test_what_a_client_sends_is_sealed_as_it_was_recorded() -> None:
+    """A surrogate or a hash stays, and any other state becomes its hash; the hashes compare."""
+    surrogate = state_surrogate(sha256_of("call"), 1, 2)
+
+    assert as_recorded(surrogate) == surrogate
+    assert as_recorded(sealed_hash("abc")) == sealed_hash("abc") == as_recorded("abc")
+    assert as_recorded(f"{surrogate}x") == sealed_hash(f"{surrogate}x")
+    assert compared_sha256("abc") == compared_sha256(sealed_hash("abc")) == sha256_of("abc")
+
+
+def test_sealed_hash_is_replaced_by_its_surrogate() -> None:
+    """Sealed hashes with a surrogate are replaced, and others stay."""
+    known, other = sealed_hash("known"), sealed_hash("other")
+    surrogates = {sha256_of("known"): "S1"}
+
+    assert reveal(f"<{known}|{other}>".encode(), surrogates.get) == f"<S1|{other}>".encode()
+    assert reveal_text(f"<{known}|{other}>", surrogates.get) == f"<S1|{other}>"
+    in_url = known.replace(":", "%3A")
+    assert reveal_text(f"?s={in_url}", {sha256_of("known"): "S:1"}.get) == "?s=S%3A1"
+
+
+def test_surrogate_depends_on_call_occurrence_and_turn() -> None:
+    """The same place in a conversation has the same surrogate, and another place another."""
+    call, other = sha256_of("call"), sha256_of("other")
+    one = state_surrogate(call, 1, 1)
+
+    assert one == state_surrogate(call, 1, 1)
+    assert (
+        len(
+            {
+                one,
+                *(state_surrogate(*place) for place in ((other, 1, 1), (call, 2, 1), (call, 1, 2))),
+            }
+        )
+        == 4
+    )
+    assert session_surrogate(1) != session_surrogate(2)
+
+
+def test_surrogate_of_a_call_with_a_lone_surrogate_is_derived() -> None:
+    """A call whose name is no Unicode text has a surrogate like any other."""
+    assert state_surrogate(sha256_of("tools/call\n\ud800"), 1, 1).startswith("mrtr-state:")
+
+
+def test_surrogate_tells_its_occurrence() -> None:
+    """A surrogate tells which interaction with its call key it belongs to; other text doesn't."""
+    assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3)) == 12
+    assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3) + "x") is None
+    assert occurrence_in(sealed_hash("call")) is None
