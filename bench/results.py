@@ -173,7 +173,7 @@ def _rates_table(chosen: Sequence[Rates]) -> str:
             "connections",
             *names,
             f"{chosen[0].mode} / {chosen[0].base}",
-            "CPU µs per request",
+            "CPU μs per request",
         ),
         rows,
     )

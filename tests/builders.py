@@ -28,6 +28,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.sse import SseFramer
 
 Json = Any
 
@@ -167,6 +168,14 @@ def progress(token: Json, done: int = 1) -> bytes:
 def sse(*messages: bytes, end: bytes = b"\n") -> bytes:
     """Return an event stream with one event for each message."""
     return b"".join(b"data: " + message + end + end for message in messages)
+
+
+def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
+    """Return the bytes of all events of a stream that comes in these chunks, and the rest."""
+    framer = SseFramer()
+    events = [event for chunk in chunks for event in framer.feed(chunk)]
+    last, rest = framer.finish()
+    return events + ([last] if last else []), rest
 
 
 class Answer(NamedTuple):

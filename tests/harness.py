@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -27,7 +28,18 @@ from aiohttp import web
 from messages import CAPABLE, JsonObject, compact, tool
 from patience import HANGS_S
 from processes import PROGRAM
-from standin import CHUNKED, JSON, STREAM_LIMIT, Body, Head, Script, Upstream, read_head, upstream
+from standin import (
+    CHUNKED,
+    JSON,
+    STREAM_LIMIT,
+    Body,
+    Head,
+    Script,
+    Upstream,
+    event,
+    read_head,
+    upstream,
+)
 
 from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
 from mrtr_cassette.demo.server import create_app
@@ -69,13 +81,44 @@ class Answer(NamedTuple):
         return int(self.head.line.split()[1])
 
     @property
+    def content_type(self) -> str:
+        return "".join(self.head.values("content-type"))
+
+    @property
     def json(self) -> Any:
         return json.loads(self.body)
 
     @property
+    def result(self) -> JsonObject:
+        result: JsonObject = self.json["result"]
+        return result
+
+    @property
+    def error(self) -> JsonObject:
+        error: JsonObject = self.json["error"]
+        return error
+
+    @property
+    def text(self) -> str:
+        """The text of a final result."""
+        return str(self.result["content"][0]["text"])
+
+    @property
+    def state(self) -> str:
+        """The request state that an ask issued."""
+        return str(self.result["requestState"])
+
+    @property
+    def events(self) -> list[JsonObject]:
+        """The messages of an event stream, which has nothing else."""
+        messages = [json.loads(data) for data in re.findall(rb"data: (.*)\n\n", self.body)]
+        assert b"".join(map(event, messages)) == self.body
+        return messages
+
+    @property
     def reason(self) -> str:
         """Why the replay missed."""
-        return str(self.json["error"]["data"]["reason"])
+        return str(self.error["data"]["reason"])
 
 
 @dataclass
@@ -182,9 +225,9 @@ async def call(
 
 
 @asynccontextmanager
-async def demo_server(port: int = 0) -> AsyncIterator[str]:
+async def demo_server(port: int = 0, **options: float) -> AsyncIterator[str]:
     """Serve the demo server, with a key of its own, and give its URL."""
-    runner = web.AppRunner(create_app(), access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(create_app(**options), access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()

@@ -21,19 +21,19 @@ class InputNeeded(NamedTuple):
     state: JsonObject | None
 
 
-class Finished(NamedTuple):
+class Completed(NamedTuple):
     """The call is complete."""
 
     text: str
     is_error: bool = False
 
 
-Outcome: TypeAlias = InputNeeded | Finished
+Outcome: TypeAlias = InputNeeded | Completed
 Flow: TypeAlias = Callable[[JsonObject, JsonObject, JsonObject | None], Outcome]
 
 
-def _add(arguments: JsonObject, _answers: JsonObject, _state: JsonObject | None) -> Finished:
-    return Finished(str(arguments["a"] + arguments["b"]))
+def _add(arguments: JsonObject, _answers: JsonObject, _state: JsonObject | None) -> Completed:
+    return Completed(str(arguments["a"] + arguments["b"]))
 
 
 def _rounds(
@@ -54,11 +54,11 @@ def _rounds(
             read = {key: kind.read(key, answers[key]) for key, (kind, _) in rounds[turn].items()}
             known = known | {key: text for key, (_, text) in read.items()}
             if refused is not None and not all(agreed for agreed, _ in read.values()):
-                return Finished(refused.format_map(arguments | known), fails)
+                return Completed(refused.format_map(arguments | known), fails)
             turn += 1
         if turn < len(rounds):
             return InputNeeded(rounds[turn], {"turn": turn, "known": known} if signed else None)
-        return Finished(done.format_map(arguments | known))
+        return Completed(done.format_map(arguments | known))
 
     return flow
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 from aiohttp import web
 
 from mrtr_cassette.demo.inputs import InputRound
-from mrtr_cassette.demo.offers import PROMPTS, RESOURCES, TOOLS, Finished, Offer, checked_arguments
+from mrtr_cassette.demo.offers import PROMPTS, RESOURCES, TOOLS, Completed, Offer, checked_arguments
 from mrtr_cassette.demo.rpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -52,18 +52,18 @@ class OfferMethod(NamedTuple):
 
     key: str
     offers: Mapping[str, Offer]
-    result: Callable[[str, Finished], JsonObject]
+    result: Callable[[str, Completed], JsonObject]
 
 
-def _tool_result(_name: str, reply: Finished) -> JsonObject:
+def _tool_result(_name: str, reply: Completed) -> JsonObject:
     return {"content": [text_content(reply.text)], "isError": reply.is_error}
 
 
-def _prompt_result(_name: str, reply: Finished) -> JsonObject:
+def _prompt_result(_name: str, reply: Completed) -> JsonObject:
     return {"messages": [{"role": "user", "content": text_content(reply.text)}]}
 
 
-def _resource_result(uri: str, reply: Finished) -> JsonObject:
+def _resource_result(uri: str, reply: Completed) -> JsonObject:
     return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": reply.text}], **CACHEABLE}
 
 
@@ -202,7 +202,7 @@ class DemoServer:
         progress = None
         if offer.progress is not None:
             progress = _progress_notifications(meta.get("progressToken"), arguments[offer.progress])
-        if isinstance(outcome, Finished):
+        if isinstance(outcome, Completed):
             return {"resultType": "complete", **result(name, outcome)}, progress
         _check_capabilities(outcome.questions, meta)
         asked: JsonObject = {"resultType": "input_required"}

@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import ClientSession
-from aiohttp.test_utils import TestClient, TestServer
+from harness import Answer, demo_server, http
+from messages import JsonObject
 from patience import HANGS_S
 
-from mrtr_cassette.demo.server import create_app
-
-JsonObject = dict[str, Any]
 META = "io.modelcontextprotocol/"
 ALL_CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 INVALID_STATE = {"code": -32602, "message": "Invalid or expired requestState"}
@@ -26,51 +24,16 @@ NO = {"action": "accept", "content": {"confirm": False}}
 DECLINE = {"action": "decline"}
 
 
-class Answer(NamedTuple):
-    """One HTTP answer: JSON in `body`, or the events of a stream."""
-
-    status: int
-    content_type: str
-    raw: bytes
-
-    @property
-    def body(self) -> JsonObject:
-        return json.loads(self.raw)
-
-    @property
-    def result(self) -> JsonObject:
-        return self.body["result"]
-
-    @property
-    def error(self) -> JsonObject:
-        return self.body["error"]
-
-    @property
-    def text(self) -> str:
-        return self.result["content"][0]["text"]
-
-    @property
-    def state(self) -> str:
-        return self.result["requestState"]
-
-    @property
-    def events(self) -> list[JsonObject]:
-        frames = re.findall(rb"event: message\ndata: (.*)\n\n", self.raw)
-        assert b"".join(b"event: message\ndata: %b\n\n" % frame for frame in frames) == self.raw
-        return [json.loads(frame) for frame in frames]
-
-
 class Caller:
     """Speaks to one server as an MCP client does."""
 
-    def __init__(self, http: TestClient[Any, Any]) -> None:
-        self.http = http
+    def __init__(self, url: str) -> None:
+        self.url = url
         self.capabilities: JsonObject = ALL_CAPABILITIES
 
     async def post(self, body: bytes, headers: dict[str, str] | None = None) -> Answer:
-        async with self.http.post("/mcp", data=body, headers=headers) as response:
-            content_type = response.headers.get("Content-Type", "")
-            return Answer(response.status, content_type, await response.read())
+        given = (f"{name}: {value}" for name, value in (headers or {}).items())
+        return await http("POST", self.url, *given, body=body)
 
     async def call(
         self,
@@ -111,9 +74,8 @@ def talk(script: Script, *, lifetime_s: float = 600.0) -> None:
     """Run `script` against a server of its own."""
 
     async def run() -> None:
-        app = create_app(lifetime_s=lifetime_s)
-        async with TestClient(TestServer(app)) as http:
-            await script(Caller(http))
+        async with demo_server(lifetime_s=lifetime_s) as url:
+            await script(Caller(url))
 
     asyncio.run(run())
 
@@ -161,7 +123,7 @@ def test_answers_are_compact_json_with_the_callers_id() -> None:
 
     async def script(client: Caller) -> None:
         answer = await client.post('{"jsonrpc":"2.0","method":"ping","id":"é-1"}'.encode())
-        assert answer.raw.startswith(
+        assert answer.body.startswith(
             '{"jsonrpc":"2.0","id":"é-1","result":{"resultType":"complete",'.encode()
         )
 
@@ -609,7 +571,7 @@ def test_what_is_no_request_is_refused_without_an_id(body: bytes, code: int) -> 
     async def script(client: Caller) -> None:
         answer = await client.post(body)
         assert (answer.status, answer.error["code"]) == (400, code)
-        assert "id" not in answer.body
+        assert "id" not in answer.json
 
     talk(script)
 
@@ -619,7 +581,7 @@ def test_notifications_are_accepted() -> None:
 
     async def script(client: Caller) -> None:
         answer = await client.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled"}')
-        assert (answer.status, answer.raw) == (202, b"")
+        assert (answer.status, answer.body) == (202, b"")
 
     talk(script)
 
@@ -642,8 +604,8 @@ def test_only_post_is_served(method: str) -> None:
     """Other HTTP methods on the endpoint are not allowed."""
 
     async def script(client: Caller) -> None:
-        async with client.http.request(method, "/mcp") as response:
-            assert (response.status, response.headers["Allow"]) == (405, "POST")
+        answer = await http(method, client.url)
+        assert (answer.status, answer.head.values("Allow")) == (405, ["POST"])
 
     talk(script)
 
@@ -726,7 +688,7 @@ def test_taken_port_is_a_message() -> None:
             "-m",
             "mrtr_cassette.demo.server",
             "--port",
-            str(client.http.port),
+            str(urlsplit(client.url).port),
         ]
         run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
         assert run.returncode == 1

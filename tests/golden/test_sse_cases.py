@@ -5,17 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from builders import framed
 from goldens import as_bytes, cases, read_case, shown
 
-from mrtr_cassette.core.wire.sse import SseFramer, read_event
-
-
-def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
-    """Return the bytes of all events of a stream, and the rest."""
-    framer = SseFramer()
-    events = [event for chunk in chunks for event in framer.feed(chunk)]
-    last, rest = framer.finish()
-    return events + ([last] if last else []), rest
+from mrtr_cassette.core.wire.sse import read_event
 
 
 @pytest.mark.parametrize("path", cases("sse"), ids=lambda path: path.stem)

@@ -1,19 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from builders import framed
 
 from mrtr_cassette.core.wire.jsonbytes import Span
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 
 BOM = b"\xef\xbb\xbf"
-
-
-def framed(*chunks: bytes) -> tuple[list[bytes], bytes]:
-    """Return the bytes of all events of a stream, and the rest."""
-    framer = SseFramer()
-    events = [event for chunk in chunks for event in framer.feed(chunk)]
-    last, rest = framer.finish()
-    return events + ([last] if last else []), rest
 
 
 @pytest.mark.parametrize(
