@@ -86,21 +86,9 @@ async def recording(
         player = None
         if earlier is not None:
             player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat))
-    redaction = _rules_of_both(earlier, options.redaction)
-    recorder = Recorder(
-        seals=options.request_state == "sealed",
-        redactor=(redactor := Redactor(redaction, _keyed_hash(secrets.token_bytes(32)))),
-        seals_answers=options.seal_answers,
-        largest_body=options.max_body,
-    )
-    header = JournalHeader(
-        upstream=redactor.text(named or shown_url(url)),
-        request_state=options.request_state,
-        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        existing=options.existing,
-        redaction=redaction,
-        answers="sealed" if options.seal_answers else None,
-    )
+    rules = _rules_of_both(earlier, options.redaction)
+    redactor = Redactor(rules, _keyed_hash(secrets.token_bytes(32)))
+    header = _header(options, rules, redactor.text(named or shown_url(url)))
     headers = (*credentials(url), *options.added_headers)
     tls = tls_context(url, options.ca_path, verifies=not options.insecure)
     access = access_of(options)
@@ -110,13 +98,12 @@ async def recording(
         session_url = listener.address.url(url.raw_path_qs)
         session = RecordSession(session_url, output, earlier, player, options.terms)
         with _journal(session, header, syncs=options.fsync, publishes=publishes) as journal:
-            announcer = Announcer(options.log, on_event, options.terms)
             live_asks = LiveAsks()
             watcher = Watcher(
-                recorder,
+                _recorder(options, redactor),
                 journal,
                 session,
-                announcer,
+                Announcer(options.log, on_event, options.terms),
                 clock,
                 started=clock.now(),
                 on_ask=None if earlier is None else live_asks.asked,
@@ -130,6 +117,26 @@ async def recording(
                     handler, listener, access, options.log, files_each=2, timeouts=timeouts
                 ):
                     yield session
+
+
+def _recorder(options: RecordOptions, redactor: Redactor) -> Recorder:
+    return Recorder(
+        seals=options.request_state == "sealed",
+        redactor=redactor,
+        seals_answers=options.seal_answers,
+        largest_body=options.max_body,
+    )
+
+
+def _header(options: RecordOptions, rules: RedactionRules, upstream: str) -> JournalHeader:
+    return JournalHeader(
+        upstream=upstream,
+        request_state=options.request_state,
+        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        existing=options.existing,
+        redaction=rules,
+        answers="sealed" if options.seal_answers else None,
+    )
 
 
 def _appender(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:

@@ -16,9 +16,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
-_GRACE_S = 10.0
-"""Seconds that a command has to end after a signal before it is killed."""
-
 _MOST_FILES = 65_536
 """Descriptors that are asked for: a shell's usual 1,024 are two for each of 500 clients."""
 
@@ -64,8 +61,16 @@ async def run_command(
     url: str,
     signals: asyncio.Queue[signal.Signals],
     say: Callable[[str], None],
+    grace_s: float = 10.0,
 ) -> int:
     """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
+
+    Args:
+        command: the program and its arguments.
+        url: the proxy's URL.
+        signals: those that come to this process.
+        say: takes a line about what goes wrong.
+        grace_s: seconds that the command has to end after a signal before it is killed.
 
     Returns:
         its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where it
@@ -82,12 +87,12 @@ async def run_command(
     number = await _signal_before(ended, signals, None)
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
     if number is signal.SIGINT:
-        await _signal_before(ended, signals, _GRACE_S)
+        await _signal_before(ended, signals, grace_s)
     for end in (process.terminate, process.kill):
         if not ended.done():
             with contextlib.suppress(ProcessLookupError):
                 end()
-            await asyncio.wait({ended}, timeout=_GRACE_S)
+            await asyncio.wait({ended}, timeout=grace_s)
     code = await ended
     return 128 - code if code < 0 else code
 

@@ -31,10 +31,6 @@ ENDPOINT = "/mcp"
 """Where both official SDKs serve unless they are told otherwise."""
 
 _HOST = "localhost"
-_START_S = 30.0
-"""Seconds in which a command has to listen."""
-_STOP_S = 10.0
-"""Seconds that a command and its children have to end after SIGTERM before they are killed."""
 _LOOK_S = 0.02
 """Seconds between two looks at something that can only be looked at."""
 _SHOWN_OUTPUT = 4000
@@ -77,19 +73,19 @@ class RunningCommand:
         text = self._output.read().decode(errors="replace").rstrip()
         return text or "(it printed nothing)"
 
-    def wait_until_listening(self) -> None:
-        """Wait until it accepts connections.
+    def wait_until_listening(self, seconds: float) -> None:
+        """Wait so many seconds until it accepts connections.
 
         Raises:
             UpstreamError: it has ended, or does not listen in time; its output is in the text.
         """
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + seconds
         while not self._listens():
             code = self._process.poll()
             if code is not None:
                 raise self._failed(f"ended with {code} before it listened on port {self._port}")
             if time.monotonic() > deadline:
-                raise self._failed(f"did not listen on port {self._port} within {_START_S:.0f} s")
+                raise self._failed(f"did not listen on port {self._port} within {seconds:.0f} s")
             time.sleep(_LOOK_S)
 
     def _listens(self) -> bool:
@@ -104,9 +100,9 @@ class RunningCommand:
             f"the upstream command {self.shown!r} {what}; it printed:\n{self.output}"
         )
 
-    def stop(self) -> None:
-        """Stop it and its children, first by SIGTERM."""
-        deadline = time.monotonic() + _STOP_S
+    def stop(self, grace_s: float) -> None:
+        """Stop it and its children by SIGTERM, and kill those that have not ended in time."""
+        deadline = time.monotonic() + grace_s
         self._signal(signal.SIGTERM)
         while self._signal(0):
             if time.monotonic() > deadline:
@@ -127,12 +123,16 @@ class RunningCommand:
 
 
 @contextmanager
-def running_command(command: Sequence[str], cwd: Path) -> Iterator[RunningCommand]:
+def running_command(
+    command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
+) -> Iterator[RunningCommand]:
     """Run a command that serves, until the block ends.
 
     Args:
         command: the program and its arguments, one of which has `{port}`.
         cwd: where it runs.
+        start_s: seconds in which it has to listen.
+        grace_s: seconds that it and its children have to end before they are killed.
 
     Raises:
         UsageError: it has no `{port}`.
@@ -146,10 +146,10 @@ def running_command(command: Sequence[str], cwd: Path) -> Iterator[RunningComman
     with tempfile.TemporaryFile() as output:
         running = RunningCommand(command, _free_port(), cwd, output)
         try:
-            running.wait_until_listening()
+            running.wait_until_listening(start_s)
             yield running
         finally:
-            running.stop()
+            running.stop(grace_s)
 
 
 def _free_port() -> int:

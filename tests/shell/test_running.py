@@ -10,7 +10,6 @@ import pytest
 from harness import looped
 from standin import Visit, response, upstream
 
-from mrtr_cassette.shell import running
 from mrtr_cassette.shell.running import URL_VARIABLE, run, run_command, stop_signals
 
 
@@ -62,13 +61,16 @@ async def test_a_command_that_cannot_be_run_has_the_shells_code(tmp_path: Path) 
 CALL = f"urllib.request.urlopen(os.environ['{URL_VARIABLE}']).read()"
 
 
-async def stopped(program: str, *numbers: signal.Signals, reaches_command: bool = False) -> int:
+async def stopped(
+    program: str, *numbers: signal.Signals, reaches_command: bool = False, grace_s: float = 10.0
+) -> int:
     """Run a program that calls its URL; its first calls are followed by a signal to us each.
 
     Args:
         program: Python code.
         numbers: the signals.
         reaches_command: it gets them too, as from a terminal.
+        grace_s: seconds that it has to end.
     """
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     left = list(numbers)
@@ -85,7 +87,7 @@ async def stopped(program: str, *numbers: signal.Signals, reaches_command: bool 
     setup = f"import os, signal, sys, urllib.request\nos.environ['{URL_VARIABLE}'] += f'/{{os.getpid()}}'\n"
     async with upstream(script) as server:
         command = [sys.executable, "-c", setup + program]
-        code = await run_command(command, server.url, signals, print)
+        code = await run_command(command, server.url, signals, print, grace_s)
     assert left == []
     return code
 
@@ -120,12 +122,11 @@ async def test_second_signal_ends_a_command_that_sigint_did_not() -> None:
 
 
 @looped
-async def test_a_command_that_will_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_command_that_will_not_end_is_killed() -> None:
     """A command that ignores the signals is killed when its time is up."""
-    monkeypatch.setattr(running, "_GRACE_S", 0.01)
     ignores = "for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)"
     for number in (signal.SIGINT, signal.SIGTERM):
-        code = await stopped(f"{ignores}\n{CALL}; signal.pause()", number)
+        code = await stopped(f"{ignores}\n{CALL}; signal.pause()", number, grace_s=0.01)
         assert code == 128 + signal.SIGKILL
 
 

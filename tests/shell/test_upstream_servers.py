@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.shell import upstream_servers as upstreams
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.upstream_servers import running_command, serving_application
 
@@ -61,10 +60,10 @@ def test_a_command_runs_while_the_block_does(tmp_path):
         status(running.url)
 
 
-def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path, monkeypatch):
+def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path):
     """After the time that it gets, what is left of the command's processes is killed."""
-    monkeypatch.setattr(upstreams, "_STOP_S", 0.2)
-    with running_command(python(SERVER, "{port}", "--child"), tmp_path) as running:
+    command = python(SERVER, "{port}", "--child")
+    with running_command(command, tmp_path, grace_s=0.2) as running:
         child = int(running.output.split()[1])
         assert is_running(child)
     # It has its signal, and ends at once, but not before the call returns; a child that got none
@@ -94,14 +93,13 @@ def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):
     assert len(str(raised.value)) < 5_000
 
 
-def test_a_command_that_never_listens_is_stopped(tmp_path, monkeypatch):
+def test_a_command_that_never_listens_is_stopped(tmp_path):
     """The error says how long we waited, and that it printed nothing."""
-    monkeypatch.setattr(upstreams, "_START_S", 0.1)
     with (
         pytest.raises(
             UpstreamError, match=r"did not listen on port \d+ within 0 s; it printed:\n\(it"
         ),
-        running_command(python("import signal; signal.pause()", "{port}"), tmp_path),
+        running_command(python("import signal; signal.pause()", "{port}"), tmp_path, start_s=0.1),
     ):
         pass
 
