@@ -437,3 +437,11 @@ def _checked_headers(value: Any) -> Headers:
 def _is_header(name: str, value: str) -> bool:
     is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     return is_token and not {"\r", "\n"} & set(value)
+
+
+for _class in (ReplayOptions, RecordOptions):
+    _lines = [
+        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
+        for name, option in options_of(_class).items()
+    ]
+    _class.__doc__ = "\n".join([f"{_class.__doc__}\n\nArgs:", *_lines])

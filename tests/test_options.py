@@ -94,6 +94,18 @@ def test_what_is_played_needs_something_to_play_from():
     assert caught.value.in_terms(common.TERMS).startswith("--ignore and --repeat need --append")
 
 
+def test_the_guide_lists_every_option_of_a_test_suite():
+    """The table of docs/pytest.md has the options that exist, and no other."""
+    guide = (PACKAGE.parent / "docs" / "pytest.md").read_text(encoding="utf-8")
+    table = guide.partition("| option |")[2].partition("\n\n")[0]
+    listed = [
+        name
+        for line in table.split("\n")[2:]
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    ]
+    assert sorted(listed) == sorted(settings.OPTIONS)
+
+
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
     flags = {option.flag for options in BOTH for option in options_of(options).values()} - {""}

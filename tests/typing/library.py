@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_type
+from typing import Literal, assert_type
 
 from mrtr_cassette import (
+    CassetteError,
     Interaction,
     MissReport,
     MrtrCassette,
+    MrtrCassetteError,
     Recording,
+    RecordOptions,
     Replay,
+    ReplayOptions,
     Turn,
+    UsageError,
     record,
     replay,
 )
@@ -31,6 +36,26 @@ def in_plain_code(upstream: str, cassette: Path) -> None:
         assert_type(replaying.misses[0].reason, str)
         assert_type(replaying.unplayed, tuple[Interaction, ...])
         assert_type(replaying.interactions[0].turns, tuple[Turn, ...])
+
+
+def what_goes_wrong(upstream: str) -> str | None:
+    """Tell errors apart by what can be done about them."""
+    try:
+        with record(upstream, existing="append", ignore=["/arguments/at"]):
+            pass
+    except UsageError as error:
+        return error.hint
+    except CassetteError as error:
+        return error.reason
+    except MrtrCassetteError as error:
+        assert_type(error.exit_code, int)
+    return None
+
+
+def the_options() -> None:
+    """Look at the defaults."""
+    assert_type(RecordOptions().request_state, Literal["sealed", "verbatim"])
+    assert_type(ReplayOptions(ignore=["/arguments/at"]).port, int)
 
 
 async def in_asyncio(upstream: str) -> None:
