@@ -1,0 +1,235 @@
+"""Facts about what a test suite says of its cassettes: files, options, ini values."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from suites import ONE_TEST
+
+pytest_plugins = ["pytester"]
+
+# --- Files ---
+
+
+def test_parameters_that_look_alike_have_cassettes_of_their_own(suite):
+    """Slashes, capitals, accents and long values are told apart on every file system."""
+    values = ["a/b", "a-b", "A-b", "a b", "ä", "x" * 300, "x" * 301, "..", "plain"]
+    suite.write(
+        "test_names.py",
+        f"""
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.fixture(scope="module")
+        def mrtr_upstream():
+            from mrtr_cassette.demo.server import create_app
+            return create_app()
+
+        @pytest.mark.parametrize("env", {values!r}, ids=lambda value: value)
+        def test_env(env, mrtr_cassette):
+            assert deploy(mrtr_cassette.url, env) == f"Deployed to {{env}}"
+        """,
+    )
+    suite.run(passed=len(values))
+    names = [name.removeprefix("cassettes/test_names/") for name in suite.cassettes()]
+    assert len({name.casefold() for name in names}) == len(values)
+    assert {"test_env-plain.json", "test_env-a-b.json", "test_env-...json"} <= set(names)
+    assert all(len(name) < 200 and name.isascii() for name in names)
+    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=len(values))
+
+
+def test_names_that_differ_in_case_only_are_refused(suite):
+    """On some file systems the two would be one cassette."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    suite.write("test_one.py", ONE_TEST.replace("test_deploy", "test_Deploy"))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*test_Deploy.json: 'test_deploy.json' stands beside it, and not every file system tells*"]
+    )
+
+
+def test_a_cassette_of_another_test_can_be_named(suite):
+    """A relative name is taken from the folder `cassettes` beside the test file."""
+    suite.write("tests/test_one.py", ONE_TEST)
+    suite.run()
+    text = ONE_TEST.replace("upstream=APPLICATION", '"test_one/test_deploy.json"')
+    suite.write("tests/test_two.py", text.replace("test_deploy(", "test_other("))
+    suite.run("tests/test_two.py")
+    suite.write(
+        "tests/test_two.py",
+        text.replace("deploy(mrtr_cassette.url)", 'deploy(mrtr_cassette.url, "x")'),
+    )
+    suite.run("tests/test_two.py", failed=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
+    assert suite.cassettes() == ["tests/cassettes/test_one/test_deploy.json"]
+
+
+def test_the_ini_moves_all_cassettes_into_one_folder(suite):
+    """Test files of one name in two folders have cassettes of their own there too."""
+    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_dir = data/tapes\npythonpath = .\n")
+    suite.write("unit/test_one.py", ONE_TEST)
+    suite.write(
+        "slow/test_one.py",
+        ONE_TEST.replace("upstream=APPLICATION", '"shared.json", upstream=APPLICATION'),
+    )
+    suite.run("--import-mode=importlib", passed=2)
+    tapes = suite.path / "data/tapes"
+    found = sorted(str(path.relative_to(tapes)) for path in tapes.rglob("*.json"))
+    assert found == ["shared.json", "unit/test_one/test_deploy.json"]
+
+
+def test_markers_of_module_class_and_test_add_up(suite, recorded):
+    """Of an argument that several markers have, the nearest to the test counts."""
+    suite.write(
+        "test_markers.py",
+        f"""
+        import pytest
+        from agent import deploy
+
+        pytestmark = pytest.mark.mrtr_cassette("none.json", ignore=["/arguments/env"])
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        class TestMarked:
+            @pytest.mark.mrtr_cassette(repeat="always")
+            def test_marked(self, mrtr_cassette):
+                deploy(mrtr_cassette.url, "other")
+                deploy(mrtr_cassette.url, "another")
+        """,
+    )
+    suite.run()
+
+
+def test_an_unknown_argument_of_the_marker_is_named(suite):
+    """A misspelt argument is no argument that does nothing."""
+    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", "upstraem=APPLICATION"))
+    result = suite.run(errors=1)
+    result.stdout.fnmatch_lines(
+        ["the marker mrtr_cassette has no option 'upstraem'; did you mean 'upstream'?"]
+    )
+
+
+def test_orphans_are_listed(suite, recorded):
+    """Cassettes that no collected test uses are named; other files, and those in use, are not."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.write(
+        "test_more.py",
+        """
+        def test_more(mrtr_cassettes):
+            mrtr_cassettes("opened.json")
+        """,
+    )
+    folder = suite.path / "cassettes"
+    for name in ("test_one/test_deploy.json", "test_one/test_gone.json", "opened.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(recorded.read_bytes())
+    suite.write("cassettes/foreign.json", "{}")
+    for options in ((), ("-n", "2"), ("-k", "more or test_deploy")):
+        result = suite.run("--mrtr-orphans", *options, passed=2)
+        listed = [line for line in result.outlines if line.startswith("cassettes/")]
+        assert listed == ["cassettes/test_one/test_gone.json"]
+    (folder / "test_one/test_gone.json").unlink()
+    suite.run("--mrtr-orphans", passed=2).stdout.fnmatch_lines(["none"])
+
+
+# --- Options ---
+
+
+def test_places_that_set_options_add_up(suite, recorded):
+    """Lists of ini file, suite, module, class and test add up; without one of them it misses."""
+    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_ignore =\n    /ini\npythonpath = .\n")
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def mrtr_cassette_config():
+            return {"ignore": ["/arguments/env"], "repeat": "never"}
+        """,
+    )
+    suite.write(
+        "test_markers.py",
+        f"""
+        import pytest
+        from agent import deploy
+
+        pytestmark = pytest.mark.mrtr_cassette("none.json", ignore=["/module"])
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r}, ignore=["/class"])
+        class TestMarked:
+            @pytest.mark.mrtr_cassette(repeat="always", ignore=["/test"])
+            def test_marked(self, mrtr_cassette):
+                deploy(mrtr_cassette.url, "other")
+                deploy(mrtr_cassette.url, "another")
+
+            def test_configured(self, mrtr_cassette):
+                deploy(mrtr_cassette.url, "other")
+        """,
+    )
+    suite.run(passed=2)
+
+
+def test_what_recording_takes_the_suite_takes(suite):
+    """Redaction, sealing and headers come from the marker, the suite's fixture and the ini."""
+    suite.write(
+        "pytest.ini",
+        """
+        [pytest]
+        mrtr_cassette_seal_answers = true
+        mrtr_cassette_headers =
+            X-Env: secret-header
+        pythonpath = .
+        """,
+    )
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def mrtr_cassette_config():
+            return {"redact": ["Depl(oy) to"]}
+        """,
+    )
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    text = (suite.path / "cassettes/test_one/test_deploy.json").read_text()
+    assert "Deploy to" not in text
+    assert json.loads(text)["answers"] == "sealed"
+    suite.run("--mrtr-mode=none")
+
+
+@pytest.mark.parametrize(
+    ("ini", "config", "text"),
+    [
+        ("mrtr_cassette_port = high", "{}", "mrtr_cassette_port is 'high', and not a whole number"),
+        ("", "{'retpeat': 1}", "the fixture mrtr_cassette_config has no option 'retpeat'; did *"),
+        ("", "{'redact': 'a'}", "the fixture mrtr_cassette_config: redact is one text; give a *"),
+        ("", "5", "the fixture mrtr_cassette_config returns 5, and not a dict"),
+    ],
+)
+def test_a_wrong_value_names_its_place(suite, recorded, ini, config, text):
+    """A value that can't be meant fails the test, also where it only replays."""
+    suite.write("pytest.ini", f"[pytest]\n{ini}\npythonpath = .\n")
+    suite.write(
+        "conftest.py",
+        f"""
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def mrtr_cassette_config():
+            return {config}
+        """,
+    )
+    suite.write(
+        "test_one.py",
+        f"""
+        import pytest
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_one(mrtr_cassette):
+            pass
+        """,
+    )
+    suite.run(errors=1).stdout.fnmatch_lines([text])
