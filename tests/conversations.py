@@ -32,12 +32,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from goldens import Case, Section, as_bytes
-from harness import ACCEPT, Connection, connected, http, request
+from harness import ACCEPT, Connection, connected, http, playing, request
 from standin import EVENTS, JSON, Body, Visit, chunk, response, stream_head, upstream
 
-from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import replaying
 
 _HEAD = re.compile(r"(?:[A-Z]+ /\S*|\d{3})\n")
 _GZIP = "Content-Encoding: gzip"
@@ -285,7 +283,7 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
 async def repeat(conversation: Conversation, cassette: Path, values: Values) -> None:
     """Repeat a conversation with a replay; every recorded byte comes back, then the misses miss."""
     async with (
-        replaying(cassette, repeat=Repeat.NEVER) as session,
+        playing(cassette, repeat="never") as session,
         AsyncExitStack() as stack,
     ):
         client = Client(session.url, values, stack)
