@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.format.dump import dump
+from mrtr_cassette.core.format.journal import decode_header, decode_line
+from mrtr_cassette.core.format.load import load
+
+FROZEN = Path(__file__).parents[2] / "data" / "frozen"
+CASSETTES = sorted(FROZEN.glob("v*/*.cassette.json"))
+JOURNALS = sorted(FROZEN.glob("v*/*.journal"))
+
+
+def said_of(exchange: RecordedExchange) -> dict[str, Any]:
+    """Return what is known of an exchange as JSON; a character of a body is a byte."""
+    request, response = exchange.request, exchange.response
+    return {
+        "number": exchange.number,
+        "times_ms": [exchange.started_ms, exchange.ended_ms],
+        "states": [exchange.issued_sha256, exchange.echoed_sha256],
+        "request": [
+            request.method,
+            request.target,
+            [list(pair) for pair in request.headers],
+            request.body.decode("latin-1"),
+        ],
+        "response": None
+        if response is None
+        else [
+            response.status,
+            [list(pair) for pair in response.headers],
+            response.end.value,
+            [[piece.raw.decode("latin-1"), piece.at_ms, piece.after] for piece in response.pieces],
+        ],
+    }
+
+
+def said_by(cassette: Cassette) -> dict[str, Any]:
+    """Return what a cassette says as JSON."""
+    rules = cassette.redaction
+    return {
+        "upstream": cassette.upstream,
+        "request_state": cassette.request_state,
+        "redaction": None
+        if rules is None
+        else [list(rules.patterns), list(rules.keys), list(rules.disabled)],
+        "seals_answers": cassette.seals_answers,
+        "recorded_at": cassette.recorded_at,
+        "tool": cassette.tool,
+        "interactions": [
+            {
+                "branch": None if each.branch is None else list(each.branch),
+                "is_orphan": each.is_orphan,
+                "exchanges": [said_of(exchange) for exchange in each.exchanges],
+            }
+            for each in cassette.interactions
+        ],
+    }
+
+
+def said_in(journal: bytes) -> dict[str, Any]:
+    """Return what a journal says as JSON; None stands for a line that is not whole."""
+    first, *lines = journal.removesuffix(b"\n").split(b"\n")
+    header = decode_header(first, "journal")
+    rules = header.redaction
+    read: list[Any] = []
+    for line in lines:
+        try:
+            read.append(said_of(decode_line(line)))
+        except ValueError:
+            read.append(None)
+    return {
+        "upstream": header.upstream,
+        "request_state": header.request_state,
+        "recorded_at": header.recorded_at,
+        "existing": header.existing,
+        "redaction": None
+        if rules is None
+        else [list(rules.patterns), list(rules.keys), list(rules.disabled)],
+        "answers": header.answers,
+        "lines": read,
+    }
+
+
+def expected_of(path: Path) -> Any:
+    """Return what a frozen file said when it was frozen."""
+    return json.loads(path.with_name(f"{path.name}.values").read_bytes())
+
+
+@pytest.mark.parametrize("path", CASSETTES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_frozen_cassette_says_what_it_said(path: Path) -> None:
+    """Every version reads the cassettes of all versions before it, to the same values."""
+    cassette = load(path.read_bytes(), path.name)
+
+    assert said_by(cassette) == expected_of(path)
+    assert said_by(load(dump(cassette), path.name)) == expected_of(path)
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_frozen_journal_says_what_it_said(path: Path) -> None:
+    """A journal that a killed run of an earlier version left can be published."""
+    assert said_in(path.read_bytes()) == expected_of(path)
+
+
+def test_features_are_frozen() -> None:
+    """There is a file for each feature of the format."""
+    assert {path.name.partition(".")[0] for path in CASSETTES} >= {
+        "branches-and-orphan",
+        "bytes-and-ends",
+        "redacted",
+        "sealed",
+        "sealed-answers",
+        "streams",
+        "verbatim",
+        "written-by-hand",
+    }
+    assert len(JOURNALS) >= 2

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    asks,
+    cassette_of,
+    exchange,
+    get,
+    loaded,
+    post,
+    retry,
+    sse,
+    text,
+    tool,
+    values_of,
+)
+
+from mrtr_cassette.core.format.journal import (
+    CHECKSUM_LENGTH,
+    JournalHeader,
+    decode_header,
+    decode_line,
+    encode_header,
+    encode_line,
+    with_checksum,
+)
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End
+from mrtr_cassette.errors import CassetteError
+
+CALL = tool("deploy", env="prod")
+
+STREAM = Answer((sse(b"{}"), b": \xff\n\n"), STREAM_HEADERS, end=End.OPEN)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        exchange(CALL, text("done")),
+        exchange(b"\xff\x00", b"\xfe"),
+        exchange(get("/mcp?x=1", ("Accept", "é")), STREAM),
+        exchange(CALL, Answer((), status=0, end=End.OPEN)),
+        exchange(CALL, asks("ok", state="S"), number=7),
+        exchange(retry(CALL, {"ok": 1}, state="S"), Answer((b"a", b"b"), end=End.BROKEN)),
+    ],
+)
+def test_journal_line_comes_back(recorded: Any) -> None:
+    """An exchange is one line, and comes back as it was; the line cut short is refused."""
+    line = encode_line(recorded)
+
+    assert line.count(b"\n") == 1
+    assert values_of(decode_line(line)) == values_of(recorded)
+    for cut in range(len(line) - 1):
+        with pytest.raises(ValueError, match=r"."):
+            decode_line(line[:cut])
+
+
+def test_journal_line_of_a_name_that_is_no_text_comes_back() -> None:
+    """Bodies with lone surrogates pass through the journal, escaped or not."""
+    for body in (rb'"\ud800"', b'"\xed\xa0\x80"'):
+        recorded = exchange(post(body), body)
+
+        assert values_of(decode_line(encode_line(recorded))) == values_of(recorded)
+
+
+def journal_tree() -> dict[str, Any]:
+    """Return what a journal line holds."""
+    tree: dict[str, Any] = json.loads(encode_line(exchange(CALL, text("done")))[:-CHECKSUM_LENGTH])
+    return tree
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        None,
+        5,
+        [],
+        "x",
+        {},
+        {**journal_tree(), "request": 5},
+        {**journal_tree(), "request": ["POST", "/", [["a"]], {"text": ""}]},
+        {**journal_tree(), "request": ["POST", "/", 5, {"text": ""}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"base64": "A"}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"base64": "é"}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"base64": "AA=!="}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"base64": 5}]},
+        {**journal_tree(), "request": ["POST", "/", [], {"text": 5}]},
+        {**journal_tree(), "request": ["POST", "/", [], "base64"]},
+        {**journal_tree(), "response": [200, [], "ended", []]},
+        {**journal_tree(), "response": [200, [], [], []]},
+        {**journal_tree(), "response": [200, [], "open", [1]]},
+        {**journal_tree(), "response": [200, [], "open", [[{"text": ""}, 1]]]},
+        {key: value for key, value in journal_tree().items() if key != "number"},
+        {**journal_tree(), "number": "1"},
+        {**journal_tree(), "request": ["POST", "/", [], {}]},
+        {**journal_tree(), "number": 0},
+        {**journal_tree(), "started_ms": "1"},
+        {**journal_tree(), "issued_sha256": "x"},
+        {**journal_tree(), "request": ["POST", "/", [["Accept", 5]], {"text": ""}]},
+        {**journal_tree(), "response": ["200", [], "open", []]},
+        {**journal_tree(), "response": [200, [], "open", [[{"text": ""}, 1, "1"]]]},
+    ],
+)
+def test_journal_line_of_another_shape_is_refused(tree: Any) -> None:
+    """JSON that is no exchange is refused by the one documented error."""
+    with pytest.raises(ValueError, match=r"."):
+        decode_line(with_checksum(json.dumps(tree).encode()))
+
+
+def test_end_of_a_response_comes_back() -> None:
+    """How a response ended survives the journal and the cassette."""
+    for end in End:
+        recorded = replace(exchange(CALL, Answer((b"a",), end=end)), number=1)
+        response = decode_line(encode_line(recorded)).response
+        assert response is not None
+        assert response.end is end
+
+        cassette = loaded(cassette_of((CALL, Answer((b"a",), end=end))))
+        response = cassette.interactions[0].exchanges[0].response
+        assert response is not None
+        assert response.end is end
+
+
+HEADER = JournalHeader(
+    "http://localhost:8000/mcp",
+    "sealed",
+    "2026-08-01T00:00:00+00:00",
+    "append",
+    RedactionRules(("x+y",), ("pin",), ("jwt",)),
+    "sealed",
+)
+BARE = replace(HEADER, redaction=None, answers=None, existing="keep", request_state="verbatim")
+
+
+@pytest.mark.parametrize("header", [HEADER, BARE])
+def test_header_comes_back(header: JournalHeader) -> None:
+    """What a recording says of itself is one line, with or without the line's end."""
+    line = encode_header(header)
+
+    assert line.count(b"\n") == 1
+    assert decode_header(line, "j") == decode_header(line[:-1], "j") == header
+
+
+def header_with(**members: Any) -> bytes:
+    """Return a header's line with other members; None removes one."""
+    tree = json.loads(encode_header(HEADER)[:-CHECKSUM_LENGTH]) | members
+    return with_checksum(json.dumps({k: v for k, v in tree.items() if v != "gone"}).encode())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"", r"^j: its first line is not that of a journal"),
+        (b'{"version":1}\n', r"^j: its first line is not that of a journal"),
+        (b"[1] 00000000", r"^j: its first line is not that of a journal"),
+        (header_with(journal="1"), r"^j: its first line is not that of a journal"),
+        (header_with(journal=True), r"^j: its first line is not that of a journal"),
+        (header_with(journal=99), r"^j: journal version 99, and this program reads version 1; pub"),
+        (header_with(journal=0), r"^j: journal version 0, and this program reads version 1; pub"),
+        (encode_header(HEADER).replace(b"8000", b"8001"), r"^j: its first line is damaged"),
+        (header_with(request_state="no"), r"^j: at line 1, /request_state: .*, found 'no'"),
+        (header_with(existing="destroy"), r"^j: at line 1, /existing: .*, found 'destroy'"),
+        (header_with(answers="open"), r"^j: at line 1, /answers: .*, found 'open'"),
+        (header_with(upstream=5), r"^j: at line 1, /upstream: should be text, found 5"),
+        (header_with(recorded_at=None), r"^j: at line 1, /recorded_at: should be text"),
+        (header_with(upstream="gone"), r"^j: at line 1, /upstream: is missing"),
+        (header_with(surprise=1), r"^j: at line 1, /surprise: is unknown"),
+        (header_with(redaction=[]), r"^j: at line 1, /redaction: should be an object"),
+        (header_with(redaction={"keys": []}), r"^j: at line 1, /redaction: should be an object"),
+        (
+            header_with(redaction={"patterns": [], "keys": [5], "disabled": []}),
+            r"^j: at line 1, /redaction/keys: should be a list of texts",
+        ),
+        (
+            header_with(redaction={"patterns": ["("], "keys": [], "disabled": []}),
+            r"^j: at line 1, /redaction: .*pattern",
+        ),
+    ],
+)
+def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> None:
+    """A damaged header, a nonsense value or another version is an error that names it."""
+    with pytest.raises(CassetteError, match=message):
+        decode_header(line, "j")
+
+
+def test_no_flipped_bit_of_a_header_goes_unnoticed() -> None:
+    """Each bit counts, those of the checksum and of the line's end too."""
+    line = encode_header(HEADER)
+    for at, bit in product(range(len(line) - 1), range(8)):
+        damaged = bytearray(line)
+        damaged[at] ^= 1 << bit
+        # As reading lines does it.
+        with pytest.raises(CassetteError):
+            decode_header(bytes(damaged).partition(b"\n")[0], "j")
+
+
+LINES = [
+    encode_line(exchange(CALL, asks("ok", state="S"), number=1)),
+    encode_line(exchange(post(b"\xff"), STREAM, number=2)),
+    encode_line(exchange(CALL, Answer((), status=0, end=End.OPEN), number=3)),
+]
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_of_a_journal_goes_unnoticed(bit: int) -> None:
+    """A flipped bit costs the line that it is in, or two where it was the end of one."""
+    whole = b"".join(LINES)
+    known = [values_of(decode_line(line)) for line in LINES]
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << bit
+        read, lost = [], 0
+        for line in lines_of(damaged):
+            try:
+                read.append(values_of(decode_line(line)))
+            except ValueError:
+                lost += 1
+        assert lost or at == len(whole) - 1
+        assert [values for values in known if values in read] == read
+
+
+def lines_of(data: bytearray) -> list[bytes]:
+    """Return lines as a file has them: only a line feed ends one."""
+    return [line for line in bytes(data).split(b"\n") if line]
