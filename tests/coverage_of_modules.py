@@ -50,10 +50,10 @@ def modules() -> list[str]:
 
 
 def test_file(module: str) -> Path | None:
-    """Return the test file that stands beside a module's path."""
+    """Return the test file that stands beside a module's path; its name may name the folder too."""
     folder, _, name = module.rpartition("/")
-    places = (TESTS / "core" / folder, TESTS / "core")
-    paths = (place / f"test_{name}.py" for place in places)
+    names = (f"test_{name}.py", f"test_{folder}_{name}.py")
+    paths = (TESTS / "core" / folder / file for file in names)
     return next((path for path in paths if path.exists()), None)
 
 
