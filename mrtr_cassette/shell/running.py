@@ -13,6 +13,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, TypeVar
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
@@ -33,13 +34,19 @@ def allow_many_files() -> None:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on uvloop where that is installed."""
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(main)
+
+
+@lru_cache
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    # Looking for what is not installed takes longer than starting a loop, so it is done once.
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 @asynccontextmanager
