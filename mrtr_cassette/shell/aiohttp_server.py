@@ -196,17 +196,17 @@ class HttpDownstream:
     # What aiohttp asks of a response
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Do nothing: what a handler returns has been sent."""
+        """Do nothing: the response has been sent."""
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: what a handler returns has been sent."""
+        """Do nothing: the response has been sent."""
 
 
 Answer = Callable[[HttpDownstream], Awaitable[None]]
 
 
 class _OneLine(logging.Handler):
-    """Tells of what aiohttp's server logs in one line, without a traceback."""
+    """Passes on what aiohttp's server logs, as one line without a traceback."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)
@@ -220,7 +220,7 @@ class _OneLine(logging.Handler):
 
 
 def _server_log(log: Callable[[str], None] | None) -> logging.Logger:
-    # One of its own for each server, as each has a log of its own; none is looked up by name.
+    # Each server has a logger of its own, because each has a log of its own.
     logger = logging.Logger("mrtr_cassette.server")  # noqa: LOG001
     logger.addHandler(logging.NullHandler() if log is None else _OneLine(log))
     return logger
@@ -305,7 +305,7 @@ async def accepting(
     is_ending = False
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        # The connection's, which waits for the handler's.
+        # The connection's task, which waits for the handler's.
         task = request.task
         running.add(task)
         try:
@@ -316,7 +316,7 @@ async def accepting(
             await answer(downstream)
             return cast("web.StreamResponse", downstream)
         except ConnectionResetError:
-            # Nobody is there any more for whom there could be a response.
+            # The client has left, so nobody is there to take a response.
             raise asyncio.CancelledError from None
         finally:
             running.discard(task)
@@ -335,7 +335,7 @@ async def accepting(
         max_line_size=LONGEST_HEADER,
     )
     loop = asyncio.get_running_loop()
-    listeners = [await loop.create_server(server, sock=one, backlog=burst) for one in sockets]
+    listeners = [await loop.create_server(server, sock=bound, backlog=burst) for bound in sockets]
     try:
         yield
         is_ending = True

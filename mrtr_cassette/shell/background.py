@@ -1,4 +1,4 @@
-"""Waiting elsewhere: what needs an event loop, for callers that have none.
+"""An event loop in a thread of its own, for callers that have none.
 
 Owns: an async context manager that is entered and left in a thread of its own, and the choice
 between `with` and `async with`.
@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 Leave = Callable[[], None]
 
-_LOOK_S = 0.5
-"""Seconds between two looks for a signal."""
+_POLL_S = 0.5
+"""Seconds between two checks for a signal."""
 
 
 @contextmanager
@@ -63,9 +63,9 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
 
 
 def _result_of(future: Future[T]) -> T:
-    """Wait for a future as Ctrl-C can always end it."""
+    """Wait for a future in such a way that Ctrl-C always ends the wait."""
     # A signal that comes just before a wait does not end it, but is seen before the next one.
-    while not wait([future], timeout=_LOOK_S).done:
+    while not wait([future], timeout=_POLL_S).done:
         pass
     return future.result()
 
@@ -88,7 +88,7 @@ class Proxy(Generic[T]):
     """
 
     def __init__(self, opened: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        """Take what makes the async context manager, once for each block."""
+        """Take what makes the async context manager; it is called once for each block."""
         self._opened = opened
         self._thread: AbstractContextManager[T] | None = None
         self._task: AbstractAsyncContextManager[T] | None = None

@@ -34,7 +34,7 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """How long connections have time.
+    """How long connections may take.
 
     Attributes:
         connect_s: seconds that one may take, a TLS handshake included.
@@ -102,12 +102,12 @@ class HttpResponse:
         return self.read_now()
 
     def close(self) -> None:
-        """Give up what has not come; nothing is left to do where everything has."""
+        """Abandon what has not come; does nothing where everything has."""
         if not self._has_ended:
             self._connection.abort()
 
     def add(self, raw: bytes) -> bool:
-        """Take bytes of the body; tell whether too many are unread."""
+        """Take bytes of the body; return whether too many are unread."""
         self._unread.append(raw)
         self._unread_size += len(raw)
         self._wake()
@@ -132,7 +132,7 @@ class _Connection(asyncio.Protocol):
         self._kept = kept
         self._idle_s = idle_s
         self._parser = HttpResponseParser(self)
-        # Line ends and spaces that a server should not send, and common clients take.
+        # Line ends and spaces that a server should not send, but common clients accept.
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -303,7 +303,7 @@ class Client:
         Args:
             origin: scheme, host and port.
             tls: how the upstream is verified, for `https`.
-            timeouts: how long connections have time.
+            timeouts: how long connections may take.
         """
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None

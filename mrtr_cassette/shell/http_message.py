@@ -106,9 +106,9 @@ def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes)
         transport.write(rest)
 
 
-def reason_of(error: OSError) -> str:
-    """Return what went wrong, in the system's words where it has some."""
-    # Those two have numbers of their own.
+def network_reason(error: OSError) -> str:
+    """Return why a connection failed, in the system's words where it has some."""
+    # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
     text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
     return text.lower() or type(error).__name__

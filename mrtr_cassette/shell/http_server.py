@@ -21,7 +21,7 @@ from mrtr_cassette.core.wire.http import LARGEST_BODY, Request
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
 from mrtr_cassette.options import Options
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
-from mrtr_cassette.shell.http_message import header_texts, reason_of
+from mrtr_cassette.shell.http_message import header_texts, network_reason
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
 
@@ -109,7 +109,7 @@ LOOPBACK: Final = Access()
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""What binding an address fails with that this machine doesn't have."""
+"""Errors of binding an address that this machine doesn't have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Listener:
 
 @contextmanager
 def listening(access: Access) -> Iterator[Listener]:
-    """Listen until the block ends; who connects waits until somebody serves.
+    """Listen until the block ends; clients that connect wait until they are served.
 
     Raises:
         UsageError: the address can't be bound.
@@ -190,14 +190,14 @@ def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
         version = ipaddress.ip_address(host).version
         if "%" not in host:
             return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
-    known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return [(family, address) for family, _, _, _, address in known]
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return [(family, address) for family, _, _, _, address in infos]
 
 
 def _bind_problem(access: Access, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {access.port} on {access.host} is in use"
-    return f"can't listen on {access.host} port {access.port}: {reason_of(error)}"
+    return f"can't listen on {access.host} port {access.port}: {network_reason(error)}"
 
 
 @asynccontextmanager

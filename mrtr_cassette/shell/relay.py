@@ -15,7 +15,7 @@ from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.http_message import end_to_end, header_texts, reason_of
+from mrtr_cassette.shell.http_message import end_to_end, header_texts, network_reason
 from mrtr_cassette.shell.transport import (
     JSON_HEADERS,
     Downstream,
@@ -103,7 +103,7 @@ class Relay:
         await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
 
     def _no_response(self, error: OSError | ValueError) -> str:
-        reason = reason_of(error) if isinstance(error, OSError) else str(error)
+        reason = network_reason(error) if isinstance(error, OSError) else str(error)
         return f"the upstream {self.shown_as} gave no response: {reason}"
 
 

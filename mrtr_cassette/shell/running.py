@@ -16,18 +16,20 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from mrtr_cassette.shell.files import reason_of
+
 URL_VARIABLE = "MRTR_CASSETTE_URL"
 _MOST_FILES = 65_536
-"""Descriptors that are asked for: a shell's usual 1,024 are two for each of 500 clients."""
+"""The limit that is requested; a shell's usual 1,024 are enough for 500 clients, with two each."""
 
 T = TypeVar("T")
 
 
 def allow_many_files() -> None:
-    """Let this process have as many open files as the system lets it, within reason."""
+    """Raise the limit of open files as far as the system allows, within reason."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    # Some systems refuse what they have announced; then it stays as it is.
+    # Some systems refuse the limit that they announce; then it stays as it is.
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
@@ -51,7 +53,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @asynccontextmanager
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
-    """Give a queue of the SIGINTs and SIGTERMs, in the place of what they do otherwise."""
+    """Queue SIGINT and SIGTERM instead of letting them end the process."""
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -88,7 +90,7 @@ async def run_command(
             *command, env={**os.environ, URL_VARIABLE: url}
         )
     except OSError as error:
-        say(f"error: can't run {command[0]!r}: {(error.strerror or str(error)).lower()}")
+        say(f"error: can't run {command[0]!r}: {reason_of(error)}")
         return 127 if isinstance(error, FileNotFoundError) else 126
     ended = asyncio.ensure_future(process.wait())
     number = await _signal_before(ended, signals, None)
@@ -107,7 +109,7 @@ async def run_command(
 async def _signal_before(
     ended: asyncio.Future[int], signals: asyncio.Queue[signal.Signals], seconds: float | None
 ) -> signal.Signals | None:
-    """Wait for a signal, for a command's end, or as long as is said; give the signal, if any."""
+    """Wait for a signal, the command's end or the timeout; return the signal, if any."""
     coming = asyncio.ensure_future(signals.get())
     either: set[asyncio.Future[Any]] = {ended, coming}
     await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -55,7 +55,7 @@ class Downstream(Protocol):
         ...
 
     def break_off(self) -> None:
-        """End the response so that it is seen that it is not whole."""
+        """End the response in such a way that the client sees that it is not whole."""
         ...
 
 
@@ -102,7 +102,7 @@ class UpstreamResponse(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up what has not come; nothing is left to do where everything has."""
+        """Abandon what has not come; does nothing where everything has."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Upstreams that live as long as a recording: a command, or an application in this process.
 
 Owns: starting a server on a free port, waiting until it listens, and stopping it for good.
-Does not own: what it is asked (`recording`).
+Does not own: what is sent to it (`recording`).
 Rule: what is started here is stopped here, children included.
 """
 
@@ -23,16 +23,17 @@ from typing import IO, Any
 from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError, printable
+from mrtr_cassette.shell.files import reason_of
 
 PORT = "{port}"
-"""What a command has in the place of its port."""
+"""Stands for the port in a command."""
 
 ENDPOINT = "/mcp"
-"""Where both official SDKs serve unless they are told otherwise."""
+"""The path at which both official SDKs serve by default."""
 
 _HOST = "localhost"
-_LOOK_S = 0.02
-"""Seconds between two looks at something that can only be looked at."""
+_POLL_S = 0.02
+"""Seconds between two checks of something that gives no notice."""
 _SHOWN_OUTPUT = 4000
 """Characters of a command's output that are shown, from the end."""
 
@@ -60,14 +61,12 @@ class RunningCommand:
                 start_new_session=True,
             )
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UpstreamError(
-                f"can't run the upstream command {self.shown!r}: {reason}"
-            ) from None
+            text = f"can't run the upstream command {self.shown!r}: {reason_of(error)}"
+            raise UpstreamError(text) from None
 
     @property
     def output(self) -> str:
-        """What it has printed so far, or the last of it."""
+        """What it has printed so far; where that is long, the end of it."""
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - _SHOWN_OUTPUT))
         text = self._output.read().decode(errors="replace").rstrip()
@@ -86,11 +85,11 @@ class RunningCommand:
                 raise self._failed(f"ended with {code} before it listened on port {self._port}")
             if time.monotonic() > deadline:
                 raise self._failed(f"did not listen on port {self._port} within {seconds:.0f} s")
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _listens(self) -> bool:
         try:
-            socket.create_connection((_HOST, self._port), timeout=_LOOK_S * 50).close()
+            socket.create_connection((_HOST, self._port), timeout=_POLL_S * 50).close()
         except OSError:
             return False
         return True
@@ -108,12 +107,12 @@ class RunningCommand:
             if time.monotonic() > deadline:
                 self._signal(signal.SIGKILL)
                 break
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         self._process.wait()
 
     def _signal(self, number: int) -> bool:
-        """Send a signal to all of its process group; tell whether anybody was left."""
-        # A process that has ended keeps its group alive until it is looked at.
+        """Send a signal to its process group; return whether a process was left in it."""
+        # A process that has ended keeps its group alive until it is waited for.
         self._process.poll()
         try:
             os.killpg(self._process.pid, number)
@@ -201,15 +200,15 @@ async def _serving_asgi(
     server = uvicorn.Server(config)
 
     async def serve() -> None:
-        # uvicorn would end the process where the application does not start.
+        # uvicorn exits the process if the application does not start.
         with suppress(SystemExit):
             await server.serve(sockets=[listener])
 
     task = asyncio.ensure_future(serve())
     try:
-        # uvicorn tells of its start in this attribute alone.
+        # uvicorn reports its start in this attribute only.
         while not server.started and not task.done():  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         if not server.started:
             raise UpstreamError("the ASGI application did not start; its log says why")
         yield

@@ -15,6 +15,7 @@ from yarl import URL
 
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.files import reason_of
 
 
 def upstream_url(text: str) -> URL:
@@ -76,6 +77,6 @@ def tls_context(url: URL, ca_file: Path | None, *, verifies: bool) -> ssl.SSLCon
         if ca_file is not None:
             context.load_verify_locations(ca_file)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"can't use the certificates in {ca_file}: {reason}") from None
+        text = f"can't use the certificates in {ca_file}: {reason_of(error)}"
+        raise UsageError(text) from None
     return context

@@ -1,9 +1,9 @@
-"""The recording side of one run: bytes that pass in, exchanges ready for the disk out.
+"""Observing one run: bytes that pass go in, exchanges ready for the disk come out.
 
 Owns: numbering requests, framing what arrives, and knowing when a client has its whole response.
 Does not own: what must not reach the disk (`sealing`), when an exchange is due there (`writer`),
 joining exchanges to interactions (`assembly`), sockets and files (`shell`).
-Rule: it is a spectator. It sees copies, and nothing it does can change what passes.
+Rule: nothing here can change what passes; it sees copies.
 """
 
 from __future__ import annotations
