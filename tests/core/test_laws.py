@@ -30,6 +30,7 @@ from builders import (
     cassette_of,
     changed,
     conversation,
+    decode_cassette,
     dump,
     encode_cassette,
     loaded,
@@ -48,7 +49,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     decode_line,

@@ -22,12 +22,11 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
-from builders import assembled, encode_cassette, loaded, without_digests
+from builders import assembled, decode_cassette, encode_cassette, loaded, without_digests
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     decode_line,

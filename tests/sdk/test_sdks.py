@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import decode_cassette
 from processes import (
     SIDES,
     TRANSCRIPTS,
@@ -32,7 +33,6 @@ from processes import (
 from traps import Caller, calling
 
 from mrtr_cassette.core.format.bodies import decode_body
-from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
 
 MISS_CODE = -32010

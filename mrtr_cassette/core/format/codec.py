@@ -28,27 +28,6 @@ from mrtr_cassette.core.format.model import (
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
 
-
-def decode_cassette(data: bytes, path: str) -> CassetteModel:
-    """Read a file.
-
-    Args:
-        data: the file's bytes.
-        path: how messages name the file.
-
-    Raises:
-        CassetteError: empty, no JSON, no cassette, of another version, or of a wrong type.
-    """
-    head, interactions, exchanges = decode_parts(data, path)
-    facts = {"exchanges": list(exchanges)}
-    return head.model_copy(
-        update={
-            "interactions": list(interactions),
-            "recording": head.recording.model_copy(update=facts),
-        }
-    )
-
-
 _Item = TypeVar("_Item", InteractionModel, ExchangeFactsModel)
 
 
@@ -71,8 +50,13 @@ class Parts(NamedTuple):
 def decode_parts(data: bytes, path: str) -> Parts:
     """Read a file, its lists item by item.
 
+    Args:
+        data: the file's bytes.
+        path: how messages name the file.
+
     Raises:
-        CassetteError: as `decode_cassette`.
+        CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or not what
+            its digest says.
     """
     if not data or data.isspace():
         raise CassetteError(path, "the file is empty", hint="record it again")

@@ -159,13 +159,6 @@ class RedactionModel(_Model):
         return self
 
 
-def redaction_model(rules: RedactionRules) -> RedactionModel:
-    """Return rules as a cassette has them."""
-    return RedactionModel(
-        patterns=list(rules.patterns), keys=list(rules.keys), disabled=list(rules.disabled)
-    )
-
-
 class RecordingModel(_Model):
     """What differs from one recording to the next."""
 

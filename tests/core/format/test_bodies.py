@@ -6,13 +6,13 @@ import orjson
 import pytest
 from builders import (
     cassette_of,
+    decode_cassette,
     encode_cassette,
     loaded,
     sse,
 )
 
 from mrtr_cassette.core.format.bodies import decode_body, encode_body, header_map, headers_of
-from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.model import BodyModel
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError

@@ -10,6 +10,7 @@ import pytest
 from builders import (
     asks,
     cassette_of,
+    decode_cassette,
     encode_cassette,
     loaded,
     retry,
@@ -18,7 +19,7 @@ from builders import (
     without_digests,
 )
 
-from mrtr_cassette.core.format.codec import AT_ONCE, decode_cassette, decode_parts
+from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.errors import CassetteError
 

@@ -16,6 +16,7 @@ from builders import (
     cassette_of,
     conversation,
     converse,
+    decode_cassette,
     encode_cassette,
     exchange,
     get,
@@ -32,7 +33,6 @@ from builders import (
     tool,
 )
 
-from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.surrogates import sha256_of

@@ -43,10 +43,9 @@ from builders import (
 )
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
-from mrtr_cassette.core.format.model import redaction_model
+from mrtr_cassette.core.format.model import RedactionModel
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
-from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -617,7 +616,7 @@ def test_secret_that_was_recorded_as_it_is_plays() -> None:
     """A request from before a rule existed, as in a cassette that was added to, is found as well."""
     login, other = tool("login", password="correct-horse"), tool("login", pin="0000")
     cassette = cassette_of((login, text("one")), (other, text("two")), redacts=True)
-    rules = redaction_model(RedactionRules(keys=("pin",)))
+    rules = RedactionModel(patterns=[], keys=["pin"], disabled=[])
     player = Player(loaded(cassette.model_copy(update={"redaction": rules}), "f"))
 
     assert said(play(player, other)) == "two"
