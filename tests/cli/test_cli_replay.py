@@ -1,0 +1,370 @@
+"""Facts about `replay`, its log and TLS, each of a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import ssl
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from commands import (
+    STATE,
+    UPSTREAM,
+    asking,
+    caller,
+    conversation,
+    pinged,
+    recorded,
+)
+from harness import (
+    Outcome,
+    command,
+    connected,
+    http,
+    looped,
+    post,
+    read,
+    run,
+    taping,
+)
+from messages import compact, message, result, tool
+from standin import (
+    JSON,
+    Visit,
+    answering,
+    chunk,
+    event,
+    event_stream,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
+
+# --- replay ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@looped
+async def test_a_replay_without_misses_is_0(tmp_path: Path, number: signal.Signals) -> None:
+    """A replay in which everything was played says so and ends with 0."""
+    path = await recorded(tmp_path / "c.json")
+    before = path.read_bytes()
+    async with command("replay", path, "--port", 0) as process:
+        url = await process.listening()
+        assert [one["result"] for one in (await conversation(url))[1:]] == [
+            {"was": "decline"},
+            {"was": "accept"},
+        ]
+        ended = await process.stopped(number)
+    assert process.first_line == f"listening on {url}\n"
+    assert ended == Outcome(0, "", "played 2 of 2 interactions, no misses\n")
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+
+
+@looped
+async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
+    """A miss is told on stderr as to the client; the summary counts it; the code is 1."""
+    path = await recorded(tmp_path / "c.json")
+    async with command("replay", path, "--port", 0) as process:
+        answer = await post(await process.listening(), tool("undeploy"))
+        ended = await process.stopped()
+    assert answer.reason == "unknown-name"
+    assert (ended.code, ended.out) == (1, "")
+    assert answer.json["error"]["message"] in ended.err
+    assert ended.err.splitlines()[-3:] == [
+        "played 0 of 2 interactions, 1 miss (unknown-name 1)",
+        '  never played: #1 tools/call "deploy"',
+        '  never played: #2 tools/call "deploy"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("methods", "code", "expected"),
+    [(("ping",), 0, 0), (("ping",), 7, 7), (("ping", "unknown"), 0, 1), (("unknown",), 7, 7)],
+)
+@looped
+async def test_a_command_is_served_and_its_code_passed_on(
+    tmp_path: Path, methods: tuple[str, ...], code: int, expected: int
+) -> None:
+    """`replay -- COMMAND` ends with the command's code where it failed, else with 1 on a miss."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--port", 0, "--", *caller(*methods, code=code))
+    assert ended.code == expected
+    assert ('"code":-32010' in ended.out) == ("unknown" in methods)
+
+
+@pytest.mark.parametrize("code", [0, 5])
+@looped
+async def test_a_report_is_written_whatever_the_command_came_to(tmp_path: Path, code: int) -> None:
+    """`--report` has what was played and missed, also where the command failed."""
+    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.json"
+    program = caller("ping", "tools/list", code=code)
+    ended = await run("replay", path, "--port", 0, "--report", report, "--", *program)
+    assert ended.code == (code or 1)
+    tree = json.loads(report.read_bytes())
+    assert tree["interactions"] == [{"number": 1, "call": "ping", "outcome": "played", "plays": 1}]
+    assert [one["reason"] for one in tree["misses"]] == ["unknown-method"]
+
+
+@looped
+async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
+    """Where the name ends in `.xml` it is JUnit, and Ctrl-C doesn't lose it."""
+    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.XML"
+    report.write_text("an earlier one")
+    async with command("replay", path, "--port", 0, "--report", report) as process:
+        await process.listening()
+        assert (await process.stopped()).code == 0
+    assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
+
+
+@looped
+async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """A missing directory is told before anything is played."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--report", tmp_path / "none" / "r.json")
+    assert (ended.code, ended.out) == (3, "")
+    assert "there is no directory" in ended.err
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@looped
+async def test_misses_are_annotations_in_github_actions(tmp_path: Path, value: str) -> None:
+    """There, and nowhere else, standard output has a workflow command for each miss."""
+    path = await pinged(tmp_path / "c.json")
+    environment = {**os.environ, "GITHUB_ACTIONS": value}
+    program = caller("tools/list")
+    ended = await run("replay", path, "--port", 0, "--", *program, env=environment)
+    lines = [line for line in ended.out.splitlines() if line.startswith("::")]
+    assert ended.out.startswith("listening on ")
+    if value == "false":
+        assert lines == []
+    else:
+        (line,) = lines
+        assert line.startswith(f"::error file={path},title=miss%3A unknown-method::miss: unknown-")
+        assert "%0A  fix:" in line
+
+
+@looped
+async def test_repeats_are_the_users_choice(tmp_path: Path) -> None:
+    """`--repeat never` refuses a second `ping`, which `auto` plays."""
+    path = await pinged(tmp_path / "c.json")
+    for repeat, code in (("never", 1), ("auto", 0), ("always", 0)):
+        ended = await run(
+            "replay", path, "--port", 0, "--repeat", repeat, "--", *caller("ping", "ping")
+        )
+        assert ended.code == code
+
+
+@looped
+async def test_the_recorded_pace_still_plays(tmp_path: Path) -> None:
+    """`--pace recorded` serves the same bytes."""
+    path = tmp_path / "c.json"
+    stream = event_stream(message("notifications/n", id=None), result({}))
+    async with taping(path, answering(stream)) as tape:
+        live = await post(tape.url, message("ping"))
+    async with command("replay", path, "--port", 0, "--pace", "recorded") as process:
+        assert (await post(await process.listening(), message("ping"))).body == live.body
+        assert (await process.stopped()).code == 0
+
+
+@looped
+async def test_an_upstream_with_a_query_replays_under_it(tmp_path: Path) -> None:
+    """The URL that a command gets on replay is the one that it got when recording, query and all."""
+    path = tmp_path / "c.json"
+    async with upstream(answering(json_response(result({}, id=0)))) as server:
+        url = server.url + "?tenant=a"
+        assert (
+            await run(
+                "record", "--port", 0, "--output", path, "--upstream", url, "--", *caller("ping")
+            )
+        ).code == 0
+    assert server.only.head.line == "POST /mcp?tenant=a HTTP/1.1"
+    ended = await run("replay", path, "--port", 0, "--", *caller("ping"))
+    assert ended.err == "played 1 of 1 interactions, no misses\n"
+    assert ended.code == 0
+
+
+# --- Logs for programs, TLS ---
+
+
+@looped
+async def test_the_log_can_be_json(tmp_path: Path) -> None:
+    """With `--log-format json` what passes is told as JSON events, without any value of it."""
+    path = tmp_path / "c.json"
+    options = ("--port", 0, "--log-format", "json")
+    async with (
+        upstream(asking) as server,
+        command("record", *options, "--output", path, "--upstream", server.url) as process,
+    ):
+        await conversation(await process.listening())
+        told = (await process.stopped()).err
+    events = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    passed = ["started", "asked", *["answered", "ended"] * 2]
+    assert [one["event"] for one in events] == [*passed, "concluded"]
+    assert events[1]["request_state_sha256"] == events[2]["request_state_sha256"]
+    assert not any(word in told for word in (STATE, "accept", "decline"))
+    async with command("replay", path, *options) as process:
+        url = await process.listening()
+        await conversation(url)
+        await post(url, tool("unknown"))
+        ended = await process.stopped()
+    events = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
+    assert [one["event"] for one in events] == ["played"] * 3 + ["missed", "concluded"]
+    assert ended.code == 1
+
+
+@looped
+async def test_a_json_log_is_json_to_the_last_line(tmp_path: Path) -> None:
+    """A program that reads a JSON log finds nothing else in it, the summary included."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
+    assert ended.err
+    for line in ended.err.splitlines():
+        json.loads(line)
+
+
+@looped
+async def test_certificates_that_are_none_are_2(tmp_path: Path) -> None:
+    """A `--ca-file` that is missing or holds no certificate is a usage error that names it."""
+    garbage = tmp_path / "ca.pem"
+    garbage.write_text("nothing")
+    for file in (garbage, tmp_path / "none.pem"):
+        ended = await run("record", "--port", 0, *UPSTREAM, "--ca-file", file, cwd=tmp_path)
+        assert (ended.code, ended.out) == (2, "")
+        assert str(file) in ended.err
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@looped
+async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
+    """A TLS upstream is refused unless its certificate is known, or the user waives that."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    making = await asyncio.create_subprocess_exec(
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+        "-keyout", key, "-out", certificate, "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost", stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await making.wait() == 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    for name, options, status in (
+        ("refused", (), 502),
+        ("known", ("--ca-file", certificate), 200),
+        ("waived", ("--insecure",), 200),
+    ):
+        async with (
+            upstream(answering(response(b"x")), tls=context) as server,
+            command(
+                "record",
+                "--port",
+                0,
+                "--output",
+                tmp_path / name,
+                "--upstream",
+                server.url,
+                *options,
+            ) as process,
+        ):
+            answer = await http("GET", await process.listening())
+            ended = await process.stopped()
+        assert (name, answer.status) == (name, status)
+        assert ("certificate" in ended.err) == (name == "refused")
+        assert ("WARNING" in ended.err) == (name == "waived")
+
+
+# --- Peers that misbehave ---
+
+
+async def confused(cassette: Path, mode: str, data: bytes) -> Outcome:
+    """Send a proxy what is no request, and return how it ended when it was told to."""
+    options: tuple[object, ...] = (*UPSTREAM, "--output", cassette.with_name("new.json"))
+    if mode == "replay":
+        options = (await pinged(cassette),)
+    async with command(mode, *options, "--port", 0) as process:
+        async with connected(await process.listening()) as client:
+            await client.write(data)
+            while await client.raw():
+                pass
+        return await process.stopped()
+
+
+@pytest.mark.parametrize(
+    ("mode", "data"),
+    [("record", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), ("replay", b"GET\r\n\r\n")],
+)
+@looped
+async def test_a_client_that_speaks_no_http_is_no_trouble(
+    tmp_path: Path, mode: str, data: bytes
+) -> None:
+    """What is no HTTP, such as `https://` by mistake, ends its connection and nothing else."""
+    assert (await confused(tmp_path / "c.json", mode, data)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "line"),
+    [
+        ("record", b"GET / HTTP/1.1\r\nHost: b"),
+        ("record", b"GET /caf\xe9 HTTP/1.1"),
+        ("replay", b"GET / HTTP/1.1\r\nX: a\x01"),
+    ],
+)
+@looped
+async def test_a_bad_request_leaves_no_traceback(tmp_path: Path, mode: str, line: bytes) -> None:
+    """A request that the HTTP parser refuses is no traceback on the terminal."""
+    data = line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    ended = await confused(tmp_path / "c.json", mode, data)
+    assert (ended.code, "Error handling request" in ended.err) == (0, False)
+
+
+@looped
+async def test_a_broken_stream_stays_broken_between_processes(tmp_path: Path) -> None:
+    """On whatever event loop the program runs, a stream that breaks off has no clean end."""
+    path = tmp_path / "c.json"
+    gate = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(stream_head(), chunk(b"data: 1\n\n"))
+        await gate.wait()
+        visit.reset()
+
+    async with (
+        upstream(script) as server,
+        command("record", "--port", 0, "--output", path, "--upstream", server.url) as process,
+        connected(await process.listening()) as client,
+    ):
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
+        assert await body.some() == b"data: 1\n\n"
+        gate.set()
+        assert (await body.rest(), body.is_whole) == (b"", False)
+        assert (await process.stopped()).code == 0
+    async with command("replay", path, "--port", 0) as process:
+        answer = await post(await process.listening(), message("ping"))
+        assert (answer.body, answer.is_whole) == (b"data: 1\n\n", False)
+        assert (await process.stopped()).code == 0
+
+
+@looped
+async def test_a_terminal_that_is_gone_breaks_no_call(tmp_path: Path) -> None:
+    """With stderr closed at its other end, as after `2>&1 | head`, calls and cassette are whole."""
+    path = tmp_path / "c.json"
+    reading, writing = os.pipe()
+    async with (
+        upstream(answering(event_stream(result({})))) as server,
+        command(
+            "record", "--port", 0, "--output", path, "--upstream", server.url, stderr=writing
+        ) as process,
+    ):
+        os.close(writing)
+        os.close(reading)
+        answer = await post(await process.listening(), message("ping"))
+        assert (answer.body, answer.is_whole) == (event(result({})), True)
+        process.kill(signal.SIGINT)
+        await process.process.wait()
+    assert len(read(path)["interactions"]) == 1

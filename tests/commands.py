@@ -1,0 +1,72 @@
+"""Recordings to run commands on, and commands that are clients."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from harness import (
+    post,
+    taping,
+)
+from messages import NO_ANSWER, JsonObject, asks, message, result, tool, yes
+from standin import (
+    Visit,
+    answering,
+    json_response,
+)
+
+UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
+STATE = "a-request-state-that-is-long-enough"
+SUBCOMMANDS = ["record", "replay", "inspect", "recover", "check", "schema", "demo"]
+
+
+async def conversation(url: str) -> list[JsonObject]:
+    """Call a tool that asks, and decline, then accept; return the results."""
+    asked = (await post(url, tool("deploy", id=1))).json
+    state = asked["result"]["requestState"]
+    answers: tuple[JsonObject, ...] = ({"confirm": NO_ANSWER}, yes("confirm"))
+    return [asked] + [
+        (await post(url, tool("deploy", id=n, inputResponses=one, requestState=state))).json
+        for n, one in enumerate(answers, start=2)
+    ]
+
+
+async def asking(visit: Visit) -> None:
+    """Answer a first call with an ask, a decline and an accept each with its own result."""
+    body = visit.request.json
+    params, identity = body.get("params", {}), body.get("id")
+    if "requestState" not in params:
+        await visit.send(json_response(asks(STATE, "confirm", id=identity)))
+    else:
+        action = params["inputResponses"]["confirm"]["action"]
+        await visit.send(json_response(result({"was": action}, id=identity)))
+
+
+async def recorded(path: Path) -> Path:
+    """Record a conversation of one ask and two branches."""
+    async with taping(path, asking) as tape:
+        await conversation(tape.url)
+    return path
+
+
+async def pinged(path: Path) -> Path:
+    """Record one `ping`."""
+    async with taping(path, answering(json_response(result({})))) as tape:
+        await post(tape.url, message("ping"))
+    return path
+
+
+def caller(*methods: str, code: int = 0, then: str = "") -> list[str]:
+    """Return a command that calls these methods at `MRTR_CASSETTE_URL` and exits with a code."""
+    program = f"""
+import json, os, sys, urllib.request
+for number, method in enumerate({methods!r}):
+    body = json.dumps(dict(jsonrpc="2.0", id=number, method=method)).encode()
+    request = urllib.request.Request(os.environ["MRTR_CASSETTE_URL"], body)
+    with urllib.request.urlopen(request) as response:
+        print(response.read().decode())
+{then}
+sys.exit({code})
+"""
+    return [sys.executable, "-c", program]
