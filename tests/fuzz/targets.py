@@ -459,7 +459,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     inspection_text(shown).encode()
     for own in player.interactions:
         for each in own:
-            _ask(player, read, each.exchange.request)
+            _ask(player, read, each.request)
     summary_text(report_of_replay(player)).encode()
     added = assembled([_recorded_exchange()], request_state=read.request_state, earlier=read)
     assert len(added.interactions) == len(read.interactions) + 1
