@@ -14,6 +14,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from mrtr_cassette.shell.files import reason_of
@@ -36,19 +37,20 @@ def allow_many_files() -> None:
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end, on uvloop where that is installed."""
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if _has_uvloop():
+        with contextlib.suppress(ImportError):
+            import uvloop
+
+            factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
 
 
 @lru_cache
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _has_uvloop() -> bool:
     # Looking for what is not installed takes longer than starting a loop, so it is done once.
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
+    return find_spec("uvloop") is not None
 
 
 @asynccontextmanager
