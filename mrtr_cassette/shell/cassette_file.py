@@ -24,7 +24,7 @@ from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Let nothing look for garbage while very many objects are made, of which none is."""
+    """Switch the garbage collector off while very many objects are made that all stay alive."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

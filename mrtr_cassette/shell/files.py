@@ -1,6 +1,6 @@
-"""What all files have in common, and those that need no more than to be written.
+"""Reports on disk, and the system's words for failures of any file.
 
-Owns: a failure in the system's words, and reports.
+Owns: why the system refused a file operation, and writing reports.
 Does not own: journals (`journal_file`), cassettes (`cassette_file`), locks (`locks`).
 """
 

@@ -18,13 +18,13 @@ from mrtr_cassette.shell.files import reason_of
 
 @contextmanager
 def locked(cassette: Path, patience_s: float) -> Iterator[None]:
-    """Be the only one who may record a cassette, until the block ends.
+    """Lock a cassette for recording until the block ends.
 
-    The lock is a file beside the cassette that goes when the block ends. What a dead process
-    left of it holds nobody up.
+    The lock is a file beside the cassette, which is removed when the block ends. The lock file of a
+    dead process blocks no other process.
 
     Raises:
-        CassetteError: somebody else has had it all the while, or it can't be had.
+        CassetteError: another process holds the lock for too long, or it can't be made.
     """
     path = cassette.with_name(cassette.name + ".lock")
     try:
@@ -45,12 +45,12 @@ def locked(cassette: Path, patience_s: float) -> Iterator[None]:
 
 
 def _lock(path: Path, deadline: float) -> int | None:
-    """Return the locked file; None where it could not be had in time."""
+    """Return the locked file, or None if another process holds it until the deadline."""
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have removed the file that we opened.
+            # The process that held it may have removed the file that this one opened.
             if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
                 return file
         except BlockingIOError:
@@ -64,4 +64,4 @@ def _lock(path: Path, deadline: float) -> int | None:
 
 
 _LOOK_S = 0.05
-"""Seconds between two looks at a lock that somebody has."""
+"""Seconds between two attempts to lock."""

@@ -49,7 +49,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class NeedsAnswers:
-    """The server asks what was expected, and the script ends here: somebody else answers."""
+    """The server asks what the script expects, but the script ends here: its answer is missing."""
 
     ask: LiveAsk
 

@@ -1,6 +1,7 @@
-"""What a live server asked in this run, and nobody has answered.
+"""The open questions of a live server in this run.
 
-Owns: telling an answer to a live ask from one to a recorded ask.
+Owns: whether a retry may answer a live ask and not a recorded one.
+Does not own: how asks with a request state are linked (`record`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from mrtr_cassette.core.protocol.dialect import InputRequired
 
 
 class LiveAsks:
-    """The asks without state that a live server has made in this run, and nobody has answered.
+    """The unanswered asks without state that a live server has made in this run.
 
-    Their answers could be taken for those to a recorded ask of the same call, which may have asked
-    something else.
+    Their answers could be confused with answers to a recorded ask of the same call, which may have
+    asked something else.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A script that answers as was recorded, where the live server asks what was recorded.
+"""A script that gives the recorded answers, if the live server asks what was recorded.
 
 Owns: comparing a live ask with the recorded one, and the recorded answers.
 Does not own: what is sent (`conversation`).
@@ -33,7 +33,7 @@ class IssuedState(NamedTuple):
 
 
 class RecordedScript:
-    """The answers of a recorded conversation, up to its last ask, which somebody else answers.
+    """The answers of a recorded conversation, up to its last ask, which the client answers.
 
     Attributes:
         states: the states that the live server has issued so far.
@@ -63,7 +63,7 @@ class RecordedScript:
         recorded_state = None if recorded is None else recorded.request_state
         if ask.request_state is not None and recorded_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded_state))
-        found = differences(
+        differing = differences(
             _input_requests(self._exchanges[ask.turn - 1], {}),
             _input_requests(
                 ask.exchange, {sha256_of(live): recorded for live, recorded in self.states}
@@ -71,9 +71,9 @@ class RecordedScript:
             f"/{INPUT_REQUESTS}",
         )
         if ask.request_state is None and recorded_state is not None:
-            found.append(Difference(f"/{REQUEST_STATE}", '"…"', None))
-        if found:
-            return AskedOtherwise(ask, tuple(found))
+            differing.append(Difference(f"/{REQUEST_STATE}", '"…"', None))
+        if differing:
+            return AskedOtherwise(ask, tuple(differing))
         if ask.turn == len(self._exchanges):
             return NeedsAnswers(ask)
         return Answered(answers_text(self._exchanges[ask.turn].request.body))

@@ -1,6 +1,6 @@
-"""The sessions of a cassette (2025 era), and the live ones that stand for them.
+"""The recorded sessions (2025 era) of clients, and the live sessions in their place.
 
-Owns: when a live session has to be opened for a client, and what is sent for that.
+Owns: when a live session has to be opened for a client, and with which requests.
 Does not own: sending (the shell).
 Source: MCP 2025-11-25, "Session Management".
 """

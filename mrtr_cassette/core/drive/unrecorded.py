@@ -1,6 +1,6 @@
 """A request that can't be recorded, because the live server is not where the cassette is.
 
-Owns: what is known of it, as a value.
+Owns: the facts about it, as a value.
 Does not own: how it reads (`report.unrecorded`).
 """
 

@@ -2,8 +2,8 @@
 
 Owns: cutting the id and the progress token out of a body without reading the body as JSON.
 Does not own: what a body means (`protocol`).
-Law: two bodies with the same digest, of one of which `can_be_cut` is true, are the same message but
-for the values that were cut out.
+Rule: two bodies with the same digest, if `can_be_cut` is true for one of them, are the same message
+except for the values that were cut out.
 """
 
 from __future__ import annotations

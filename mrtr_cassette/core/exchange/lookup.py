@@ -1,4 +1,4 @@
-"""What a recorded exchange is found by: its call, the request state, the answers.
+"""The lookup key of a request: its call, the request state, the answers.
 
 Owns: the comparable form of a retry.
 Source: docs/matching.md.
@@ -10,13 +10,15 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, CallKey
-from mrtr_cassette.core.protocol.dialect import Answers
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, Answers
 from mrtr_cassette.core.secrets.surrogates import compared_sha256
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
 )
 from mrtr_cassette.core.wire.pointers import without_paths
+
+_NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
 
 
 class LookupKey(NamedTuple):
@@ -34,7 +36,7 @@ class LookupKey(NamedTuple):
 
 
 def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
-    """Return what a request's recorded exchange is found by."""
+    """Return the key by which a request's recorded exchange is looked up."""
     answers = call.answers
     key = call.key(ignored)
     if answers is None:
@@ -42,18 +44,18 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     state = None if answers.request_state is None else compared_sha256(answers.request_state)
     responses = _comparable(answers, ignored)
     # Some clients answer a state-only ask with an empty map, others with none.
-    if state is not None and responses == '{"inputResponses":{}}':
+    if state is not None and responses == _NO_ANSWERS:
         responses = None
     return LookupKey(key, state, responses)
 
 
 def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None:
-    """Return the canonical text of a retry's answers; None where there are none.
+    """Return the canonical text of a retry's answers, or None.
 
     A member that is null equals an absent one.
     """
     responses = answers.input_responses
     if responses is None:
         return None
-    kept = without_paths({"inputResponses": responses}, ignored)
+    kept = without_paths({INPUT_RESPONSES: responses}, ignored)
     return canonical(kept, without_null=True)

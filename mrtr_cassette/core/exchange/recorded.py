@@ -79,7 +79,7 @@ class RecordedInteraction:
 
     Attributes:
         number: its number in the cassette, from 1.
-        exchanges: all of them; those before `branch.turn` are the other interaction's too.
+        exchanges: all of them; it shares those before `branch.turn` with the other interaction.
         branch: where it parts from another interaction, or None.
         is_orphan: its first request continues a state that no recorded ask issued.
     """

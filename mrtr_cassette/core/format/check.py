@@ -117,10 +117,11 @@ def _with_sha256(facts: dict[str, Any], place: Place, sha256: str) -> dict[str, 
 
 
 def _new_places(facts: list[dict[str, Any]], sha256s: dict[Place, str]) -> list[Place | None]:
-    """Return where each exchange stands now; None for one that is not there any more.
+    """Return the present place of each exchange; None for one that was removed.
 
-    It is where it was, if that is the same exchange still; else where an exchange with its digest
-    stands; else where it would be if it had been edited and had moved with those before it.
+    An exchange that has its digest in its old place has not moved. Otherwise its place is that of
+    an exchange with its digest, or, if there is none, that of an edited exchange which moved
+    together with those before it.
     """
     free = dict(sha256s)
     places: list[Place | None] = [None] * len(facts)

@@ -105,7 +105,7 @@ def _indented(tree: Tree) -> bytes:
 
 
 def _interaction_tree(interaction: RecordedInteraction) -> Tree:
-    """Return an interaction; where its last response is an ask, nobody answered that."""
+    """Return an interaction; if its last response is an ask, that ask has no answer."""
     exchanges = interaction.exchanges
     tree: Tree = {}
     if interaction.is_orphan:

@@ -83,7 +83,7 @@ class _Facts:
         return None
 
     def read_rest(self) -> None:
-        """Read what nobody wanted, as it has to be right too."""
+        """Read the remaining facts too, as they have to be valid."""
         for _ in self._unread:
             pass
 

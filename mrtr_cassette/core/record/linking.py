@@ -1,8 +1,8 @@
 """Which exchanges are one interaction.
 
 Owns: joining each retry to the ask that it answers, in the order of docs/matching.md, "Linking":
-by request state; without one, by call and keys; else it begins an interaction of its own.
-Does not own: what is recorded of an exchange beyond that (`assembly`).
+by request state; without one, by call and keys; otherwise it begins an interaction of its own.
+Does not own: everything else about a recorded exchange (`assembly`).
 Rule: arrival order never outranks a state, so parallel identical calls don't mix.
 """
 
@@ -20,7 +20,7 @@ class AskFacts:
         keys: the keys of its `inputRequests`.
         state_sha256s: hashes by which a retry may echo the state that it issued; empty where it
             issued none. An earlier cassette issues another state on replay than the server did.
-        after: how many requests had arrived when it was whole: only later ones can answer it.
+        after: how many requests had arrived when it was complete: only later ones can answer it.
     """
 
     keys: frozenset[str]
@@ -92,7 +92,7 @@ class _PlacedAsk:
 
 @dataclass(slots=True, eq=False)
 class _SameAsks:
-    """Asks that the same retries can answer: those still open, oldest first, and the last other."""
+    """Asks that the same retries can answer: all open ones, and the last one that was answered."""
 
     waiting: list[_PlacedAsk] = field(default_factory=list)
     answered: _PlacedAsk | None = None

@@ -1,7 +1,7 @@
 """Why a request has no recorded reply, and which recorded exchange comes nearest.
 
-Owns: the reasons of a miss, in the order in which they are looked for.
-Does not own: how a miss reads (`report`), and what is played (`player`).
+Owns: the reasons of a miss, in the order in which they are tried.
+Does not own: how a miss reads (`report`), what is played (`player`).
 Source: docs/matching.md, "Misses".
 """
 

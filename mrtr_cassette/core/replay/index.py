@@ -65,8 +65,8 @@ class Index:
         """Add an exchange, after all whose requests arrived earlier."""
         lookup = playable.lookup
         self._add(lookup, playable)
-        # What a client sends that doesn't come from the cassette, such as a literal in a test,
-        # is known by the hash of what was sent while recording.
+        # A state that the client didn't get from the cassette, such as a literal in a test, has the
+        # hash of the state that was sent while recording.
         raw_state = playable.exchange.echoed_sha256
         if raw_state is not None and raw_state != lookup.state:
             self._add(lookup._replace(state=raw_state), playable)

@@ -1,6 +1,6 @@
-"""A recorded exchange as a replay knows it: what it is found by, and how often it was played.
+"""A recorded exchange in one replay: its lookup key, and how often it has been played.
 
-Owns: what is worked out of an exchange for one replay, with that replay's options.
+Owns: what one replay derives from an exchange, with its own options.
 Does not own: what was recorded (`exchange`), which one a request gets (`player`).
 """
 
@@ -42,8 +42,8 @@ class Playable:
         interaction: number of its interaction, from 1.
         turn: the turn that its request answers, from 1; 0 for a first request.
         request: its request as it is matched, without secrets.
-        kind: what the request's message is, or None where its body is none.
-        lookup: what it is found by.
+        kind: the kind of the request's message, or None if its body is no message.
+        lookup: its lookup key.
         traits: what breaks ties with others of the same lookup key.
         caller: who sent the request.
         ask: where its response asks for input, or None.

@@ -3,7 +3,7 @@
 Owns: which recorded exchange a request gets, and what has been played.
 Does not own: why nothing matches (`diagnosis`), sockets (the shell).
 Rule: a request gets a recorded reply only if call, request state and answers are the recorded
-ones. There is no closest match.
+ones. The closest match is never played.
 Source: docs/matching.md.
 """
 
@@ -114,12 +114,12 @@ class Player:
         self._by_digest: dict[bytes, Playable] = {}
         for each in sorted(self._playables, key=lambda each: each.arrival):
             self._index.add(each)
-            # Else what a request is matched by has to be worked out from all of it.
+            # Otherwise the form in which a request is matched depends on all of it.
             if self._matched.keeps_bodies and each.digest is not None:
                 self._by_digest.setdefault(each.digest, each)
 
     def key_of(self, call: Call) -> CallKey:
-        """Return the key by which a request is matched, as a miss has it."""
+        """Return the call key by which a request is matched, for a miss."""
         return call.key(self._ignored)
 
     def request_received(self, request: Request) -> Play | Miss:
@@ -163,7 +163,7 @@ class Player:
 
     def _candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
         candidates = self._index.of(lookup)
-        # What a client knows by itself is found by the same rule on both sides.
+        # A secret that the client knows by itself is found by the same rule while recording.
         if candidates is None and self._matched.has_placeholders and has_placeholders(received):
             return self._index.of_any_rule(lookup)
         return candidates

@@ -1,1 +1,1 @@
-"""What a recording, a replay or a cassette came to, as values and as text."""
+"""Reports on recordings, replays and cassettes, as values and as text."""

@@ -94,7 +94,7 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What a person wants to know of a cassette.
+    """A cassette as a person reads it.
 
     Attributes:
         cassette: how messages name its file.

@@ -1,6 +1,6 @@
-"""What a replay came to, as JUnit XML for whatever shows test results.
+"""The outcome of a replay as JUnit XML, for tools that show test results.
 
-Owns: the shape: a test case for each interaction, skipped where it was not played, and a failed
+Owns: its shape: a test case for each interaction, skipped where it was not played, and a failed
 one for each miss.
 Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2).
 """
@@ -16,7 +16,7 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def junit(report: ReplayReport) -> bytes:
-    """Return what a replay came to as XML."""
+    """Return the outcome of a replay as XML."""
     cassette = _allowed(report.cassette)
     cases = [
         _case(cassette, f"#{each.number} {each.call}", each.outcome) for each in report.interactions

@@ -1,8 +1,8 @@
-"""A miss as a report: what was requested, what comes nearest, what to do about it.
+"""A miss as a report: what was requested, what is nearest, what to do about it.
 
 Owns: every sentence about a miss that is not its reason in words (`replay.diagnosis`).
-Does not own: misses among what else a replay came to (`summary`), log events (`events`).
-Rule: the way out is in the terms of whoever reads it; everything else reads alike everywhere.
+Does not own: the outcome of a whole replay (`summary`), log events (`events`).
+Rule: the way out is in the reader's own terms; everything else reads the same everywhere.
 """
 
 from __future__ import annotations

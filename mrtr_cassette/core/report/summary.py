@@ -1,8 +1,8 @@
-"""What a replay or a recording came to: as values, as text for a terminal, as data for programs.
+"""The outcome of a replay or a recording: as values, as text for a terminal, as data for programs.
 
 Owns: which interactions were played, played in part or not at all, what was missed, and how much
 was recorded.
-Does not own: how one miss reads (`misses`), other formats of the same (`junit`).
+Does not own: how one miss reads (`misses`), other formats (`junit`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class InteractionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay came to.
+    """The outcome of a replay.
 
     Attributes:
         cassette: how messages name its file.
@@ -143,7 +143,7 @@ def summary_event(report: ReplayReport) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RecordingReport:
-    """What a recording came to.
+    """The outcome of a recording.
 
     Attributes:
         cassette: how messages name its file.
