@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from builders import (
+    NO,
+    STREAM_HEADERS,
+    YES,
+    Answer,
+    asks,
+    cassette_of,
+    get,
+    loaded,
+    retry,
+    sse,
+    text,
+    tool,
+    values_of,
+)
+
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.dump import dump, dump_pieces
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End
+
+CALL = tool("deploy", env="prod")
+TALK = (
+    (CALL, asks("ok", state="S" * 30)),
+    (retry(CALL, {"ok": YES}, state="S" * 30), text("done")),
+    (retry(CALL, {"ok": NO}, state="S" * 30), asks("again")),
+    (retry(CALL, {"ok": YES}, state="T" * 30), text("refused")),
+    (get("/mcp", ("Accept", "a"), ("Accept", "b")), Answer((b"\xff", b"x"), end=End.OPEN)),
+    (tool("flow"), Answer((sse(b"{}"), b": ping\n\n"), STREAM_HEADERS, end=End.BROKEN)),
+    (tool("gone"), Answer((), status=0, end=End.OPEN)),
+)
+
+
+def values(cassette: Cassette) -> Any:
+    """Return what is known of a recording, for comparing."""
+    interactions = [
+        (each.number, each.branch, each.is_orphan, list(map(values_of, each.exchanges)))
+        for each in cassette.interactions
+    ]
+    return replace(cassette, path="", interactions=()), interactions
+
+
+@pytest.mark.parametrize("script", [(), TALK[:1], TALK])
+def test_what_was_dumped_is_loaded(script: Sequence[Any]) -> None:
+    """A recording comes back from its file, and its file from the recording."""
+    cassette = loaded(cassette_of(*script))
+
+    assert values(load(dump(cassette), "f")) == values(cassette)
+    assert dump(load(dump(cassette), "f")) == dump(cassette)
+
+
+def test_rules_and_sealed_answers_come_back() -> None:
+    """What a file says of its recording is what the recording said."""
+    rules = RedactionRules(("x+y",), ("pin",), ("jwt",))
+    cassette = replace(loaded(cassette_of(*TALK)), redaction=rules, seals_answers=True)
+
+    assert values(load(dump(cassette), "f")) == values(cassette)
+
+
+@pytest.mark.parametrize("script", [(), TALK])
+def test_file_is_indented_and_has_one_exchange_a_line(script: Sequence[Any]) -> None:
+    """A person reads the interactions and skips the recording block."""
+    data = dump(loaded(cassette_of(*script)))
+    tree = json.loads(data)
+    before, block = data.split(b'  "recording": ')
+    head = {key: value for key, value in tree.items() if key != "recording"}
+
+    assert orjson.dumps(head, option=orjson.OPT_INDENT_2).removesuffix(b"\n}") + b",\n" == before
+    lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
+    assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"]["exchanges"]
+    assert len(lines) == len(script)
+    assert data.endswith(b'"\n  }\n}\n')
+
+
+def test_interactions_are_asked_for_one_at_a_time() -> None:
+    """What has been written is not needed any more, however many there are."""
+    cassette = loaded(cassette_of(*TALK))
+    given = []
+
+    def interactions() -> Any:
+        for interaction in cassette.interactions:
+            given.append(interaction.number)
+            yield interaction
+
+    pieces = dump_pieces(cassette, interactions())
+    next(pieces)
+    for count in range(1, len(cassette.interactions) + 1):
+        next(pieces)
+        assert len(given) == count
