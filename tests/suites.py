@@ -8,7 +8,7 @@ import uvicorn  # noqa: F401  imported once here, as the next two, and not in ea
 from mcp.server.mcpserver import MCPServer
 from processes import PEERS
 
-import mrtr_cassette.demo.server
+import mrtr_cassette.demo.server  # noqa: F401
 import mrtr_cassette.testing.take  # noqa: F401
 
 # What it imports when it is made can't be imported twice by one process.

@@ -16,7 +16,7 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -280,6 +280,16 @@ def _most_connections(files_each: int) -> tuple[int, int]:
     return max(1, (free - burst) // files_each), burst
 
 
+_SETTINGS: Final[Mapping[str, Any]] = {
+    "access_log": None,
+    "auto_decompress": False,
+    "handler_cancellation": True,
+    "max_field_size": LONGEST_HEADER,
+    "max_headers": MOST_HEADERS,
+    "max_line_size": LONGEST_HEADER,
+}
+
+
 @asynccontextmanager
 async def accepting(
     sockets: Iterable[socket.socket],
@@ -323,16 +333,7 @@ async def accepting(
 
     most, burst = _most_connections(files_each)
     server = _BoundedServer(
-        handle,
-        most,
-        access_log=None,
-        logger=_server_log(log),
-        auto_decompress=False,
-        handler_cancellation=True,
-        keepalive_timeout=idle_s,
-        max_field_size=LONGEST_HEADER,
-        max_headers=MOST_HEADERS,
-        max_line_size=LONGEST_HEADER,
+        handle, most, logger=_server_log(log), keepalive_timeout=idle_s, **_SETTINGS
     )
     loop = asyncio.get_running_loop()
     listeners = [await loop.create_server(server, sock=bound, backlog=burst) for bound in sockets]

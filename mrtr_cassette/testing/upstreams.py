@@ -50,8 +50,8 @@ class Applications:
         self._served.close()
 
 
-class Upstream(NamedTuple):
-    """What is recorded.
+class StartedUpstream(NamedTuple):
+    """An upstream that is ready to be recorded.
 
     Attributes:
         url: where it is.
@@ -66,7 +66,7 @@ class Upstream(NamedTuple):
 
 def start_upstream(
     upstream: Any, applications: Applications, cwd: Path, running: ExitStack
-) -> Upstream:
+) -> StartedUpstream:
     """Start an upstream, where it has to be started.
 
     Args:
@@ -80,10 +80,10 @@ def start_upstream(
         UpstreamError: it does not start.
     """
     if isinstance(upstream, str):
-        return Upstream(upstream)
+        return StartedUpstream(upstream)
     if isinstance(upstream, Sequence):
         if not upstream or not all(isinstance(part, str) for part in upstream):
             raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
         command = running.enter_context(running_command(upstream, cwd))
-        return Upstream(command.url, _STARTED_HERE, command)
-    return Upstream(applications.url(upstream), _STARTED_HERE)
+        return StartedUpstream(command.url, _STARTED_HERE, command)
+    return StartedUpstream(applications.url(upstream), _STARTED_HERE)

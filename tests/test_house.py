@@ -1,0 +1,41 @@
+"""Limits of size hold by construction, so that what a reader must take in at once stays small."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST_MODULE = 450
+LONGEST_FUNCTION = 50
+
+
+def name_of(path: Path) -> str:
+    """Return a module's path inside the package."""
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_no_module_and_no_function_is_long(path: Path) -> None:
+    """A module has at most 450 lines, and a function 50 besides its docstring."""
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= LONGEST_MODULE
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            lines -= (ast.get_docstring(node, clean=False) or "").count("\n")
+            assert lines <= LONGEST_FUNCTION, f"{node.name} in {name_of(path)} has {lines} lines"
+
+
+def test_one_name_means_one_class() -> None:
+    """No two classes of the package have the same name."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name_of(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
