@@ -13,7 +13,12 @@ from functools import lru_cache
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
-from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
+from mrtr_cassette.core.protocol.dialect import (
+    REQUEST_STATE,
+    InputRequired,
+    may_ask,
+    recognise,
+)
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.sealing import redacted_response, seal_states
@@ -211,7 +216,7 @@ class Observation:
             located = response_to(self.call.message, response)
         result = located.message.tree.get("result") if located is not None else None
         self.ask = recognise(result)
-        issued = result.get("requestState") if isinstance(result, dict) else None
+        issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
         if recorder.seals:
             request, response, states = seal_states(request, response, recorder.known)
             if located is None and states:

@@ -150,7 +150,7 @@ class _Search:
             return self._arguments_differ(self._same_name)
         detail = "the server asked for no input when this call was recorded"
         shown = dict(answers.input_responses or {}) if answers is not None else {}
-        found = [Difference("/inputResponses", None, canonical(shown))]
+        found = [Difference(f"/{INPUT_RESPONSES}", None, canonical(shown))]
         return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
     def _retry_with_state(self, state: str) -> Miss:
@@ -204,7 +204,7 @@ class _Search:
 
         def shown(call: Call) -> Any:
             responses = call.answers.input_responses if call.answers is not None else None
-            return without_paths({"inputResponses": dict(responses or {})}, self._ignored)
+            return without_paths({INPUT_RESPONSES: dict(responses or {})}, self._ignored)
 
         nearest, found = self._nearest(recorded, shown, without_null=True)
         if found and all(difference.received is None for difference in found):
