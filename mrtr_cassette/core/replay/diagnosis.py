@@ -14,6 +14,7 @@ from typing import Any
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
