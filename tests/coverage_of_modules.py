@@ -30,8 +30,6 @@ COVERED_BY: Final = {
     "drive/unrecorded": "drive/test_catching_up.py",
     "exchange/lookup": "replay/test_player.py",
     "exchange/recorded": "format/test_load.py",
-    "format/dump": "format/test_codec.py",
-    "record/naming": "record/test_assembly.py",
     "record/sealing": "record/test_recorder.py",
     "replay/index": "replay/test_player.py",
     "replay/matching": "replay/test_player.py",
