@@ -85,7 +85,7 @@ async def _replay(
 
 
 def _report(summary: ReplayReport, path: Path | None) -> None:
-    """Write the report that was asked for, and say misses where GitHub shows them."""
+    """Write the report, and print misses as annotations under GitHub Actions."""
     import orjson
 
     from mrtr_cassette.core.report.junit import junit

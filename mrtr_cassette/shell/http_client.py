@@ -221,7 +221,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._coming is None:
-            raise ValueError("more than the response that was asked for")
+            raise ValueError("more than the requested response")
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
@@ -238,7 +238,7 @@ class _Connection(asyncio.Protocol):
         headers, reason = tuple(self._headers), self._reason
         self._headers, self._reason = [], b""
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
-            raise ValueError("another protocol, which nobody asked for")
+            raise ValueError("another protocol, which was not requested")
         if status < HTTPStatus.OK or self._coming is None:
             return
         self._response = HttpResponse(self, status, reason, headers)

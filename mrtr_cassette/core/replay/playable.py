@@ -14,6 +14,7 @@ from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -71,7 +72,7 @@ class Playable:
         """Work out what its ask asks."""
         self.question = None
         if self.ask is not None and self.ask.request_state is None:
-            requests = self.ask.message.tree["result"].get("inputRequests")
+            requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
 
     @property
