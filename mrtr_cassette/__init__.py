@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
     from mrtr_cassette.options import RecordOptions, ReplayOptions
-    from mrtr_cassette.testing.take import MrtrCassette
+    from mrtr_cassette.testing.use import MrtrCassette
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "CassetteError": "errors",
     "Interaction": "core.report.inspection",
     "MissReport": "core.report.misses",
-    "MrtrCassette": "testing.take",
+    "MrtrCassette": "testing.use",
     "MrtrCassetteError": "errors",
     "RecordOptions": "options",
     "ReplayOptions": "options",

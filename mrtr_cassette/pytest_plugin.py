@@ -21,7 +21,7 @@ from mrtr_cassette.options import Kind, Option, RecordOptions, ReplayOptions, op
 if TYPE_CHECKING:
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.settings import Mode, Place, Settings
-    from mrtr_cassette.testing.take import MrtrCassette, Run, Take
+    from mrtr_cassette.testing.use import CassetteUse, MrtrCassette, Run
 
 MARKER = "mrtr_cassette"
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
@@ -131,7 +131,7 @@ def mrtr_cassette_module(request: pytest.FixtureRequest) -> Iterator[MrtrCassett
 @pytest.fixture
 def mrtr_cassettes(request: pytest.FixtureRequest) -> Iterator[Callable[..., MrtrCassette]]:
     """Further recordings for a test: call it with a name and the marker's other arguments."""
-    takes: list[Take] = []
+    uses: list[CassetteUse] = []
 
     def opened(*name: Any, **options: Any) -> MrtrCassette:
         from mrtr_cassette.errors import MrtrCassetteError, UsageError
@@ -143,12 +143,12 @@ def mrtr_cassettes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Mrt
             settings = _settings(request, [place_of_call("mrtr_cassettes", name, options)])
         except MrtrCassetteError as error:
             _fail(error)
-        takes.append(_begin(request, settings))
-        return takes[-1].cassette
+        uses.append(_begin(request, settings))
+        return uses[-1].cassette
 
     yield opened
-    for take in reversed(takes):
-        take.stop()
+    for use in reversed(uses):
+        use.stop()
 
 
 @pytest.fixture(scope="session")
@@ -170,9 +170,9 @@ def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         settings = _settings(request, _marked(request.node))
     except MrtrCassetteError as error:
         _fail(error)
-    take = _begin(request, settings)
-    yield take.cassette
-    take.stop()
+    use = _begin(request, settings)
+    yield use.cassette
+    use.stop()
 
 
 def _marked(node: pytest.Item | pytest.Collector) -> list[Place]:
@@ -205,18 +205,18 @@ def _ini_place(config: pytest.Config) -> Place:
     return config.stash[_INI_KEY]
 
 
-def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
-    """Begin a take that the tests of the request's scope use."""
+def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
+    """Begin the use of a cassette by the tests of the request's scope."""
     from mrtr_cassette.errors import MrtrCassetteError
-    from mrtr_cassette.testing.take import Take
+    from mrtr_cassette.testing.use import CassetteUse
 
     node, config = request.node, request.config
     cassettes = config.stash.get(_CASSETTES_KEY, None)
     if cassettes is None:
         cassettes = config.stash[_CASSETTES_KEY] = _Cassettes(config)
-        config.pluginmanager.register(cassettes, "mrtr-cassette-takes")
+        config.pluginmanager.register(cassettes, "mrtr-cassette-uses")
     try:
-        take = Take(
+        use = CassetteUse(
             cassettes.run,
             _path(node, settings.name),
             settings,
@@ -225,9 +225,9 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> Take:
         )
     except MrtrCassetteError as error:
         _fail(error)
-    cassettes.takes[take] = (node, request.fixturename)
-    cassettes.opened.add(take.path)
-    return take
+    cassettes.uses[use] = (node, request.fixturename)
+    cassettes.opened.add(use.path)
+    return use
 
 
 def _fail(error: MrtrCassetteError) -> NoReturn:
@@ -275,13 +275,13 @@ def _module(node: Any) -> Path:
 
 
 class _Cassettes:
-    """Follows the takes of a run; it is a plugin from the first take on."""
+    """Follows which cassettes a run uses; it is a plugin from the first one on."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from mrtr_cassette.testing.take import Run
+        from mrtr_cassette.testing.use import Run
 
         self.run: Run = Run(config.stash[_MODE_KEY], config.stash[_STARTED_KEY], config.rootpath)
-        self.takes: dict[Take, tuple[Any, str | None]] = {}
+        self.uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self.opened: set[Path] = set()
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
 
@@ -293,24 +293,24 @@ class _Cassettes:
         report = yield
         if call.excinfo is None:
             return report
-        for take in self._used_by(item):
-            take.failed = True
+        for use in self._used_by(item):
+            use.failed = True
             if isinstance(call.excinfo.value, pytest.skip.Exception):
                 continue
-            output = take.upstream_output
+            output = use.upstream_output
             if output is not None:
                 report.sections.append(("mrtr-cassette: output of the upstream", output))
-            misses = take.unreported_misses()
+            misses = use.unreported_misses()
             if misses is not None:
                 report.sections.append(("mrtr-cassette: misses", misses))
         return report
 
-    def _used_by(self, item: pytest.Item) -> list[Take]:
+    def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
         chain = item.listchain()
         names = getattr(item, "fixturenames", ())
         return [
-            take
-            for take, (node, fixture) in self.takes.items()
+            use
+            for use, (node, fixture) in self.uses.items()
             if node is item or (node in chain and fixture in names)
         ]
 
@@ -325,7 +325,7 @@ class _Cassettes:
         except BaseException:
             self._conclude(item, passed=False)
             raise
-        misses = [take.unreported_misses() for take in self.takes]
+        misses = [use.unreported_misses() for use in self.uses]
         problems = [text for text in misses if text is not None]
         found, empty = self._conclude(item, passed=not problems)
         problems += found
@@ -340,18 +340,18 @@ class _Cassettes:
             )
 
     def _conclude(self, item: pytest.Item, *, passed: bool) -> tuple[list[str], list[Path]]:
-        """Conclude the takes that are stopped; return what is wrong, and where nothing was."""
+        """Conclude the uses that are stopped; return what is wrong, and where nothing was."""
         problems: list[str] = []
         empty: list[Path] = []
-        for take in [take for take in self.takes if take.is_stopped]:
-            node, _ = self.takes.pop(take)
+        for use in [use for use in self.uses if use.is_stopped]:
+            node, _ = self.uses.pop(use)
             # A run that ends early has not recorded all that a class or a module would.
             is_cut = node is not item and bool(item.session.shouldstop or item.session.shouldfail)
-            passes = passed and not take.failed and not is_cut
-            found = take.conclude(passed=passes, plays_all=self._plays_all)
+            passes = passed and not use.failed and not is_cut
+            found = use.conclude(passed=passes, plays_all=self._plays_all)
             problems += found
-            if passes and take.is_empty and not found:
-                empty.append(take.path)
+            if passes and use.is_empty and not found:
+                empty.append(use.path)
         return problems, empty
 
     @pytest.hookimpl(wrapper=True)
@@ -360,10 +360,10 @@ class _Cassettes:
         try:
             yield
         finally:
-            while self.takes:
-                take, _ = self.takes.popitem()
-                take.stop()
-                take.conclude(passed=False)
+            while self.uses:
+                use, _ = self.uses.popitem()
+                use.stop()
+                use.conclude(passed=False)
             self.run.applications.close()
 
 

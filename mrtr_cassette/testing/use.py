@@ -98,7 +98,7 @@ class MrtrCassette:
         return self._session.unrecorded if isinstance(self._session, Recording) else ()
 
 
-class Take:
+class CassetteUse:
     """One recording or replay of a cassette, for as long as a test, class or module uses it.
 
     Its life has three parts: it is made, which starts the proxy; `stop` stops it; `conclude`,
@@ -139,7 +139,7 @@ class Take:
         self._ask_upstream = ask_upstream
         self._is_shared = is_shared
         self._reported = 0
-        self._session: RecordSession | None = None
+        self._recording: RecordSession | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
         self._claimed = ExitStack()
@@ -225,8 +225,8 @@ class Take:
         self._command = started.command
         options = self._record_options()
         manager = recording(started.url, self.path, options, named=started.named, publishes=False)
-        self._session = self._running.enter_context(in_thread(manager))
-        return Recording(self._session)
+        self._recording = self._running.enter_context(in_thread(manager))
+        return Recording(self._recording)
 
     def _record_options(self) -> RecordOptions:
         """Return the options for what becomes of a cassette that exists in this mode."""
@@ -249,8 +249,8 @@ class Take:
             plays_all: something recorded that was not played is a problem.
         """
         try:
-            if self._session is not None:
-                return self._conclude_recording(self._session, passed=passed, plays_all=plays_all)
+            if self._recording is not None:
+                return self._conclude_recording(self._recording, passed=passed, plays_all=plays_all)
             if passed and plays_all and self.cassette.unplayed:
                 return [_unplayed_text(self.cassette)]
             return []
@@ -280,7 +280,7 @@ class Take:
     @property
     def is_empty(self) -> bool:
         """Whether it was to be recorded, and nobody asked anything."""
-        session = self._session
+        session = self._recording
         return session is not None and session.exchanges == session.played == 0
 
     @property
