@@ -142,11 +142,11 @@ def headers_of(headers: HeaderMap) -> Headers:
 
 def header_map(headers: Headers) -> HeaderMap:
     """Return headers as a cassette has them: a name that came more than once has a list."""
-    found: HeaderMap = {}
+    members: HeaderMap = {}
     for name, value in headers:
-        before = found.get(name)
+        before = members.get(name)
         if before is None:
-            found[name] = value
+            members[name] = value
         else:
-            found[name] = [*([before] if isinstance(before, str) else before), value]
-    return found
+            members[name] = [*([before] if isinstance(before, str) else before), value]
+    return members

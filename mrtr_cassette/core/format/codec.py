@@ -130,28 +130,30 @@ def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
     cut: dict[_List, tuple[int, int]] = {}
     rest: list[bytes] = []
     at = 0
-    for one in (_INTERACTIONS, _EXCHANGES):
-        first, last = data.find(one.first, at), data.rfind(one.last, at)
+    for layout in (_INTERACTIONS, _EXCHANGES):
+        first, last = data.find(layout.first, at), data.rfind(layout.last, at)
         if not 0 <= first < last:
             break
-        rest += (data[at:first], b'"%b":[]' % one.place[-1].encode())
-        cut[one] = first + len(one.first) - 1, last
-        at = last + len(one.last)
+        rest += (data[at:first], b'"%b":[]' % layout.place[-1].encode())
+        cut[layout] = first + len(layout.first) - 1, last
+        at = last + len(layout.last)
     try:
         tree = orjson.loads(b"".join([*rest, data[at:]]))
     except orjson.JSONDecodeError:
         cut.clear()
         tree = _json(data, path)
     interactions, exchanges = (
-        _read_by_parts(data, one, *cut[one], path) if one in cut else _taken_out(tree, one)
-        for one in (_INTERACTIONS, _EXCHANGES)
+        _read_by_parts(data, layout, *cut[layout], path)
+        if layout in cut
+        else _taken_out(tree, layout)
+        for layout in (_INTERACTIONS, _EXCHANGES)
     )
     return tree, interactions, exchanges
 
 
-def _taken_out(tree: Any, one: _List) -> list[Any]:
+def _taken_out(tree: Any, layout: _List) -> list[Any]:
     """Return the items of a list, which is empty from then on."""
-    *outer, name = one.place
+    *outer, name = layout.place
     for step in outer:
         tree = tree.get(step) if isinstance(tree, dict) else None
     if not isinstance(tree, dict) or not isinstance(tree.get(name), list):
@@ -165,20 +167,20 @@ _READ_AT_ONCE = 32 * 1024
 """Bytes of items, or one item, that are read as JSON at once; many small texts take longer."""
 
 
-def _read_by_parts(data: bytes, one: _List, at: int, last: int, path: str) -> Iterator[Any]:
+def _read_by_parts(data: bytes, layout: _List, at: int, last: int, path: str) -> Iterator[Any]:
     count = 0
     while at <= last:
-        end = data.find(one.between, at + _READ_AT_ONCE, last)
+        end = data.find(layout.between, at + _READ_AT_ONCE, last)
         end = last if end < 0 else end
         try:
-            trees = orjson.loads(b"[%b]" % data[at : end + len(one.end)])
+            trees = orjson.loads(b"[%b]" % data[at : end + len(layout.end)])
         except orjson.JSONDecodeError:
             # Read as a whole, the file tells where it is damaged.
-            yield from _taken_out(_json(data, path), one)[count:]
+            yield from _taken_out(_json(data, path), layout)[count:]
             return
         yield from trees
         count += len(trees)
-        at = end + len(one.between) - 1
+        at = end + len(layout.between) - 1
 
 
 def _json(data: bytes, path: str) -> Any:
@@ -226,8 +228,8 @@ def _validated(
 def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
     first = error.errors(include_url=False)[0]
     pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
-    found = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
-    return damaged(path, pointer, f"{first['msg'].lower()}{found}")
+    shown = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
+    return damaged(path, pointer, f"{first['msg'].lower()}{shown}")
 
 
 def _shown(value: Any) -> str:
