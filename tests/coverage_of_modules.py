@@ -26,15 +26,6 @@ ROOT: Final = TESTS.parent
 CORE: Final = ROOT / "mrtr_cassette" / "core"
 FLOORS: Final = TESTS / "coverage_floors.json"
 PACKAGE: Final = "package"
-COVERED_BY: Final = {
-    "drive/unrecorded": "drive/test_catching_up.py",
-    "exchange/lookup": "replay/test_player.py",
-    "exchange/recorded": "format/test_load.py",
-    "record/sealing": "record/test_recorder.py",
-    "replay/index": "replay/test_player.py",
-    "replay/matching": "replay/test_player.py",
-}
-"""Modules that are a part of another's machine, and the test file that covers them."""
 
 
 class Measured(NamedTuple):
@@ -59,11 +50,11 @@ def modules() -> list[str]:
 
 
 def test_file(module: str) -> Path | None:
-    """Return the test file that stands beside a module's path, or that covers it by name."""
+    """Return the test file of a module; with its folder in the name where another has the name."""
     folder, _, name = module.rpartition("/")
-    own = TESTS / "core" / folder / f"test_{name}.py"
-    covering = TESTS / "core" / COVERED_BY.get(module, "")
-    return next((path for path in (own, covering) if path.is_file()), None)
+    tests = TESTS / "core" / folder
+    paths = (tests / f"test_{name}.py", tests / f"test_{folder}_{name}.py")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:

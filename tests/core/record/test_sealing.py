@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    YES,
+    Answer,
+    answer,
+    asks,
+    changed,
+    dump,
+    notification,
+    post,
+    response_of,
+    retry,
+    sse,
+    stream,
+    text,
+    token_of,
+    tool,
+)
+
+from mrtr_cassette.core.record.sealing import redacted_response, seal_states
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.states import KnownStates
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.wire.http import Request, Response
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+ASK = answer(CALL, asks("a", state=STATE))
+DONE = response_of(text("done"), CALL)
+SECRET = "ghp_" + "a1B2c3D4e5" * 4
+PLACED = f"<github:{token_of('github', SECRET)}>"
+
+
+def known(*states: str) -> KnownStates:
+    """Return states that were issued or echoed before."""
+    made = KnownStates()
+    for state in states:
+        made.remember(state)
+    return made
+
+
+def sealed_response(response: Response, *states: str) -> Response:
+    """Return the response to `CALL`, sealed."""
+    return seal_states(post(CALL), response, known(*states))[1]
+
+
+def sealed_request(request: Request, *states: str) -> Request:
+    """Return a request, sealed."""
+    return seal_states(request, DONE, known(*states))[0]
+
+
+def test_exchange_without_states_stays_as_it_is() -> None:
+    """Where no state is known and none is issued or echoed, there is nothing to seal."""
+    states = known()
+    request = post(CALL)
+
+    sealed = seal_states(request, DONE, states)
+
+    assert sealed[0] is request
+    assert sealed[1] is DONE
+    assert sealed[2] == []
+    assert not len(states)
+
+
+def test_states_of_both_sides_are_sealed_and_known() -> None:
+    """The echoed and the issued state become hashes; the issued one is told."""
+    states = known()
+    following = f"{STATE}-2"
+    request = post(retry(CALL, {"a": YES}, state=STATE))
+    response = response_of(asks("b", state=following), request.body)
+
+    sealed_request, sealed_response, issued = seal_states(request, response, states)
+
+    assert sealed_request.body == request.body.replace(STATE.encode(), sealed_hash(STATE).encode())
+    assert sealed_response.body == response.body.replace(
+        following.encode(), sealed_hash(following).encode()
+    )
+    assert issued == [following]
+    assert list(states) == [STATE, following]
+
+
+def test_known_state_is_sealed_wherever_it_is_repeated() -> None:
+    """A state that was issued before is sealed in a target, in headers and in other members."""
+    request = Request(
+        "POST", f"/mcp?s={quote(STATE)}", (*JSON_HEADERS, ("Mcp-Name", STATE)), tool("go", to=STATE)
+    )
+    response = response_of(
+        Answer((answer(CALL, text(STATE)),), (*JSON_HEADERS, ("Location", f"/{STATE}"))), CALL
+    )
+    hashed = sealed_hash(STATE)
+
+    request, response, issued = seal_states(request, response, known(STATE))
+
+    assert hashed.removeprefix("sha256:") in request.target
+    assert request.headers == (*JSON_HEADERS, ("Mcp-Name", hashed))
+    assert json.loads(request.body)["params"]["arguments"] == {"to": hashed}
+    assert response.headers == (*JSON_HEADERS, ("Location", f"/{hashed}"))
+    assert response.body == answer(CALL, text(hashed))
+    assert issued == []
+
+
+def test_tampered_state_keeps_what_was_tampered() -> None:
+    """A state that contains a known one has only that one replaced; else it is sealed whole."""
+    tampered = f"{STATE}.tampered"
+
+    def echoed(*states: str) -> str:
+        request = sealed_request(post(retry(CALL, state=tampered)), *states)
+        return str(json.loads(request.body)["params"]["requestState"])
+
+    assert echoed(STATE) == f"{sealed_hash(STATE)}.tampered"
+    assert echoed() == sealed_hash(tampered)
+    assert echoed(STATE, tampered) == sealed_hash(tampered)
+
+
+def test_short_state_is_sealed_in_its_place_only() -> None:
+    """A short state may be an ordinary word elsewhere."""
+    request = sealed_request(
+        post(changed(retry(CALL, state="step-1"), "params", "to", to="step-1"))
+    )
+
+    params = json.loads(request.body)["params"]
+    assert (params["requestState"], params["to"]) == (sealed_hash("step-1"), "step-1")
+
+
+def test_streamed_state_is_sealed_in_its_event() -> None:
+    """Each event stays an event; those without states stay as they are."""
+    progress = notification("notifications/progress", progressToken=1, progress=1)
+    response = response_of(stream(progress, ASK, progress), CALL)
+
+    sealed = sealed_response(response)
+
+    assert [piece.raw for piece in sealed.pieces] == [
+        sse(progress),
+        sse(answer(CALL, asks("a", state=sealed_hash(STATE)))),
+        sse(progress),
+    ]
+    assert [piece.at_ms for piece in sealed.pieces] == [0, 1, 2]
+
+
+def test_known_state_is_sealed_in_each_event() -> None:
+    """An event that repeats a known state has its hash; no other event changes."""
+    says = notification("notifications/message", data=STATE)
+    sealed = sealed_response(response_of(stream(says, CALL), CALL), STATE)
+
+    assert [piece.raw for piece in sealed.pieces] == [
+        sse(says.replace(STATE.encode(), sealed_hash(STATE).encode())),
+        sse(CALL),
+    ]
+
+
+def test_states_that_a_stream_names_in_comments_are_none() -> None:
+    """An event without data has no state, whatever its comment says."""
+    comment = b': "requestState":"%s"\n\n' % STATE.encode()
+    response = response_of(Answer((comment, sse(CALL)), STREAM_HEADERS), CALL)
+    states = known()
+
+    assert seal_states(post(CALL), response, states) == (post(CALL), response, [])
+    assert not len(states)
+
+
+def test_state_across_data_lines_has_no_place() -> None:
+    """A state that two lines of an event share stands at no place of the body."""
+    ask = ASK.replace(STATE[:9].encode(), STATE[:9].encode() + b"\ndata: ")
+    response = response_of(Answer((b"data: " + ask + b"\n\n",), STREAM_HEADERS), CALL)
+
+    _, sealed, issued = seal_states(post(CALL), response, known())
+
+    assert sealed == response
+    assert issued == []
+
+
+@pytest.mark.parametrize("cut", [1, len(ASK) // 2, ASK.index(STATE.encode()) + 3, len(ASK) - 1])
+def test_state_in_chunks_is_sealed_where_it_stands(cut: int) -> None:
+    """A body keeps its chunks where only the state in its place is sealed."""
+    response = response_of(Answer((ASK[:cut], ASK[cut:])), CALL)
+
+    sealed = sealed_response(response)
+
+    assert sealed.body == dump(json.loads(ASK)).replace(STATE.encode(), sealed_hash(STATE).encode())
+    assert len(sealed.pieces) == 2
+
+
+def test_known_state_across_chunks_makes_one_piece() -> None:
+    """What is repeated may stand across two chunks, so that a changed body is one, the last."""
+    body = answer(CALL, text(STATE))
+    response = response_of(Answer((body[:50], body[50:])), CALL)
+
+    (piece,) = sealed_response(response, STATE).pieces
+
+    assert (piece.raw, piece.at_ms) == (answer(CALL, text(sealed_hash(STATE))), 1)
+
+
+def test_response_without_secrets_is_the_same() -> None:
+    """Redaction keeps all pieces of a body that has no secret."""
+    body = answer(CALL, text("done"))
+    response = response_of(Answer((body[:9], body[9:])), CALL)
+
+    assert redacted_response(response, Redactor(RedactionRules(), token_of)) == response
+
+
+def test_secrets_of_a_response_become_placeholders() -> None:
+    """Headers and a body are redacted; in a stream each event stays an event."""
+    redactor = Redactor(RedactionRules(), token_of)
+    body = answer(CALL, text(SECRET))
+    cut = body.index(SECRET.encode()) + 7
+    headers = (*JSON_HEADERS, ("Location", f"/{SECRET}"))
+
+    whole = redacted_response(
+        response_of(Answer((body[:cut], body[cut:]), headers), CALL), redactor
+    )
+    events = redacted_response(response_of(stream(body, CALL), CALL), redactor)
+
+    assert [piece.raw for piece in whole.pieces] == [answer(CALL, text(PLACED))]
+    assert whole.headers == (*JSON_HEADERS, ("Location", f"/{PLACED}"))
+    assert [piece.raw for piece in events.pieces] == [sse(answer(CALL, text(PLACED))), sse(CALL)]

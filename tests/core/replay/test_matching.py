@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    YES,
+    Step,
+    asks,
+    cassette_of,
+    get,
+    loaded,
+    post,
+    retry,
+    rpc,
+    text,
+    token_of,
+    tool,
+)
+
+from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.matching import (
+    MatchedForm,
+    by_any_rule,
+    has_placeholders,
+    redactor_of,
+)
+from mrtr_cassette.core.secrets.placeholders import placeholder
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.wire.http import Request
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+SURROGATE = "mrtr-state:0123456789abcdef:1:1"
+SECRET = "ghp_" + "a1B2c3D4e5" * 4
+LOGIN = tool("login", key=SECRET)
+
+
+def form(*script: Step, **options: bool) -> MatchedForm:
+    """Return the matched form of a script's cassette."""
+    return MatchedForm(loaded(cassette_of(*(script or ((CALL, text("done")),)), **options)))
+
+
+def with_secret() -> MatchedForm:
+    """Return the matched form of a cassette whose request had a secret."""
+    return form((LOGIN, text("done")), redacts=True)
+
+
+def lookup_of(body: bytes) -> LookupKey:
+    """Return the lookup key of a request."""
+    return lookup_key(read_call(post(body)))
+
+
+def test_states_are_matched_as_the_cassette_has_them() -> None:
+    """A raw state becomes its hash in a sealed cassette's form; a surrogate and a hash stay."""
+    raw = post(retry(CALL, {"a": YES}, state=STATE))
+    hashed = post(retry(CALL, {"a": YES}, state=sealed_hash(STATE)))
+    surrogate = post(retry(CALL, {"a": YES}, state=SURROGATE))
+
+    assert form().of(raw) == hashed
+    assert form(seals=False).of(raw) is raw
+    for recorded in (hashed, surrogate, post(CALL)):
+        assert form().of(recorded) is recorded
+
+
+def test_answers_are_matched_as_hashes_where_they_were_sealed() -> None:
+    """Only a cassette with sealed answers compares their hashes; an action stays readable."""
+    request = post(retry(CALL, {"a": YES}))
+    matched = form(seals_answers=True)
+
+    (answer,) = json.loads(matched.of(request).body)["params"]["inputResponses"].values()
+
+    assert answer["action"] == "accept"
+    assert answer["content"].startswith("mrtr-answer:")
+    assert matched.of(matched.of(request)) == matched.of(request)
+    assert form().of(request) is request
+
+
+def test_secrets_are_matched_without_their_numbers() -> None:
+    """A secret, its token and its number are the same, wherever in a request they stand."""
+    matched = with_secret()
+
+    def request(secret: str, spelled: str) -> Request:
+        return Request(
+            "POST", f"/mcp?s={spelled}", (("Mcp-Param-Key", secret),), tool("go", key=secret)
+        )
+
+    token = placeholder("github", token_of("github", SECRET))
+    expected = matched.of(request(SECRET, SECRET))
+
+    assert expected == request("<github>", "<github>")
+    assert matched.of(request(token, token.replace("<", "%3C").replace(">", "%3E"))) == expected
+    assert matched.of(request("<github:1>", "%3cgithub:12%3e")) == expected
+
+
+def test_request_without_secrets_is_matched_as_it_is() -> None:
+    """What has neither a secret nor a placeholder stays the same request."""
+    request = post(tool("login", key="none"), ("Mcp-Name", "login"))
+
+    assert with_secret().of(request) is request
+    assert with_secret().without_secrets(request) is request
+
+
+def test_secrets_count_only_where_some_were_recorded() -> None:
+    """A cassette without placeholders in its requests is matched without a search for secrets."""
+    redacting = form(redacts=True)
+    verbatim = form()
+    request = post(LOGIN)
+
+    assert not redacting.has_placeholders
+    assert redacting.of(request) is request
+    assert redacting.without_secrets(request) == post(tool("login", key="<github>"))
+    assert verbatim.without_secrets(request) is request
+    assert with_secret().has_placeholders
+
+
+def test_placeholder_of_a_response_is_none_of_a_request() -> None:
+    """Only what requests have decides how requests are matched."""
+    assert not form((CALL, text(SECRET)), redacts=True).has_placeholders
+
+
+def test_placeholder_in_a_branch_counts() -> None:
+    """Every request of a cassette is looked at, also a late answer."""
+    answers = {"a": {"action": "accept", "content": {"key": SECRET}}}
+    assert form(
+        (CALL, asks("a")), (retry(CALL, answers), text("done")), redacts=True
+    ).has_placeholders
+
+
+@pytest.mark.parametrize(
+    ("matched", "keeps"),
+    [
+        (form(), True),
+        (form(seals=False), True),
+        (form(redacts=True), True),
+        (form(seals_answers=True), False),
+        (with_secret(), False),
+    ],
+)
+def test_bodies_are_kept_unless_secrets_or_answers_are_replaced(
+    matched: MatchedForm, *, keeps: bool
+) -> None:
+    """A request without states is matched as it was sent, unless something else is replaced."""
+    assert matched.keeps_bodies is keeps
+
+
+def test_text_for_the_terminal_has_no_known_secret() -> None:
+    """A text is shown without what the cassette's rules know; without rules it stays."""
+    assert form(redacts=True).shown(f"key {SECRET}") == "key <github:0>"
+    assert form().shown(f"key {SECRET}") == f"key {SECRET}"
+
+
+def test_redactor_is_that_of_the_cassettes_rules() -> None:
+    """Only a cassette that was redacted has one, and all secrets of a rule are alike to it."""
+    redactor = redactor_of(loaded(cassette_of((CALL, text("done")), redacts=True)))
+
+    assert redactor is not None
+    assert redactor.text(f"{SECRET} {SECRET[::-1]} {SECRET[:-1]}x") == (
+        f"<github:0> {SECRET[::-1]} <github:0>"
+    )
+    assert redactor_of(loaded(cassette_of((CALL, text("done"))))) is None
+
+
+def test_key_by_any_rule_does_not_tell_rules() -> None:
+    """Placeholders of two rules are the same, in the call and in the answers; the state stays."""
+
+    def retried(secret: str, key: str = "k", state: str = STATE) -> LookupKey:
+        answers = {"a": {"action": "accept", "content": {key: secret}}}
+        return lookup_of(retry(tool("login", key=secret), answers, state=state))
+
+    assert by_any_rule(retried("<github>")) == by_any_rule(retried("<password>"))
+    assert by_any_rule(retried("<github>")) != by_any_rule(retried("<github>", "other"))
+    assert by_any_rule(retried("<github>")) != by_any_rule(retried("<github>", state="s"))
+    assert by_any_rule(lookup_of(CALL)) == lookup_of(CALL)
+
+
+@pytest.mark.parametrize(
+    ("request_", "has_some"),
+    [
+        (post(tool("go", key="<github:1>")), True),
+        (post(tool("go", key="a").replace(b'"a"', rb'"\u003cgithub:1\u003e"')), True),
+        (post(rpc("resources/read", {"uri": "x:%3Cgithub:1%3E"})), True),
+        (get("/mcp?s=%3Cgithub%3A1%3E"), True),
+        (get("/mcp", ("Mcp-Name", "<github:1>")), True),
+        (get("/mcp", ("Mcp-Name", "<none:1>")), False),
+        (get("/mcp?s=%3Cnone%3A1%3E"), False),
+        (post(tool("go", html="<b>bold</b>")), False),
+        (post(CALL), False),
+        (Request("POST", "/mcp", JSON_HEADERS, b"\xff<github:1>\xff"), True),
+    ],
+)
+def test_placeholders_of_a_request_are_recognised(request_: Request, *, has_some: bool) -> None:
+    """A placeholder counts in a body, a target and a header, in every spelling of it."""
+    assert has_placeholders(request_) is has_some
