@@ -19,7 +19,7 @@ from builders import (
     without_digests,
 )
 
-from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts
+from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts, schema
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.errors import CassetteError
 
@@ -254,3 +254,12 @@ def test_branch_of_a_turn_that_it_does_not_answer_is_refused() -> None:
 
     with pytest.raises(CassetteError, match=r"^f: at /interactions/1/"):
         decode_cassette(edited(cut), "f")
+
+
+def test_schema_names_what_the_file_has() -> None:
+    """The published schema speaks of cassettes and interactions, not of the code's models."""
+    published = json.loads(schema())
+
+    assert published["$id"] == json.loads(encode_cassette(cassette_of(*TALK)))["$schema"]
+    assert {"EventModel", "InteractionModel"}.isdisjoint(published["$defs"])
+    assert {"Event", "Interaction"} <= published["$defs"].keys()
