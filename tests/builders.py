@@ -1,6 +1,6 @@
 """Short builders, so that tests of the core read like transcripts.
 
-Requests and response bodies are bytes; results (`asks`, `text`) are what stands under `result`.
+Requests and response bodies are bytes, made of the JSON values of `messages`.
 A script is a list of steps, each a request and its response, and `Conversation` is for the scripts
 whose exchanges overlap.
 """
@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import orjson
+from messages import Json, compact, message, result, tool_call
 
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RequestState
 from mrtr_cassette.core.format.codec import decode_parts
@@ -30,42 +31,25 @@ from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
 from mrtr_cassette.core.wire.sse import SseFramer
 
-Json = Any
-
 JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
 STREAM_HEADERS: Headers = (("Content-Type", "text/event-stream"),)
-
-YES: Json = {"action": "accept", "content": {"ok": True}}
-NO: Json = {"action": "decline"}
-
-VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
-CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
-SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
-
-
-def dump(value: Json) -> bytes:
-    """Return compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
 
 # Requests
 
 
 def rpc(method: str, params: Json = None, number: Json = 1) -> bytes:
     """Return a JSON-RPC request."""
-    tree = {"jsonrpc": "2.0", "id": number, "method": method}
-    return dump(tree if params is None else {**tree, "params": params})
+    return compact(message(method, params, id=number))
 
 
 def tool(name: str, /, **arguments: Json) -> bytes:
     """Return a `tools/call` request with id 1."""
-    return rpc("tools/call", {"name": name, "arguments": arguments})
+    return compact(tool_call(name, arguments=arguments))
 
 
 def notification(method: str, /, **params: Json) -> bytes:
     """Return a JSON-RPC notification."""
-    return dump({"jsonrpc": "2.0", "method": method, "params": params})
+    return compact(message(method, params, id=None))
 
 
 def changed(request: bytes, *path: str, to: Json) -> bytes:
@@ -75,7 +59,7 @@ def changed(request: bytes, *path: str, to: Json) -> bytes:
     for step in path[:-1]:
         inner = inner.setdefault(step, {})
     inner[path[-1]] = to
-    return dump(tree)
+    return compact(tree)
 
 
 def with_id(request: bytes, number: Json) -> bytes:
@@ -112,35 +96,6 @@ def get(target: str, *headers: tuple[str, str]) -> Request:
     return Request("GET", target, headers, b"")
 
 
-# Results
-
-
-def form(message: str = "Are you sure?") -> Json:
-    """Return a form elicitation, one of the `inputRequests`."""
-    return {"method": "elicitation/create", "params": {"mode": "form", "message": message}}
-
-
-def asks(*keys: str, state: str | None = None) -> Json:
-    """Return an input-required result that asks a form under each key."""
-    result: dict[str, Json] = {"resultType": "input_required"}
-    if keys:
-        result["inputRequests"] = {key: form(f"{key}?") for key in keys}
-    if state is not None:
-        result["requestState"] = state
-    return result
-
-
-def text(words: str) -> Json:
-    """Return a final result."""
-    return {"resultType": "complete", "content": [{"type": "text", "text": words}]}
-
-
-def array_asks(*keys: str, state: str) -> Json:
-    """Return an input-required result of the array dialect."""
-    requests = [{"id": key, "kind": "string", "description": f"{key}?"} for key in keys]
-    return {"inputRequests": requests, "requestState": state}
-
-
 # Responses
 
 
@@ -149,15 +104,15 @@ def id_of(request: bytes) -> Json:
     return json.loads(request).get("id")
 
 
-def answer(request: bytes, result: Json) -> bytes:
+def answer(request: bytes, value: Json) -> bytes:
     """Return the JSON-RPC response that gives a request its result."""
-    return dump({"jsonrpc": "2.0", "id": id_of(request), "result": result})
+    return compact(result(value, id=id_of(request)))
 
 
-def refusal(request: bytes, code: int = -32602, message: str = "invalid state") -> bytes:
+def refusal(request: bytes, code: int = -32602, words: str = "invalid state") -> bytes:
     """Return a JSON-RPC error in response to a request."""
-    error = {"code": code, "message": message}
-    return dump({"jsonrpc": "2.0", "id": id_of(request), "error": error})
+    error = {"code": code, "message": words}
+    return compact({"jsonrpc": "2.0", "id": id_of(request), "error": error})
 
 
 def progress(token: Json, done: int = 1) -> bytes:
@@ -370,7 +325,7 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
 def loaded(cassette: CassetteModel, path: str = "f") -> Cassette:
     """Return a cassette that went through a file; what was edited in it needs no new digests."""
     tree = json.loads(encode_cassette(cassette))
-    return load(dump(without_digests(tree)), path)
+    return load(compact(without_digests(tree)), path)
 
 
 def player_of(

@@ -9,7 +9,7 @@ from harness import (
     post,
     taping,
 )
-from messages import NO_ANSWER, JsonObject, asks, message, result, tool, yes
+from messages import NO, JsonObject, input_required, message, result, tool_call, yes
 from standin import (
     Visit,
     answering,
@@ -23,11 +23,11 @@ SUBCOMMANDS = ["record", "replay", "inspect", "recover", "check", "schema", "dem
 
 async def conversation(url: str) -> list[JsonObject]:
     """Call a tool that asks, and decline, then accept; return the results."""
-    asked = (await post(url, tool("deploy", id=1))).json
+    asked = (await post(url, tool_call("deploy", id=1))).json
     state = asked["result"]["requestState"]
-    answers: tuple[JsonObject, ...] = ({"confirm": NO_ANSWER}, yes("confirm"))
+    answers: tuple[JsonObject, ...] = ({"confirm": NO}, yes("confirm"))
     return [asked] + [
-        (await post(url, tool("deploy", id=n, inputResponses=one, requestState=state))).json
+        (await post(url, tool_call("deploy", id=n, inputResponses=one, requestState=state))).json
         for n, one in enumerate(answers, start=2)
     ]
 
@@ -37,7 +37,7 @@ async def asking(visit: Visit) -> None:
     body = visit.request.json
     params, identity = body.get("params", {}), body.get("id")
     if "requestState" not in params:
-        await visit.send(json_response(asks(STATE, "confirm", id=identity)))
+        await visit.send(json_response(input_required("confirm", state=STATE, id=identity)))
     else:
         action = params["inputResponses"]["confirm"]["action"]
         await visit.send(json_response(result({"was": action}, id=identity)))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import web
-from messages import CAPABLE, JsonObject, compact, tool
+from messages import CAPABLE, JsonObject, compact, tool_call
 from patience import HANGS_S
 from processes import PROGRAM
 from standin import (
@@ -218,7 +218,7 @@ async def call(
 ) -> Answer:
     """Call a tool of the demo server; `meta` adds to the request's `_meta`."""
     meta = CAPABLE | params.pop("meta", {})
-    return await post(url, tool(name, id=id, arguments=arguments, **params, _meta=meta))
+    return await post(url, tool_call(name, id=id, arguments=arguments, **params, _meta=meta))
 
 
 # --- What is recorded and what plays ---

@@ -1,6 +1,7 @@
-"""JSON-RPC messages of MCP as JSON objects, and their bytes.
+"""The messages of MCP that all tests speak in, as JSON values, and their bytes.
 
-Does not own: whole requests and responses (`builders`, `standin`).
+Does not own: requests and responses as bytes (`builders`), and as they are on a socket
+(`standin`).
 """
 
 # ruff: noqa: A002  JSON-RPC calls it `id`
@@ -10,15 +11,32 @@ from __future__ import annotations
 import json
 from typing import Any
 
+Json = Any
 JsonObject = dict[str, Any]
 
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
+CAPABLE: JsonObject = {
+    VERSION_KEY: "2026-07-28",
+    CAPABILITIES_KEY: {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}},
+}
+"""The `_meta` of a client that can be asked for everything."""
 
-def compact(value: Any) -> bytes:
+YES: JsonObject = {"action": "accept", "content": {"ok": True}}
+NO: JsonObject = {"action": "decline"}
+
+
+def compact(value: Json) -> bytes:
     """Spell JSON without spaces."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def message(method: str, params: Any = None, *, id: Any = 1) -> JsonObject:
+# Messages
+
+
+def message(method: str, params: Json = None, *, id: Json = 1) -> JsonObject:
     """Make a JSON-RPC request; one without an id is a notification."""
     made: JsonObject = {"jsonrpc": "2.0"}
     if id is not None:
@@ -29,42 +47,50 @@ def message(method: str, params: Any = None, *, id: Any = 1) -> JsonObject:
     return made
 
 
-def tool(name: str, *, id: Any = 1, **params: Any) -> JsonObject:
-    """Make a call of a tool without arguments; `params` are others of the request's params."""
+def tool_call(name: str, *, id: Json = 1, **params: Json) -> JsonObject:
+    """Make a `tools/call` request; `params` are all but the name, `arguments` among them."""
     return message("tools/call", {"name": name, **params}, id=id)
 
 
-def result(value: Any, *, id: Any = 1) -> JsonObject:
+def result(value: Json, *, id: Json = 1) -> JsonObject:
     """Make a JSON-RPC response."""
     return {"jsonrpc": "2.0", "id": id, "result": value}
 
 
-def asks(state: str | None = None, *keys: str, id: Any = 1, **more: Any) -> JsonObject:
-    """Make a response that requires input."""
-    asked: JsonObject = {"resultType": "input_required"}
+def input_required(*keys: str, state: str | None = None, id: Json = 1, **more: Json) -> JsonObject:
+    """Make a JSON-RPC response whose result `asks`; `more` are other members of the result."""
+    return result(asks(*keys, state=state) | more, id=id)
+
+
+# What stands under `result`, and what users answer
+
+
+def form(words: str = "Are you sure?") -> JsonObject:
+    """Make a form elicitation, one of the `inputRequests`."""
+    return {"method": "elicitation/create", "params": {"mode": "form", "message": words}}
+
+
+def asks(*keys: str, state: str | None = None) -> JsonObject:
+    """Make an input-required result that asks a form under each key."""
+    made: JsonObject = {"resultType": "input_required"}
     if keys:
-        asked["inputRequests"] = {
-            key: {"method": "elicitation/create", "params": {"message": f"{key}?"}} for key in keys
-        }
+        made["inputRequests"] = {key: form(f"{key}?") for key in keys}
     if state is not None:
-        asked["requestState"] = state
-    return result(asked | more, id=id)
+        made["requestState"] = state
+    return made
+
+
+def array_asks(*keys: str, state: str) -> JsonObject:
+    """Make an input-required result of the array dialect."""
+    requests = [{"id": key, "kind": "string", "description": f"{key}?"} for key in keys]
+    return {"inputRequests": requests, "requestState": state}
+
+
+def text(words: str) -> JsonObject:
+    """Make a final result."""
+    return {"resultType": "complete", "content": [{"type": "text", "text": words}]}
 
 
 def yes(*keys: str) -> JsonObject:
-    """Make answers that accept."""
+    """Make answers that accept, each with its key as content."""
     return {key: {"action": "accept", "content": {key: True}} for key in keys}
-
-
-NO_ANSWER = {"action": "decline"}
-
-
-META = "io.modelcontextprotocol/"
-CAPABLE: JsonObject = {
-    META + "protocolVersion": "2026-07-28",
-    META + "clientCapabilities": {
-        "elicitation": {"form": {}, "url": {}},
-        "sampling": {},
-        "roots": {},
-    },
-}

@@ -14,7 +14,7 @@ import pytest
 import trio
 from aiohttp import ClientSession
 from harness import demo_server
-from messages import CAPABLE, message, tool
+from messages import CAPABLE, message, tool_call
 from patience import HANGS_S
 
 from mrtr_cassette import record, replay
@@ -24,13 +24,13 @@ from mrtr_cassette.shell.background import in_thread
 
 def deploy(env="test", **params):
     """Return a call of the demo server's tool that asks for confirmation."""
-    return tool("deploy", arguments={"env": env}, **params, _meta=CAPABLE)
+    return tool_call("deploy", arguments={"env": env}, **params, _meta=CAPABLE)
 
 
 DEPLOY = deploy()
 CONFIRMED = {"confirm": {"action": "accept", "content": {"confirm": True}}}
 ACCEPT = deploy(inputResponses=CONFIRMED)
-DECLINE = tool(
+DECLINE = tool_call(
     "deploy", arguments={"env": "test"}, inputResponses={"confirm": {"action": "decline"}}
 )
 

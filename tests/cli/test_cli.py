@@ -31,7 +31,7 @@ from harness import (
     run,
     taping,
 )
-from messages import JsonObject, asks, compact, message, result, tool
+from messages import JsonObject, compact, input_required, message, result, tool_call
 from standin import (
     JSON,
     Visit,
@@ -105,7 +105,7 @@ async def test_a_header_that_is_no_text_is_refused_or_sent(tmp_path: Path) -> No
         line = await process.process.stdout.readline()
         if line:
             url = line.decode().split()[-1]
-            assert (await post(url, tool("x"))).status == 200
+            assert (await post(url, tool_call("x"))).status == 200
         else:
             assert (await process.ended()).code == 2
 
@@ -115,11 +115,11 @@ async def test_a_pointer_is_checked_before_the_cassette(tmp_path: Path) -> None:
     """A good pointer is taken, and leaves its value out of the comparison."""
     path = tmp_path / "c.json"
     async with taping(path, answering(json_response(result({"done": 1})))) as tape:
-        await post(tape.url, tool("x", arguments={"at": 1, "a~/b": 2}))
+        await post(tape.url, tool_call("x", arguments={"at": 1, "a~/b": 2}))
     async with command(
         "replay", path, "--port", 0, "--ignore", "/arguments/at", "--ignore", "/arguments/a~0~1b"
     ) as process:
-        answer = await post(await process.listening(), tool("x", arguments={"at": 5}))
+        answer = await post(await process.listening(), tool_call("x", arguments={"at": 5}))
         assert answer.json == result({"done": 1})
         assert (await process.stopped()).code == 0
 
@@ -313,15 +313,15 @@ async def rich(path: Path) -> Path:
                 json_response({"jsonrpc": "2.0", "id": 6, "error": error}, status="400 Bad Request")
             )
         elif visit.request.json["params"]["name"] == "abandoned":
-            await visit.send(json_response(asks(STATE + "2", id=5)))
+            await visit.send(json_response(input_required(state=STATE + "2", id=5)))
         else:
             await visit.send(event_stream(message("notifications/n", id=None), result({}, id=7)))
 
     async with taping(path, script) as tape:
         await conversation(tape.url)
-        await post(tape.url, tool("abandoned", id=5, arguments={"a": 1}))
-        await post(tape.url, tool("orphan", id=6, requestState="unknown", inputResponses={}))
-        await post(tape.url, tool("stream", id=7))
+        await post(tape.url, tool_call("abandoned", id=5, arguments={"a": 1}))
+        await post(tape.url, tool_call("orphan", id=6, requestState="unknown", inputResponses={}))
+        await post(tape.url, tool_call("stream", id=7))
         await http("GET", tape.url, target="/.well-known/x?y")
     return path
 
@@ -400,7 +400,7 @@ async def test_fifty_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
     """50 MB pass through a recorder each way and are kept, within 1 GB of memory."""
     path = tmp_path / "c.json"
     text = b"x" * LARGE
-    asked = compact(tool("x", arguments={"a": "@"})).replace(b"@", text)
+    asked = compact(tool_call("x", arguments={"a": "@"})).replace(b"@", text)
     answered = compact(result({"a": "@"})).replace(b"@", text)
     async with upstream(answering(response(answered, JSON))) as server:
         async with command(

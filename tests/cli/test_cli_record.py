@@ -34,7 +34,7 @@ from harness import (
     taping,
     unmeasured,
 )
-from messages import message, result, tool
+from messages import message, result, tool_call
 from standin import (
     Visit,
     answering,
@@ -191,7 +191,7 @@ async def test_credentials_of_options_are_not_written(tmp_path: Path) -> None:
             "--header", "X-Api-Key: SECRET-2", "--header", "X-Colon: a:b",
         ) as process:  # fmt: skip
             announced = await process.listening()
-            await post(announced, tool("x"))
+            await post(announced, tool_call("x"))
             ended = await process.stopped()
     head = server.only.head
     assert head.values("x-api-key") == ["SECRET-2"]
@@ -288,7 +288,7 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
     """A retry to an ask that the live server does not repeat is told, counted, and fails the run."""
     path = tmp_path / "c.json"
     async with taping(path, asking) as tape:
-        await post(tape.url, tool("deploy", id=1))
+        await post(tape.url, tool_call("deploy", id=1))
     before = path.read_bytes()
 
     async def script(visit: Visit) -> None:

@@ -32,7 +32,7 @@ from harness import (
     run,
     taping,
 )
-from messages import compact, message, result, tool
+from messages import compact, message, result, tool_call
 from standin import (
     JSON,
     Visit,
@@ -73,7 +73,7 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     """A miss is told on stderr as to the client; the summary counts it; the code is 1."""
     path = await recorded(tmp_path / "c.json")
     async with command("replay", path, "--port", 0) as process:
-        answer = await post(await process.listening(), tool("undeploy"))
+        answer = await post(await process.listening(), tool_call("undeploy"))
         ended = await process.stopped()
     assert answer.reason == "unknown-name"
     assert (ended.code, ended.out) == (1, "")
@@ -213,7 +213,7 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     async with command("replay", path, *options) as process:
         url = await process.listening()
         await conversation(url)
-        await post(url, tool("unknown"))
+        await post(url, tool_call("unknown"))
         ended = await process.stopped()
     events = [json.loads(line) for line in ended.err.splitlines() if line.startswith("{")]
     assert [one["event"] for one in events] == ["played"] * 3 + ["missed", "concluded"]

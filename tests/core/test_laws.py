@@ -24,14 +24,11 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     Conversation,
-    Json,
-    asks,
     assembled,
     cassette_of,
     changed,
     conversation,
     decode_cassette,
-    dump,
     encode_cassette,
     loaded,
     post,
@@ -39,7 +36,6 @@ from builders import (
     retry,
     rpc,
     sse,
-    text,
     tool,
     values_of,
     with_id,
@@ -47,6 +43,7 @@ from builders import (
 )
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from messages import Json, asks, compact, text
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.format.journal import (
@@ -551,8 +548,8 @@ MESSAGES = [
     with_token(tool("deploy", env="prod"), 1),
     retry(tool("deploy", env="prod"), {"a": 1}, state="S" * 30),
     retry(tool("deploy"), [{"id": "a", "value": 1}], state="S"),
-    dump({"jsonrpc": "2.0", "id": 1, "result": asks("a", state="S" * 30)}),
-    dump({"jsonrpc": "2.0", "id": 1, "result": text("done")}),
+    compact({"jsonrpc": "2.0", "id": 1, "result": asks("a", state="S" * 30)}),
+    compact({"jsonrpc": "2.0", "id": 1, "result": text("done")}),
     progress(1),
     rpc("subscriptions/listen", {}),
 ]
@@ -847,7 +844,7 @@ def body_of(turn: Turn, number: int, own: Own) -> bytes:
     else:
         keys = () if turn.asks == "only" else ("a",)
         result = {**asks(*keys, state=own.issued), "log": words}
-    response = dump({"jsonrpc": "2.0", "id": own.identity, "result": result})
+    response = compact({"jsonrpc": "2.0", "id": own.identity, "result": result})
     if turn.shape in {"whole", "pieces"}:
         return response
     end = b"\r\n" if turn.shape == "crlf" else b"\n"

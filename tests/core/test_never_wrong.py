@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 from builders import (
-    NO,
-    YES,
     Step,
-    asks,
     changed,
     missed,
     play,
@@ -21,11 +18,11 @@ from builders import (
     rpc,
     said,
     state_in,
-    text,
     tool,
     with_id,
     with_token,
 )
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Repeat

@@ -8,17 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import (
-    CAPABILITIES_KEY,
-    CLIENT_KEY,
-    SUBSCRIPTION_KEY,
-    VERSION_KEY,
-    Json,
-    dump,
-    player_of,
-    post,
-    stream,
-)
+from builders import player_of, post, stream
+from messages import CAPABILITIES_KEY, CLIENT_KEY, SUBSCRIPTION_KEY, VERSION_KEY, Json, compact
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired, recognise
@@ -153,7 +144,7 @@ ROOTS: Json = {"method": "roots/list"}
 )
 def test_kind_of_a_message_is_recognised(tree: Json, kind: Kind) -> None:
     """Requests, notifications, results and errors are told apart."""
-    message = classify(dump(tree))
+    message = classify(compact(tree))
 
     assert message is not None
     assert message.kind is kind
@@ -162,7 +153,7 @@ def test_kind_of_a_message_is_recognised(tree: Json, kind: Kind) -> None:
 @pytest.mark.parametrize("tree", [FORM, URL, SAMPLING, {**ROOTS, "id": "r"}])
 def test_input_request_is_no_message(tree: Json) -> None:
     """What stands inside an ask is no JSON-RPC message of its own."""
-    assert classify(dump(tree)) is None
+    assert classify(compact(tree)) is None
 
 
 @pytest.mark.parametrize(
@@ -170,7 +161,7 @@ def test_input_request_is_no_message(tree: Json) -> None:
 )
 def test_final_result_asks_nothing(tree: Json) -> None:
     """Complete results and errors end an interaction."""
-    assert recognise(parse(dump(tree)).get("result")) is None
+    assert recognise(parse(compact(tree)).get("result")) is None
 
 
 @pytest.mark.parametrize(
@@ -211,7 +202,7 @@ def test_final_result_asks_nothing(tree: Json) -> None:
 )
 def test_input_required_result_is_an_ask(result: Json, ask: InputRequired) -> None:
     """Each kind of request that a server can make is recognised, with and without state."""
-    assert recognise(parse(dump(result))) == ask
+    assert recognise(parse(compact(result))) == ask
 
 
 @pytest.mark.parametrize(
@@ -249,17 +240,17 @@ def test_input_required_result_is_an_ask(result: Json, ask: InputRequired) -> No
 def test_input_responses_make_a_retry(responses: Json) -> None:
     """The bare results under the server's keys are the answers of a retry."""
     params = {**TOOL_CALL["params"], "inputResponses": responses, "requestState": "S"}
-    call = read_call(post(dump({**TOOL_CALL, "id": "order-2", "params": params})))
+    call = read_call(post(compact({**TOOL_CALL, "id": "order-2", "params": params})))
 
     assert call.answers is not None
-    assert call.answers.input_responses == parse(dump(responses))
+    assert call.answers.input_responses == parse(compact(responses))
     assert call.answers.request_state == "S"
-    assert call.key() == read_call(post(dump(TOOL_CALL))).key()
+    assert call.key() == read_call(post(compact(TOOL_CALL))).key()
 
 
 def test_call_is_named_by_its_tool() -> None:
     """A call's key has the tool and its arguments, and none of its `_meta`."""
-    key = read_call(post(dump(TOOL_CALL))).key()
+    key = read_call(post(compact(TOOL_CALL))).key()
 
     assert (key.method, key.name, key.arguments) == (
         "tools/call",
@@ -270,9 +261,9 @@ def test_call_is_named_by_its_tool() -> None:
 
 def test_listening_is_played_with_the_callers_subscription() -> None:
     """Every message of a listening stream has the id of whoever listens."""
-    recorded = stream(dump(LISTENING), dump(LISTENED))
-    decision = player_of((dump(LISTEN), recorded)).request_received(
-        post(dump({**LISTEN, "id": "other"}))
+    recorded = stream(compact(LISTENING), compact(LISTENED))
+    decision = player_of((compact(LISTEN), recorded)).request_received(
+        post(compact({**LISTEN, "id": "other"}))
     )
 
     assert isinstance(decision, Play)
@@ -312,7 +303,7 @@ CITY: Json = {"id": "city", "kind": "string", "description": "Where?"}
 )
 def test_whole_array_is_an_ask(result: Json, keys: list[str]) -> None:
     """A non-empty array of requests with a non-empty state is an ask."""
-    ask = recognise(parse(dump(result)))
+    ask = recognise(parse(compact(result)))
 
     assert ask is not None
     assert (ask.dialect, list(ask.input_requests), ask.request_state) == (
@@ -355,4 +346,4 @@ def test_whole_array_is_an_ask(result: Json, keys: list[str]) -> None:
 )
 def test_half_shaped_array_is_a_final_result(result: Json) -> None:
     """Whatever lacks a part or has one of another shape asks for nothing."""
-    assert recognise(parse(dump(result))) is None
+    assert recognise(parse(compact(result))) is None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harness import http, looped, playing, post, read, taping
-from messages import NO_ANSWER, JsonObject, asks, message, result, tool, yes
+from messages import NO, JsonObject, input_required, message, result, tool_call, yes
 from standin import CHUNKED, EVENTS, Visit, chunk, event, json_response, response, upstream
 
 from mrtr_cassette.errors import UsageError
@@ -39,9 +39,11 @@ def server(run: str, question: str = "Really?", **more: Any) -> Script:
         action = next(iter(params.get("inputResponses", {}).values()), {}).get("action")
         form = {"method": "elicitation/create", "params": {"message": question}}
         if state is None:
-            reply = asks(state_of(run, 1), id=identity, inputRequests={"confirm": form}, **more)
+            reply = input_required(
+                state=state_of(run, 1), id=identity, inputRequests={"confirm": form}, **more
+            )
         elif state == state_of(run, 1) and action == "accept":
-            reply = asks(state_of(run, 2), "scope", id=identity)
+            reply = input_required("scope", state=state_of(run, 2), id=identity)
         elif state in {state_of(run, 1), state_of(run, 2)}:
             reply = result({"was": action, "by": run, "token": state}, id=identity)
         else:
@@ -55,27 +57,27 @@ def retry(asked: JsonObject, answers: JsonObject, number: int = 2) -> JsonObject
     """Answer an ask."""
     state = asked["result"].get("requestState")
     more = {} if state is None else {"requestState": state}
-    return tool("wipe", id=number, inputResponses=answers, **more)
+    return tool_call("wipe", id=number, inputResponses=answers, **more)
 
 
 async def accept_both(url: str) -> list[JsonObject]:
     """Have the conversation with two accepts; return the three responses."""
-    one = (await post(url, tool("wipe", id=1))).json
+    one = (await post(url, tool_call("wipe", id=1))).json
     two = (await post(url, retry(one, yes("confirm"), 2))).json
     return [one, two, (await post(url, retry(two, yes("scope"), 3))).json]
 
 
 async def decline_first(url: str) -> list[JsonObject]:
     """Decline what is asked first; return the two responses."""
-    one = (await post(url, tool("wipe", id=1))).json
-    return [one, (await post(url, retry(one, {"confirm": NO_ANSWER}, 2))).json]
+    one = (await post(url, tool_call("wipe", id=1))).json
+    return [one, (await post(url, retry(one, {"confirm": NO}, 2))).json]
 
 
 async def decline_second(url: str) -> list[JsonObject]:
     """Decline what is asked second; return the three responses."""
-    one = (await post(url, tool("wipe", id=1))).json
+    one = (await post(url, tool_call("wipe", id=1))).json
     two = (await post(url, retry(one, yes("confirm"), 2))).json
-    return [one, two, (await post(url, retry(two, {"scope": NO_ANSWER}, 3))).json]
+    return [one, two, (await post(url, retry(two, {"scope": NO}, 3))).json]
 
 
 async def recorded(path: Path, **options: Any) -> Path:
@@ -111,14 +113,14 @@ async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path:
     path = await recorded(tmp_path / "c.json")
     before = read(path)
     async with taping(path, server("second"), existing="append") as tape:
-        asked = (await post(tape.url, tool("wipe", id=1))).json
-        sent = retry(asked, {"confirm": NO_ANSWER}, 7)
+        asked = (await post(tape.url, tool_call("wipe", id=1))).json
+        sent = retry(asked, {"confirm": NO}, 7)
         declined = (await post(tape.url, sent, "Authorization: Bearer mine")).json
         led, retried = tape.server.received
     assert declined["id"] == 7
     assert outcome_of(declined) == ("decline", "second")
     assert led.head.values("authorization") == ["Bearer mine"]
-    assert led.json == tool("wipe", id="mrtr-cassette-1")
+    assert led.json == tool_call("wipe", id="mrtr-cassette-1")
     assert retried.json == sent | {
         "params": sent["params"] | {"requestState": state_of("second", 1)}
     }
@@ -158,7 +160,7 @@ async def test_abandoned_conversation_is_continued(tmp_path: Path) -> None:
     """An ask that nobody answered gets its answer in a later run, and live turns follow."""
     path = tmp_path / "c.json"
     async with taping(path, server("first")) as tape:
-        await post(tape.url, tool("wipe", id=1))
+        await post(tape.url, tool_call("wipe", id=1))
     async with taping(path, server("second"), existing="append") as tape:
         live = await accept_both(tape.url)
     (whole,) = read(path)["interactions"]
@@ -241,7 +243,7 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
             {"jsonrpc": "2.0", "id": "mrtr-cassette-1", "error": REFUSED},
             'error {"code":-32602',
         ),
-        (asks(None, id="mrtr-cassette-1", inputRequests={}), "asks nothing"),
+        (input_required(id="mrtr-cassette-1", inputRequests={}), "asks nothing"),
     ],
     ids=["an answer", "an error", "an empty ask"],
 )
@@ -269,7 +271,7 @@ async def test_ask_without_state_where_one_was_recorded_is_an_error(tmp_path: Pa
 
     async def script(visit: Visit) -> None:
         form = {"method": "elicitation/create", "params": {"message": "Really?"}}
-        reply = asks(None, id="mrtr-cassette-1", inputRequests={"confirm": form})
+        reply = input_required(id="mrtr-cassette-1", inputRequests={"confirm": form})
         await visit.send(json_response(reply))
 
     async with taping(path, script, existing="append") as tape:
@@ -285,17 +287,17 @@ async def test_stateless_retry_goes_up_as_it_is(tmp_path: Path) -> None:
     async def script(visit: Visit) -> None:
         body = visit.request.json
         answers = body["params"].get("inputResponses")
-        reply = asks(None, "confirm", id=body["id"])
+        reply = input_required("confirm", id=body["id"])
         if answers:
             reply = result({"was": answers["confirm"]["action"], "by": "it"}, id=body["id"])
         await visit.send(json_response(reply))
 
     async with taping(path, script) as tape:
-        asked = (await post(tape.url, tool("wipe", id=1))).json
+        asked = (await post(tape.url, tool_call("wipe", id=1))).json
         await post(tape.url, retry(asked, yes("confirm")))
     async with taping(path, script, existing="append") as tape:
         assert (await decline_first(tape.url))[-1]["result"]["was"] == "decline"
-        assert tape.server.only.json == tool("wipe", id=2, inputResponses={"confirm": NO_ANSWER})
+        assert tape.server.only.json == tool_call("wipe", id=2, inputResponses={"confirm": NO})
     assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
     async with playing(path) as replay:
         assert (await decline_first(replay.url))[-1]["result"]["was"] == "decline"
@@ -315,15 +317,15 @@ async def test_answer_to_a_live_question_is_never_a_recorded_one(tmp_path: Path)
         else:
             calls += 1
             form = {"method": "elicitation/create", "params": {"message": f"The {calls}th?"}}
-            reply = asks(None, id=body["id"], inputRequests={"confirm": form})
+            reply = input_required(id=body["id"], inputRequests={"confirm": form})
         await visit.send(json_response(reply))
 
     async with taping(path, script) as tape:
-        asked = (await post(tape.url, tool("wipe", id=1))).json
+        asked = (await post(tape.url, tool_call("wipe", id=1))).json
         await post(tape.url, retry(asked, yes("confirm")))
     async with taping(path, script, existing="append") as tape:
-        await post(tape.url, tool("wipe", id=1))
-        live = (await post(tape.url, tool("wipe", id=1))).json
+        await post(tape.url, tool_call("wipe", id=1))
+        live = (await post(tape.url, tool_call("wipe", id=1))).json
         answered = (await post(tape.url, retry(live, yes("confirm")))).json
         later = (await post(tape.url, retry(live, yes("confirm")))).json
     assert "The 2th?" in json.dumps(live)
@@ -337,7 +339,7 @@ async def test_call_with_a_secret_is_led(tmp_path: Path) -> None:
     secret = {"password": "correct-horse"}
 
     async def converse(url: str, answer: JsonObject) -> JsonObject:
-        asked = (await post(url, tool("wipe", id=1, arguments=secret))).json
+        asked = (await post(url, tool_call("wipe", id=1, arguments=secret))).json
         again = retry(asked, {"confirm": answer})
         again["params"]["arguments"] = secret
         body: JsonObject = (await post(url, again)).json
@@ -346,7 +348,7 @@ async def test_call_with_a_secret_is_led(tmp_path: Path) -> None:
     async with taping(path, server("first")) as tape:
         await converse(tape.url, yes("confirm")["confirm"])
     async with taping(path, server("second"), existing="append") as tape:
-        assert outcome_of(await converse(tape.url, NO_ANSWER)) == ("decline", "second")
+        assert outcome_of(await converse(tape.url, NO)) == ("decline", "second")
         assert [one.json["params"]["arguments"] for one in tape.server.received] == [secret] * 2
     async with taping(path, server("third", "Changed?"), existing="append") as tape:
         error = (await converse(tape.url, {"action": "cancel"}))["error"]
@@ -361,7 +363,7 @@ async def test_ignored_values_are_led_as_the_client_has_them(tmp_path: Path) -> 
     path = tmp_path / "c.json"
 
     async def converse(url: str, at: int, answer: JsonObject) -> JsonObject:
-        asked = (await post(url, tool("wipe", id=1, arguments={"at": at}))).json
+        asked = (await post(url, tool_call("wipe", id=1, arguments={"at": at}))).json
         again = retry(asked, {"confirm": answer})
         again["params"]["arguments"] = {"at": at}
         body: JsonObject = (await post(url, again)).json
@@ -370,7 +372,7 @@ async def test_ignored_values_are_led_as_the_client_has_them(tmp_path: Path) -> 
     async with taping(path, server("first")) as tape:
         await converse(tape.url, 1, yes("confirm")["confirm"])
     async with taping(path, server("second"), existing="append", ignore=["/arguments/at"]) as tape:
-        assert outcome_of(await converse(tape.url, 2, NO_ANSWER)) == ("decline", "second")
+        assert outcome_of(await converse(tape.url, 2, NO)) == ("decline", "second")
         assert [one.json["params"]["arguments"] for one in tape.server.received] == [{"at": 2}] * 2
 
 
@@ -379,8 +381,8 @@ async def test_raw_state_of_an_earlier_run_goes_up_as_it_is(tmp_path: Path) -> N
     """A client that kept the server's own state continues with it, and the answer is linked."""
     path = await recorded(tmp_path / "c.json")
     async with taping(path, server("first"), existing="append") as tape:
-        asked = asks(state_of("first", 1))
-        reply = (await post(tape.url, retry(asked, {"confirm": NO_ANSWER}))).json
+        asked = input_required(state=state_of("first", 1))
+        reply = (await post(tape.url, retry(asked, {"confirm": NO}))).json
         assert tape.server.only.json["params"]["requestState"] == state_of("first", 1)
     assert outcome_of(reply) == ("decline", "first")
     assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
@@ -395,7 +397,7 @@ async def test_tampered_state_reaches_the_server_tampered(tmp_path: Path) -> Non
     path = await recorded(tmp_path / "c.json")
 
     async def tamper(url: str) -> JsonObject:
-        asked = (await post(url, tool("wipe", id=1))).json
+        asked = (await post(url, tool_call("wipe", id=1))).json
         asked["result"]["requestState"] += "x"
         body: JsonObject = (await post(url, retry(asked, yes("confirm")))).json
         return body
@@ -425,9 +427,9 @@ async def test_surrogate_that_leads_nowhere_is_an_error(
     """A surrogate never goes upstream: no server has issued it."""
     path = await recorded(tmp_path / "c.json")
     async with taping(path, server("second"), existing="append") as tape:
-        asked = (await post(tape.url, tool("wipe", id=1))).json
+        asked = (await post(tape.url, tool_call("wipe", id=1))).json
         given = state or asked["result"]["requestState"]
-        other = tool("burn", id=2, inputResponses=yes("confirm"), requestState=given)
+        other = tool_call("burn", id=2, inputResponses=yes("confirm"), requestState=given)
         error = (await post(tape.url, other)).json["error"]
         assert tape.server.received == []
     assert error["code"] == NOT_LED
@@ -454,7 +456,7 @@ async def test_answers_that_are_not_known_any_more_cannot_lead(
     path = tmp_path / "c.json"
 
     async def converse(url: str, last: JsonObject) -> JsonObject:
-        one = (await post(url, tool("wipe", id=1))).json
+        one = (await post(url, tool_call("wipe", id=1))).json
         two = (await post(url, retry(one, answer))).json
         body: JsonObject = (await post(url, retry(two, last, 3))).json
         return body
@@ -462,7 +464,7 @@ async def test_answers_that_are_not_known_any_more_cannot_lead(
     async with taping(path, server("first"), **options) as tape:
         await converse(tape.url, yes("scope"))
     async with taping(path, server("second"), existing="append", **options) as tape:
-        error = (await converse(tape.url, {"scope": NO_ANSWER}))["error"]
+        error = (await converse(tape.url, {"scope": NO}))["error"]
         assert tape.server.received == []
     assert error["code"] == NOT_LED
     assert words in error["message"]
@@ -479,7 +481,9 @@ async def test_lead_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) -> Non
             await plain(visit)
             return
         form = {"method": "elicitation/create", "params": {"message": "Really?"}}
-        ask = asks(state_of("second", 1), id="mrtr-cassette-1", inputRequests={"confirm": form})
+        ask = input_required(
+            state=state_of("second", 1), id="mrtr-cassette-1", inputRequests={"confirm": form}
+        )
         await visit.send(response(b"", EVENTS, CHUNKED, length=False), chunk(event(ask)))
         await visit.left()
 
@@ -506,8 +510,8 @@ async def test_upstream_that_is_gone_is_told_as_ever(tmp_path: Path) -> None:
     async with upstream(server("second")) as gone:
         url = gone.url
     async with recording(url, path, RecordOptions(existing="append")) as session:
-        one = (await post(session.url, tool("wipe", id=1))).json
-        last = await post(session.url, retry(one, {"confirm": NO_ANSWER}))
+        one = (await post(session.url, tool_call("wipe", id=1))).json
+        last = await post(session.url, retry(one, {"confirm": NO}))
     assert last.status == 502
     assert session.unreachable == 1
 
@@ -537,7 +541,7 @@ async def in_session(url: str, *names: str) -> list[JsonObject]:
     (session,) = opened.head.values("mcp-session-id")
     header = f"Mcp-Session-Id: {session}"
     await post(url, message("notifications/initialized", id=None), header)
-    return [(await post(url, tool(name, id=9), header)).json for name in names]
+    return [(await post(url, tool_call(name, id=9), header)).json for name in names]
 
 
 @looped
@@ -569,7 +573,7 @@ async def test_session_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None
         await visit.send(response(b"", status="401 Unauthorized"))
 
     async with taping(path, refusing, existing="append") as tape:
-        early = await post(tape.url, tool("two"), "Mcp-Session-Id: mrtr-session:1")
+        early = await post(tape.url, tool_call("two"), "Mcp-Session-Id: mrtr-session:1")
         assert tape.server.received == []
         (late,) = await in_session(tape.url, "two")
     assert "has not opened it" in early.json["error"]["message"]

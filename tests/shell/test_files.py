@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from harness import http, looped, post, read, taping
-from messages import asks, result, tool, yes
+from messages import input_required, result, tool_call, yes
 from standin import answering, json_response, response
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -31,13 +31,13 @@ async def journal_of_three(path: Path) -> bytes:
     """Record an ask, its answer and a request of another kind; return the journal's bytes."""
     state = "S" * 40
     replies = (
-        json_response(asks(state, "ok")),
+        json_response(input_required("ok", state=state)),
         json_response(result({"text": "é"}, id=2)),
         response(b"\xff\xfe"),
     )
     async with taping(path, answering(*replies)) as tape:
-        await post(tape.url, tool("x"))
-        await post(tape.url, tool("x", id=2, requestState=state, inputResponses=yes("ok")))
+        await post(tape.url, tool_call("x"))
+        await post(tape.url, tool_call("x", id=2, requestState=state, inputResponses=yes("ok")))
         await http("GET", tape.url)
         data = journal_file.journal_path(path).read_bytes()
     path.unlink()

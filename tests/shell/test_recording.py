@@ -20,7 +20,7 @@ from harness import (
     read,
     taping,
 )
-from messages import NO_ANSWER, JsonObject, asks, compact, message, result, tool, yes
+from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     JSON,
     Visit,
@@ -43,21 +43,21 @@ JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}
 
 
 def _ask_in_json(state: str) -> bytes:
-    return json_response(asks(state, "confirm"))
+    return json_response(input_required("confirm", state=state))
 
 
 def _ask_in_stream(state: str) -> bytes:
     log = message("notifications/message", {"data": f"issued {state}"}, id=None)
-    return event_stream(log, asks(state, "confirm"))
+    return event_stream(log, input_required("confirm", state=state))
 
 
 def _ask_in_gzip(state: str) -> bytes:
-    coded = gzip.compress(compact(asks(state, "confirm")))
+    coded = gzip.compress(compact(input_required("confirm", state=state)))
     return response(coded, JSON, "Content-Encoding: gzip")
 
 
 def _ask_in_pieces(state: str) -> bytes:
-    body = compact(asks(state, "confirm"))
+    body = compact(input_required("confirm", state=state))
     return (
         stream_head(JSON)
         + b"".join(chunk(body[i : i + 7]) for i in range(0, len(body), 7))
@@ -98,9 +98,9 @@ async def _leaks(
 ) -> tuple[bool, bool]:
     """Record an ask and its answer; tell whether the raw state is in the journal, the cassette."""
     async with taping(tmp_path / "c.json", answering(ask, repeat), **options) as tape:
-        await post(tape.url, tool("deploy"))
+        await post(tape.url, tool_call("deploy"))
         answers = {"inputResponses": yes("confirm"), "requestState": state}
-        await post(tape.url, tool("deploy", id=2, **answers))
+        await post(tape.url, tool_call("deploy", id=2, **answers))
         journal = (tmp_path / "c.json.journal").read_bytes()
         assert tape.server.received[1].json["params"]["requestState"] == state
         assert not any(state in line for line in tape.log)
@@ -160,8 +160,8 @@ async def test_no_raw_state_with_escaped_slashes_is_written(tmp_path: Path) -> N
     async with taping(
         tmp_path / "c.json", answering(_ask_in_json(STATE), response(body, JSON))
     ) as tape:
-        await post(tape.url, tool("deploy"))
-        await post(tape.url, tool("deploy", id=2, requestState=STATE))
+        await post(tape.url, tool_call("deploy"))
+        await post(tape.url, tool_call("deploy", id=2, requestState=STATE))
         journal = (tmp_path / "c.json.journal").read_text()
     for text in (journal, (tmp_path / "c.json").read_text()):
         assert STATE not in text.replace("\\", "")
@@ -170,7 +170,7 @@ async def test_no_raw_state_with_escaped_slashes_is_written(tmp_path: Path) -> N
 @looped
 async def test_no_raw_state_of_a_broken_ask_is_written(tmp_path: Path) -> None:
     """An ask that breaks off behind its state doesn't bring the state to disk."""
-    body = compact(asks(STATE, "confirm"))
+    body = compact(input_required("confirm", state=STATE))
     reply = response(b"", JSON, f"Content-Length: {len(body)}", length=False) + body[:-1]
     gate = asyncio.Event()
 
@@ -180,7 +180,7 @@ async def test_no_raw_state_of_a_broken_ask_is_written(tmp_path: Path) -> None:
         visit.close()
 
     async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
-        _, answer = await client.ask("POST", "/mcp", JSON, body=compact(tool("deploy")))
+        _, answer = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("deploy")))
         await answer.until(body[:-1])
         gate.set()
         assert await answer.rest() == b""
@@ -202,7 +202,7 @@ async def test_no_raw_state_of_a_half_shaped_ask_is_written(
 ) -> None:
     """A `requestState` in a result that is no ask of any dialect is not written either."""
     async with taping(tmp_path / "c.json", answering(json_response(result(half)))) as tape:
-        await post(tape.url, tool("deploy"))
+        await post(tape.url, tool_call("deploy"))
     assert STATE not in (tmp_path / "c.json").read_text()
 
 
@@ -211,8 +211,8 @@ async def test_no_raw_state_that_another_exchange_repeats_is_written(tmp_path: P
     """A state that another call's answer shows, as a list of pending calls would, is not written."""
     other = json_response(result({"pending": [STATE]}, id=2))
     async with taping(tmp_path / "c.json", answering(_ask_in_json(STATE), other)) as tape:
-        await post(tape.url, tool("deploy"))
-        await post(tape.url, tool("pending", id=2))
+        await post(tape.url, tool_call("deploy"))
+        await post(tape.url, tool_call("pending", id=2))
     assert STATE not in (tmp_path / "c.json").read_text()
 
 
@@ -223,8 +223,8 @@ async def test_no_raw_state_of_a_tampered_retry_is_written(tmp_path: Path) -> No
     refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32602, "message": f"Bad {tampered}"}}
     replies = (_ask_in_json(STATE), json_response(refusal, status="400 Bad Request"))
     async with taping(tmp_path / "c.json", answering(*replies)) as tape:
-        await post(tape.url, tool("deploy"))
-        await post(tape.url, tool("deploy", id=2, requestState=tampered))
+        await post(tape.url, tool_call("deploy"))
+        await post(tape.url, tool_call("deploy", id=2, requestState=tampered))
         journal = (tmp_path / "c.json.journal").read_text()
     for text in (journal, (tmp_path / "c.json").read_text()):
         assert STATE not in text
@@ -279,17 +279,17 @@ async def test_session_ids_are_sealed(tmp_path: Path) -> None:
 @looped
 async def test_verbatim_keeps_the_state(tmp_path: Path, state: str) -> None:
     """With `verbatim` the raw state is in ask and answer, and replay gives back the very bytes."""
-    ask, done = asks(state, "confirm"), result({}, id=2)
-    retry = tool("deploy", id=2, inputResponses=yes("confirm"), requestState=state)
+    ask, done = input_required("confirm", state=state), result({}, id=2)
+    retry = tool_call("deploy", id=2, inputResponses=yes("confirm"), requestState=state)
     script = answering(json_response(ask), json_response(done))
     async with taping(tmp_path / "c.json", script, request_state="verbatim") as tape:
-        await post(tape.url, tool("deploy"))
+        await post(tape.url, tool_call("deploy"))
         await post(tape.url, retry)
     (turn,) = read(tmp_path / "c.json")["interactions"][0]["elicitation_turns"]
     assert turn["ask"]["body"]["result"]["requestState"] == state
     assert turn["answer"]["body"]["params"]["requestState"] == state
     async with playing(tmp_path / "c.json") as replay:
-        assert (await post(replay.url, tool("deploy"))).body == compact(ask)
+        assert (await post(replay.url, tool_call("deploy"))).body == compact(ask)
         assert (await post(replay.url, retry)).body == compact(done)
 
 
@@ -314,7 +314,7 @@ async def _converse(url: str) -> None:
     await call(url, "count", {"to": 2}, id=5, meta=meta)
     late = await call(url, "ask-late", {"steps": 1}, id=6, meta=meta)
     state = json.loads(late.body.split(b"data: ")[-1])["result"]["requestState"]
-    for answers in ({"confirm": NO_ANSWER}, yes("confirm")):
+    for answers in ({"confirm": NO}, yes("confirm")):
         await call(url, "ask-late", {"steps": 1}, id=7, inputResponses=answers, requestState=state)
     bad = state[:-1] + ("0" if state[-1] != "0" else "1")
     refused = await call(url, "ask-late", {"steps": 1}, id=8, requestState=bad)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from core.secrets.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
-from messages import asks, result, tool
+from messages import input_required, result, tool_call
 from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
@@ -37,7 +37,7 @@ def _exchange(number: int, row: Planted) -> Sent:
     plain = json_response(result({"number": number}))
     if row.place in IN_RESPONSES:
         reply = response(message_of(row), f"Content-Type: {content_type_of(row)}")
-        body = json.dumps(tool(f"row-{number}")).encode()
+        body = json.dumps(tool_call(f"row-{number}")).encode()
         return Sent(row, "POST", target, (JSON, ACCEPT), body, reply)
     if row.place is Place.TARGET:
         return Sent(row, "GET", row.raw, (), None, plain)
@@ -109,7 +109,7 @@ async def test_look_alikes_stay_byte_for_byte(tmp_path: Path) -> None:
         assert replay.player.misses == []
 
 
-LOGIN = tool("login", arguments={"user": "me", "password": "hunter2-made-up"})
+LOGIN = tool_call("login", arguments={"user": "me", "password": "hunter2-made-up"})
 
 
 @looped
@@ -121,7 +121,7 @@ async def test_equal_secrets_have_equal_placeholders(tmp_path: Path) -> None:
     ]
     async with taping(path, answering(*replies)) as tape:
         await post(tape.url, LOGIN)
-        await post(tape.url, tool("rotate"))
+        await post(tape.url, tool_call("rotate"))
     one, two = json.loads(path.read_text())["interactions"]
     assert one["request"]["body"]["params"]["arguments"]["password"] == "<password:1>"
     assert one["response"]["body"]["result"]["password"] == "<password:1>"
@@ -133,7 +133,9 @@ async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     """A pattern, a name and a rule that is off are named in the cassette and hold on replay."""
     path = tmp_path / "c.json"
     rules = {"redact": ["cust-[0-9]+"], "redact_keys": ["pin"], "no_redact": ["password"]}
-    call = tool("login", arguments={"password": "plain", "pin": "0000", "who": "cust-77 and more"})
+    call = tool_call(
+        "login", arguments={"password": "plain", "pin": "0000", "who": "cust-77 and more"}
+    )
     async with taping(path, answering(json_response(result({}))), **rules) as tape:
         await post(tape.url, call)
     tree = json.loads(path.read_text())
@@ -149,7 +151,9 @@ async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     async with playing(path) as replay:
         await post(replay.url, call)
         assert replay.player.misses == []
-        await post(replay.url, tool("login", arguments={"password": "else", "pin": "0", "who": ""}))
+        await post(
+            replay.url, tool_call("login", arguments={"password": "else", "pin": "0", "who": ""})
+        )
         assert len(replay.player.misses) == 1
 
 
@@ -163,11 +167,13 @@ async def test_sealed_answers_are_not_written_and_still_match(
 ) -> None:
     """Of a sealed answer only a hash is kept; the same answer plays, another one is a miss."""
     path = tmp_path / "c.json"
-    script = answering(json_response(asks(state, "who")), json_response(result({"ok": 1}, id=2)))
+    script = answering(
+        json_response(input_required("who", state=state)), json_response(result({"ok": 1}, id=2))
+    )
     echoed = {} if state is None else {"requestState": state}
     async with taping(path, script, seal_answers=True) as tape:
-        await post(tape.url, tool("greet"))
-        await post(tape.url, tool("greet", id=2, inputResponses={"who": ANSWER}, **echoed))
+        await post(tape.url, tool_call("greet"))
+        await post(tape.url, tool_call("greet", id=2, inputResponses={"who": ANSWER}, **echoed))
         journal = path.with_name("c.json.journal").read_text()
     for text in (journal, path.read_text(), *tape.log):
         assert "nobody may read" not in text
@@ -176,12 +182,12 @@ async def test_sealed_answers_are_not_written_and_still_match(
         "action"
     ] == ("accept")
     async with playing(path) as replay:
-        asked = json.loads((await post(replay.url, tool("greet"))).body)["result"]
+        asked = json.loads((await post(replay.url, tool_call("greet"))).body)["result"]
         echoed = {} if state is None else {"requestState": asked["requestState"]}
         other = {**ANSWER, "content": {"name": "else"}}
-        await post(replay.url, tool("greet", id=3, inputResponses={"who": other}, **echoed))
+        await post(replay.url, tool_call("greet", id=3, inputResponses={"who": other}, **echoed))
         assert [miss.reason.value for miss in replay.player.misses] == ["answers-differ"]
-        same = tool("greet", id=4, inputResponses={"who": ANSWER}, **echoed)
+        same = tool_call("greet", id=4, inputResponses={"who": ANSWER}, **echoed)
         assert json.loads((await post(replay.url, same)).body)["result"] == {"ok": 1}
 
 
@@ -193,7 +199,7 @@ async def test_misses_on_the_terminal_are_redacted(tmp_path: Path) -> None:
         await post(tape.url, LOGIN)
     log: list[str] = []
     async with playing(path, log=log.append) as replay:
-        wrong = tool("login", arguments={"user": "you", "password": "hunter3-made-up"})
+        wrong = tool_call("login", arguments={"user": "you", "password": "hunter3-made-up"})
         await post(replay.url, wrong)
     assert len(log) == 1
     assert "hunter3" not in log[0]
@@ -207,21 +213,23 @@ async def test_secrets_in_the_upstream_url_are_not_written(tmp_path: Path) -> No
     secret = "made-up-key-0123456789"
     script = answering(json_response(result({"ok": 1})))
     async with taping(path, script, path=f"/mcp?api_key={secret}") as tape:
-        await post(tape.url, tool("x"))
+        await post(tape.url, tool_call("x"))
         journal = path.with_name("c.json.journal").read_text()
     for text in (journal, path.read_text(), *tape.log):
         assert secret not in text
     async with playing(path) as replay:
         assert secret not in replay.url
-        assert json.loads((await post(replay.url, tool("x"))).body)["result"] == {"ok": 1}
+        assert json.loads((await post(replay.url, tool_call("x"))).body)["result"] == {"ok": 1}
 
 
 @looped
 async def test_what_is_added_is_redacted_by_the_rules_of_both(tmp_path: Path) -> None:
     """An appended recording keeps the numbers of earlier patterns, and all of it plays."""
     path = tmp_path / "c.json"
-    first, second = (tool("find", arguments={"who": who}) for who in ("cust-77", "emp-12 cust-9"))
-    third = tool("login", arguments={"password": "made up", "pin": "0000"})
+    first, second = (
+        tool_call("find", arguments={"who": who}) for who in ("cust-77", "emp-12 cust-9")
+    )
+    third = tool_call("login", arguments={"password": "made up", "pin": "0000"})
     before = {"redact": ["cust-[0-9]+"], "no_redact": ["password"]}
     async with taping(path, answering(json_response(result({"n": 1}))), **before) as tape:
         await post(tape.url, first)
@@ -252,22 +260,22 @@ async def test_states_in_batches_and_urls_are_not_written_and_play(tmp_path: Pat
     """A client that batches, and one that opens the URL of a question, leave no state on disk."""
     path = tmp_path / "c.json"
     state, short = "made-up/state+with=0123456789", "never-issued"
-    ask = asks(state, "who")
+    ask = input_required("who", state=state)
     link = f"/confirm?state={quote(state, safe='')}"
     ask["result"]["inputRequests"]["who"]["params"]["url"] = link
-    batch = [tool("x", requestState=text) for text in (state, short)]
+    batch = [tool_call("x", requestState=text) for text in (state, short)]
     script = answering(json_response(ask), response(b"thanks"), json_response([result({}), {}]))
     async with taping(path, script) as tape:
-        await post(tape.url, tool("x"))
+        await post(tape.url, tool_call("x"))
         await http("GET", tape.url, target=link)
         await post(tape.url, batch)
         journal = path.with_name("c.json.journal").read_text()
     for text in (journal, path.read_text(), *tape.log):
         assert not any(found in text for found in (state, quote(state, safe=""), short))
     async with playing(path) as replay:
-        given = json.loads((await post(replay.url, tool("x"))).body)["result"]
+        given = json.loads((await post(replay.url, tool_call("x"))).body)["result"]
         opened = given["inputRequests"]["who"]["params"]["url"]
         assert (await http("GET", replay.url, target=opened)).body == b"thanks"
-        batch = [tool("x", requestState=text) for text in (given["requestState"], short)]
+        batch = [tool_call("x", requestState=text) for text in (given["requestState"], short)]
         assert json.loads((await post(replay.url, batch)).body)[1] == {}
         assert replay.player.misses == []

@@ -22,7 +22,7 @@ from harness import (
     taping,
     until_stopped,
 )
-from messages import compact, message, result, tool
+from messages import compact, message, result, tool_call
 from standin import (
     CHUNKED,
     EVENTS,
@@ -336,7 +336,7 @@ async def test_an_upstream_on_ipv6_is_reached(tmp_path: Path) -> None:
 async def test_a_large_request_and_its_answer_pass(tmp_path: Path) -> None:
     """5 MB pass in both directions and play back."""
     text = "é" * 2_500_000
-    asked, answered = tool("x", arguments={"a": text}), result({"b": text})
+    asked, answered = tool_call("x", arguments={"a": text}), result({"b": text})
     async with taping(tmp_path / "c.json", answering(json_response(answered))) as tape:
         answer = await post(tape.url, asked)
     assert tape.server.only.body == compact(asked)

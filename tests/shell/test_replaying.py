@@ -26,7 +26,7 @@ from harness import (
     taping,
     until_stopped,
 )
-from messages import NO_ANSWER, JsonObject, asks, compact, message, result, tool, yes
+from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     EVENTS,
     JSON,
@@ -220,12 +220,16 @@ async def test_what_follows_the_last_whole_event_is_kept(
 @looped
 async def test_every_replay_is_the_same(tmp_path: Path) -> None:
     """Two replays of a cassette give the same bytes, heads included."""
-    await recorded(tmp_path / "c.json", (tool("x"), event_stream(asks("S" * 30, "a"))))
+    await recorded(
+        tmp_path / "c.json", (tool_call("x"), event_stream(input_required("a", state="S" * 30)))
+    )
     seen = []
     for _ in range(2):
         async with playing(tmp_path / "c.json") as replay, connected(replay.url) as client:
             await client.write(
-                request("POST", "/mcp", JSON, ACCEPT, "Connection: close", body=compact(tool("x")))
+                request(
+                    "POST", "/mcp", JSON, ACCEPT, "Connection: close", body=compact(tool_call("x"))
+                )
             )
             seen.append(b"")
             while part := await client.raw():
@@ -240,7 +244,9 @@ async def test_every_replay_is_the_same(tmp_path: Path) -> None:
 @looped
 async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     """A call that was not recorded gets HTTP 200 and a JSON-RPC error that explains; the log has it."""
-    await recorded(tmp_path / "c.json", (tool("x", arguments={"a": 1}), json_response(result({}))))
+    await recorded(
+        tmp_path / "c.json", (tool_call("x", arguments={"a": 1}), json_response(result({})))
+    )
     log: list[str] = []
     async with playing(tmp_path / "c.json", log=log.append) as replay:
         body = b'{"method":"tools/call","id":"\\u0041","params":{"name":"x","arguments":{"a":2}},"jsonrpc":"2.0"}'
@@ -305,7 +311,7 @@ async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Pa
 async def test_repeats_and_ignored_members_are_the_users_choice(tmp_path: Path) -> None:
     """`repeat` and `ignore` decide what may be played again and what need not be equal."""
     path = tmp_path / "c.json"
-    call_at = [tool("x", arguments={"at": at}) for at in (1, 2)]
+    call_at = [tool_call("x", arguments={"at": at}) for at in (1, 2)]
     await recorded(
         path, (call_at[0], json_response(result({}))), (message("ping"), json_response(result({})))
     )
@@ -328,7 +334,7 @@ async def test_replay_connects_to_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "c.json"
     await recorded(
         path,
-        (tool("x"), event_stream(asks("S" * 30))),
+        (tool_call("x"), event_stream(input_required(state="S" * 30))),
         (message("ping"), json_response(result({}))),
     )
     called: list[object] = []
@@ -345,7 +351,7 @@ async def test_replay_connects_to_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr(socket.socket, "connect", guarded)
         monkeypatch.setattr(socket.socket, "connect_ex", guarded)
-        await post(replay.url, tool("x"))
+        await post(replay.url, tool_call("x"))
         await post(replay.url, message("ping"))
         assert (await post(replay.url, message("unknown"))).json["error"]["code"] == MISS_CODE
         assert (await http("GET", replay.url, target="/other")).status == 404
@@ -397,11 +403,11 @@ async def test_an_ask_at_the_end_of_a_stream_is_a_turn(tmp_path: Path) -> None:
     """An `input_required` that comes last in a stream, after notifications, is asked and answered."""
     path = tmp_path / "c.json"
     note = message("notifications/progress", {"progressToken": 1, "progress": 1}, id=None)
-    first = tool("x", _meta={"progressToken": 1})
-    retry = tool("x", id=2, inputResponses=yes("ok"), requestState="R" * 40)
+    first = tool_call("x", _meta={"progressToken": 1})
+    retry = tool_call("x", id=2, inputResponses=yes("ok"), requestState="R" * 40)
     await recorded(
         path,
-        (first, event_stream(note, asks("R" * 40, "ok"))),
+        (first, event_stream(note, input_required("ok", state="R" * 40))),
         (retry, event_stream(note, result({"done": 1}, id=2))),
     )
     (interaction,) = read(path)["interactions"]
@@ -409,15 +415,15 @@ async def test_an_ask_at_the_end_of_a_stream_is_a_turn(tmp_path: Path) -> None:
     state = turn["ask"]["events"][1]["data"]["result"]["requestState"]
     assert state.startswith("mrtr-state:")
     async with playing(path) as replay:
-        asked = tool("x", id="a", _meta={"progressToken": "t"})
+        asked = tool_call("x", id="a", _meta={"progressToken": "t"})
         answer = await post(replay.url, asked)
         note["params"]["progressToken"] = "t"
-        assert answer.body == event(note) + event(asks(state, "ok", id="a"))
-        wrong = tool("x", id="b", inputResponses={"ok": NO_ANSWER}, requestState=state)
+        assert answer.body == event(note) + event(input_required("ok", state=state, id="a"))
+        wrong = tool_call("x", id="b", inputResponses={"ok": NO}, requestState=state)
         assert (await post(replay.url, wrong)).reason == "answers-differ"
-        altered = tool("x", id="c", inputResponses=yes("ok"), requestState=state + "0")
+        altered = tool_call("x", id="c", inputResponses=yes("ok"), requestState=state + "0")
         assert (await post(replay.url, altered)).reason == "state-unknown"
-        right = tool("x", id="d", inputResponses=yes("ok"), requestState=state)
+        right = tool_call("x", id="d", inputResponses=yes("ok"), requestState=state)
         note["params"]["progressToken"] = 1
         assert (await post(replay.url, right)).body == event(note) + event(
             result({"done": 1}, id="d")
@@ -456,7 +462,7 @@ async def test_a_subscription_plays_what_calls_cause(
         _, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
         assert await body.some() == acknowledged
         await post(tape.url, message("tools/list", id=2))
-        await post(tape.url, tool("add", id=3))
+        await post(tape.url, tool_call("add", id=3))
         caused.set()
         assert await body.some() == changed
     assert read(path)["interactions"][0]["response"]["end"] == "open"
@@ -473,7 +479,7 @@ async def test_a_subscription_plays_what_calls_cause(
         more = asyncio.create_task(body.some())
         await post(replay.url, message("tools/list", id=12))
         assert not more.done()
-        await post(replay.url, tool("add", id=13))
+        await post(replay.url, tool_call("add", id=13))
         assert await more == changed
         await stop()
         assert await body.rest() == b""
@@ -497,7 +503,7 @@ async def test_a_plain_get_waits_for_nobody(tmp_path: Path) -> None:
     async with taping(path, script) as tape:
         slow = asyncio.create_task(http("GET", tape.url, target="/.well-known/x"))
         await came.wait()
-        await post(tape.url, tool("x"))
+        await post(tape.url, tool_call("x"))
         gate.set()
         assert (await slow).body == b"{}"
     async with playing(path) as replay, connected(replay.url) as client:
@@ -549,7 +555,7 @@ async def test_headers_tell_equal_bodies_apart(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
 
     async def ask(url: str, header: str) -> Answer:
-        return await http("POST", url, JSON, header, body=compact(tool("x")))
+        return await http("POST", url, JSON, header, body=compact(tool_call("x")))
 
     seen = {}
     async with taping(path, answering(*(reply for _, reply in VARIANTS))) as tape:
@@ -580,12 +586,12 @@ async def test_a_pushed_request_keeps_its_id_and_the_rest_waits(tmp_path: Path) 
             answered.set()
 
     async with taping(path, script) as tape, connected(tape.url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool("x")))
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x")))
         assert await body.some() == event(pushed)
         assert (await post(tape.url, posted)).status == 202
         assert await body.rest() == event(result({"done": 1}))
     async with playing(path) as replay, connected(replay.url) as client:
-        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool("x", id="mine")))
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
         assert await body.some() == event(pushed)
         rest = asyncio.create_task(body.rest())
         declined = await post(replay.url, result({"action": "decline"}, id=1))
@@ -614,22 +620,26 @@ async def test_any_state_is_echoed_through_both_modes(
     """Whatever text a state is, it reaches the upstream as it was, and its stand-in plays."""
     path = tmp_path / "c.json"
     raw = STATES[state]
-    retry = tool("x", id=2, inputResponses=yes("ok"), requestState=raw)
-    script = answering(json_response(asks(raw, "ok")), json_response(result({"done": 1}, id=2)))
+    retry = tool_call("x", id=2, inputResponses=yes("ok"), requestState=raw)
+    script = answering(
+        json_response(input_required("ok", state=raw)), json_response(result({"done": 1}, id=2))
+    )
     async with taping(path, script, request_state=request_state) as tape:
-        got = (await post(tape.url, tool("x"))).json["result"]["requestState"]
+        got = (await post(tape.url, tool_call("x"))).json["result"]["requestState"]
         assert got == raw
         await post(tape.url, retry)
         assert tape.server.received[1].json["params"]["requestState"] == raw
     assert len(read(path)["interactions"]) == 1
     async with playing(path) as replay:
-        issued = (await post(replay.url, tool("x"))).json["result"]["requestState"]
+        issued = (await post(replay.url, tool_call("x"))).json["result"]["requestState"]
         assert (issued == raw) == (request_state == "verbatim")
         for bad in (issued + " ", issued[:-1], issued.swapcase() + "x"):
-            missed = await post(replay.url, tool("x", requestState=bad, inputResponses=yes("ok")))
+            missed = await post(
+                replay.url, tool_call("x", requestState=bad, inputResponses=yes("ok"))
+            )
             assert missed.reason == "state-unknown"
         played = await post(
-            replay.url, retry | tool("x", id=3, inputResponses=yes("ok"), requestState=issued)
+            replay.url, retry | tool_call("x", id=3, inputResponses=yes("ok"), requestState=issued)
         )
         assert played.json == result({"done": 1}, id=3)
 
@@ -638,7 +648,7 @@ async def test_any_state_is_echoed_through_both_modes(
 async def test_a_retry_that_comes_in_pieces_is_one_retry(tmp_path: Path) -> None:
     """A state that is cut in two on the socket is read whole, when recording and on replay."""
     path = tmp_path / "c.json"
-    retry = tool("x", id=2, inputResponses=yes("ok"), requestState=STATES["token"])
+    retry = tool_call("x", id=2, inputResponses=yes("ok"), requestState=STATES["token"])
 
     async def in_pieces(url: str, value: JsonObject) -> bytes:
         whole = request("POST", "/mcp", JSON, body=compact(value))
@@ -654,17 +664,17 @@ async def test_a_retry_that_comes_in_pieces_is_one_retry(tmp_path: Path) -> None
         if visit.request.head.line.startswith("GET"):
             await visit.send(response(b"between"))
         elif visit.request.json["id"] == 1:
-            await visit.send(json_response(asks(STATES["token"], "ok")))
+            await visit.send(json_response(input_required("ok", state=STATES["token"])))
         else:
             await visit.send(json_response(result({"done": 1}, id=visit.request.json["id"])))
 
     async with taping(path, script) as tape:
-        await post(tape.url, tool("x"))
+        await post(tape.url, tool_call("x"))
         assert json.loads(await in_pieces(tape.url, retry)) == result({"done": 1}, id=2)
     assert len(read(path)["interactions"][0]["elicitation_turns"]) == 1
     assert STATES["token"] not in path.read_text()
     async with playing(path) as replay:
-        retry["params"]["requestState"] = (await post(replay.url, tool("x"))).json["result"][
+        retry["params"]["requestState"] = (await post(replay.url, tool_call("x"))).json["result"][
             "requestState"
         ]
         assert json.loads(await in_pieces(replay.url, retry)) == result({"done": 1}, id=2)
@@ -692,22 +702,22 @@ async def test_each_dialect_is_asked_and_answered(tmp_path: Path, dialect: str) 
 
     def retry(state: str, values: Any) -> JsonObject:
         given = {} if values is None else {"inputResponses": values}
-        return tool("x", id=2, requestState=state, **given)
+        return tool_call("x", id=2, requestState=state, **given)
 
     await recorded(
         path,
-        (tool("x"), json_response(result(ask))),
+        (tool_call("x"), json_response(result(ask))),
         (retry(STATES["token"], answers), json_response(result({"done": 1}, id=2))),
     )
     (interaction,) = read(path)["interactions"]
     assert len(interaction["elicitation_turns"]) == 1
     assert STATES["token"] not in path.read_text()
     async with playing(path) as replay:
-        played = (await post(replay.url, tool("x"))).json["result"]
+        played = (await post(replay.url, tool_call("x"))).json["result"]
         state = played.pop("requestState")
         assert played == {key: value for key, value in ask.items() if key != "requestState"}
         if answers is not None:
-            others = [{"id": "ok", "value": False}] if dialect == "array" else {"ok": NO_ANSWER}
+            others = [{"id": "ok", "value": False}] if dialect == "array" else {"ok": NO}
             assert (await post(replay.url, retry(state, others))).reason == "answers-differ"
         assert (await post(replay.url, retry(state, answers))).json == result({"done": 1}, id=2)
 
@@ -767,17 +777,17 @@ async def test_branches_play_to_their_answers(tmp_path: Path) -> None:
     """An ask that was answered twice plays each answer's own outcome, in either order."""
     path = tmp_path / "c.json"
     state = STATES["token"]
-    no = tool("x", id=2, inputResponses={"ok": NO_ANSWER}, requestState=state)
-    sure = tool("x", id=3, inputResponses=yes("ok"), requestState=state)
+    no = tool_call("x", id=2, inputResponses={"ok": NO}, requestState=state)
+    sure = tool_call("x", id=3, inputResponses=yes("ok"), requestState=state)
     await recorded(
         path,
-        (tool("x"), json_response(asks(state, "ok"))),
+        (tool_call("x"), json_response(input_required("ok", state=state))),
         (no, json_response(result({"was": "no"}, id=2))),
         (sure, json_response(result({"was": "yes"}, id=3))),
     )
     assert [one.get("branch") for one in read(path)["interactions"]] == [None, {"of": 1, "turn": 1}]
     async with playing(path) as replay:
-        issued = (await post(replay.url, tool("x"))).json["result"]["requestState"]
+        issued = (await post(replay.url, tool_call("x"))).json["result"]["requestState"]
         for retry, outcome in ((sure, "yes"), (no, "no")):
             retry["params"]["requestState"] = issued
             assert (await post(replay.url, retry)).json["result"] == {"was": outcome}

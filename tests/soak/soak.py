@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness import Connection, Process, command, connected, raw_body, read, run, unmeasured
-from messages import compact
+from messages import CAPABLE, JsonObject, compact
 from patience import HANGS_S
 from standin import BrokenOffError, Head
 
@@ -50,18 +50,7 @@ from mrtr_cassette.core.format.journal import decode_line
 from mrtr_cassette.shell.journal_file import journal_path
 from mrtr_cassette.shell.publishing import publish_journal
 
-JsonObject = dict[str, Any]
 SERVER = (sys.executable, str(Path(__file__).with_name("server.py")))
-META = "io.modelcontextprotocol/"
-CAPABLE: JsonObject = {
-    META + "protocolVersion": "2026-07-28",
-    META + "clientCapabilities": {
-        "elicitation": {"form": {}, "url": {}},
-        "sampling": {},
-        "roots": {},
-    },
-}
-"""Seconds in which a round has to end, and another process to come to a state."""
 TORN = "is not whole"
 """What `recover` says of a line of which a part is missing."""
 

@@ -7,24 +7,18 @@ from typing import Any
 
 import pytest
 from builders import (
-    NO,
-    YES,
-    Json,
-    array_asks,
     as_answer,
-    asks,
     cassette_of,
     changed,
-    form,
     loaded,
     post,
     refusal,
     retry,
     stream,
-    text,
     tool,
     with_token,
 )
+from messages import NO, YES, Json, array_asks, asks, form, text
 
 from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
 from mrtr_cassette.core.drive.unrecorded import Unrecorded

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from builders import YES, Json, array_asks, as_answer, asks, post, refusal, retry, text, tool
+from builders import as_answer, post, refusal, retry, tool
+from messages import YES, Json, array_asks, asks, text
 
 from mrtr_cassette.core.drive.conversation import (
     Answered,

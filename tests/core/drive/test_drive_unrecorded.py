@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import Answer, Json, exchange, get, notification, refusal, sse, stream, text, tool
+from builders import Answer, exchange, get, notification, refusal, sse, stream, tool
+from messages import Json, text
 
 from mrtr_cassette.core.drive.unrecorded import has_error, outcome
 from mrtr_cassette.core.wire.http import End, Request
@@ -43,7 +44,7 @@ def test_outcome_is_the_status_and_the_error_of_the_request(
 
 def test_long_error_is_shortened() -> None:
     """An outcome stays short, whatever a server says."""
-    words = outcome(exchange(CALL, refusal(CALL, message="x" * 10 * SHOWN_CHARS)))
+    words = outcome(exchange(CALL, refusal(CALL, words="x" * 10 * SHOWN_CHARS)))
 
     assert words.endswith("more characters)")
     assert len(words) < 2 * SHOWN_CHARS

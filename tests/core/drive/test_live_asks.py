@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from builders import YES, post, retry, tool
+from builders import post, retry, tool
+from messages import YES
 
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.protocol.calls import read_call

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import NO, YES, Json, asks, cassette_of, converse, form, loaded, retry, text, tool
+from builders import cassette_of, converse, loaded, retry, tool
+from messages import NO, YES, Json, asks, form, text
 
 from mrtr_cassette.core.drive.conversation import (
     Answered,

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NO, YES, Json, get, notification, post, retry, tool, with_id
+from builders import get, notification, post, retry, tool, with_id
+from messages import NO, YES, Json
 
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.protocol.calls import read_call

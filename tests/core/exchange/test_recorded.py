@@ -1,20 +1,7 @@
 from __future__ import annotations
 
-from builders import (
-    NO,
-    YES,
-    Answer,
-    answer,
-    asks,
-    cassette_of,
-    exchange,
-    loaded,
-    post,
-    retry,
-    stream,
-    text,
-    tool,
-)
+from builders import Answer, answer, cassette_of, exchange, loaded, post, retry, stream, tool
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.protocol.messages import Via

@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import NO, YES, asks, cassette_of, encode_cassette, retry, text, tool
+from builders import cassette_of, encode_cassette, retry, tool
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.format.check import accept_edit
 from mrtr_cassette.core.format.dump import dump

@@ -8,16 +8,15 @@ from typing import Any
 import orjson
 import pytest
 from builders import (
-    asks,
     cassette_of,
     decode_cassette,
     encode_cassette,
     loaded,
     retry,
-    text,
     tool,
     without_digests,
 )
+from messages import asks, text
 
 from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts, schema
 from mrtr_cassette.core.format.dump import dump

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 from builders import (
-    NO,
     STREAM_HEADERS,
-    YES,
     Answer,
-    asks,
     conversation,
     encode_cassette,
     get,
@@ -19,12 +16,12 @@ from builders import (
     progress,
     retry,
     sse,
-    text,
     tool,
     values_of,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.digest import exchange_sha256

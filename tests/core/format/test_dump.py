@@ -7,21 +7,8 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import (
-    NO,
-    STREAM_HEADERS,
-    YES,
-    Answer,
-    asks,
-    cassette_of,
-    get,
-    loaded,
-    retry,
-    sse,
-    text,
-    tool,
-    values_of,
-)
+from builders import STREAM_HEADERS, Answer, cassette_of, get, loaded, retry, sse, tool, values_of
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.dump import dump, dump_pieces

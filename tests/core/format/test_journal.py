@@ -9,7 +9,6 @@ import pytest
 from builders import (
     STREAM_HEADERS,
     Answer,
-    asks,
     cassette_of,
     exchange,
     get,
@@ -17,10 +16,10 @@ from builders import (
     post,
     retry,
     sse,
-    text,
     tool,
     values_of,
 )
+from messages import asks, text
 
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,

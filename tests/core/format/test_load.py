@@ -6,12 +6,9 @@ from typing import Any
 import orjson
 import pytest
 from builders import (
-    NO,
     STREAM_HEADERS,
-    YES,
     Answer,
     answer,
-    asks,
     cassette_of,
     encode_cassette,
     get,
@@ -21,12 +18,12 @@ from builders import (
     rpc,
     sse,
     stream,
-    text,
     tool,
     without_digests,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Branch, Cassette, RecordedExchange
 from mrtr_cassette.core.format.load import load

@@ -5,19 +5,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from builders import (
-    NO,
-    YES,
-    Conversation,
-    asks,
-    cassette_of,
-    conversation,
-    encode_cassette,
-    get,
-    retry,
-    text,
-    tool,
-)
+from builders import Conversation, cassette_of, conversation, encode_cassette, get, retry, tool
+from messages import NO, YES, asks, text
 from pydantic import ValidationError
 
 from mrtr_cassette.core.format.codec import schema

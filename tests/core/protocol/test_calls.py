@@ -4,13 +4,7 @@ import itertools
 
 import pytest
 from builders import (
-    CAPABILITIES_KEY,
-    CLIENT_KEY,
-    NO,
-    VERSION_KEY,
-    YES,
     changed,
-    dump,
     get,
     notification,
     post,
@@ -21,6 +15,7 @@ from builders import (
     with_meta,
     with_token,
 )
+from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
@@ -282,7 +277,7 @@ def test_traits_of_what_is_no_message_are_its_headers() -> None:
     traits = read_call(get("/mcp", ("Accept", "a"), ("Mcp-Session-Id", "s"))).traits
 
     assert (traits.session, traits.has_progress_token, traits.accept) == ("s", False, "a")
-    assert read_call(post(dump([1]))).caller == " {}"
+    assert read_call(post(compact([1]))).caller == " {}"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import array_asks, asks, dump, form, text, tool
+from builders import tool
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import array_asks, asks, compact, form, text
 
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
@@ -185,10 +186,10 @@ def test_array_answer_is_not_the_answer_that_it_is_the_value_of(value: dict[str,
 
 def test_body_that_may_ask_is_recognised_quickly() -> None:
     """A body with a member of an ask, or with an escape that may spell one, may ask."""
-    assert may_ask(dump(asks("a")))
-    assert may_ask(dump(asks(state="S")))
+    assert may_ask(compact(asks("a")))
+    assert may_ask(compact(asks(state="S")))
     assert may_ask(b'{"result":{"\\u0069nputRequests":{}}}')
-    assert not may_ask(dump(text("done")))
+    assert not may_ask(compact(text("done")))
 
 
 # Writing

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import SUBSCRIPTION_KEY, dump, notification, progress, rpc, tool, with_token
+from builders import notification, progress, rpc, tool, with_token
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from messages import SUBSCRIPTION_KEY, compact
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -119,24 +120,24 @@ ASKED = with_token(rpc("tools/call", {"name": "a"}, number=5), "t")
 @pytest.mark.parametrize(
     ("sent", "ids", "tokens"),
     [
-        (dump({"jsonrpc": "2.0", "id": 5, "result": {}}), [b"5"], []),
+        (compact({"jsonrpc": "2.0", "id": 5, "result": {}}), [b"5"], []),
         (b'{"id":5.0,"jsonrpc":"2.0","id":5,"error":{"id":5}}', [b"5.0", b"5"], []),
-        (dump({"jsonrpc": "2.0", "id": "5", "result": {}}), [], []),
-        (dump({"jsonrpc": "2.0", "id": 6, "result": {}}), [], []),
-        (dump({"jsonrpc": "2.0", "id": None, "error": {}}), [], []),
+        (compact({"jsonrpc": "2.0", "id": "5", "result": {}}), [], []),
+        (compact({"jsonrpc": "2.0", "id": 6, "result": {}}), [], []),
+        (compact({"jsonrpc": "2.0", "id": None, "error": {}}), [], []),
         (
-            dump({"jsonrpc": "2.0", "id": 5, "result": {"_meta": {SUBSCRIPTION_KEY: 5}}}),
+            compact({"jsonrpc": "2.0", "id": 5, "result": {"_meta": {SUBSCRIPTION_KEY: 5}}}),
             [b"5", b"5"],
             [],
         ),
-        (dump({"jsonrpc": "2.0", "id": 5, "method": "elicitation/create"}), [], []),
+        (compact({"jsonrpc": "2.0", "id": 5, "method": "elicitation/create"}), [], []),
         (progress("t"), [], [b'"t"']),
         (progress("u"), [], []),
         (progress(5), [], []),
         (notification("n", _meta={SUBSCRIPTION_KEY: 5}), [b"5"], []),
         (notification("n", _meta={SUBSCRIPTION_KEY: "5"}), [], []),
         (notification("n", _meta={SUBSCRIPTION_KEY: [5]}), [], []),
-        (dump({"jsonrpc": "2.0", "id": 5, "result": {"progressToken": "t"}}), [b"5"], []),
+        (compact({"jsonrpc": "2.0", "id": 5, "result": {"progressToken": "t"}}), [b"5"], []),
     ],
 )
 def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[bytes]) -> None:

@@ -6,16 +6,15 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     answer,
-    asks,
     notification,
     progress,
     response_of,
     rpc,
     sse,
     stream,
-    text,
     tool,
 )
+from messages import asks, text
 
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
 from mrtr_cassette.core.protocol.messages import (

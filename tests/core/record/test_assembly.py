@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 from builders import (
-    NO,
-    YES,
     Answer,
     Conversation,
-    array_asks,
-    asks,
     assembled,
     cassette_of,
     conversation,
@@ -29,9 +25,9 @@ from builders import (
     said,
     state_in,
     stream,
-    text,
     tool,
 )
+from messages import NO, YES, array_asks, asks, text
 
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.replay.player import Player

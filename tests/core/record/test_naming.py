@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from builders import Answer, asks, exchange, retry, tool
+from builders import Answer, exchange, retry, tool
+from messages import asks
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts

@@ -10,17 +10,12 @@ from urllib.parse import quote
 import pytest
 from builders import (
     JSON_HEADERS,
-    NO,
     STREAM_HEADERS,
-    YES,
     Answer,
     Conversation,
     answer,
-    array_asks,
-    asks,
     changed,
     conversation,
-    dump,
     exchange,
     get,
     notification,
@@ -31,10 +26,10 @@ from builders import (
     rpc,
     sse,
     stream,
-    text,
     token_of,
     tool,
 )
+from messages import NO, YES, array_asks, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
@@ -545,7 +540,7 @@ def test_state_in_an_ask_that_broke_off_does_not_reach_the_disk(
 ) -> None:
     """An ask that the upstream didn't finish is no ask, but its state is a secret all the same."""
     result = {"inputRequests": {}, "requestState": STATE, "resultType": "input_required"}
-    body = dump({"jsonrpc": "2.0", "id": 1, "result": result})
+    body = compact({"jsonrpc": "2.0", "id": 1, "result": result})
     headers = STREAM_HEADERS if streams else JSON_HEADERS
     raw = (b"data: " + body if streams else body)[:-cut]
 

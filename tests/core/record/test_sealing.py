@@ -7,22 +7,19 @@ import pytest
 from builders import (
     JSON_HEADERS,
     STREAM_HEADERS,
-    YES,
     Answer,
     answer,
-    asks,
     changed,
-    dump,
     notification,
     post,
     response_of,
     retry,
     sse,
     stream,
-    text,
     token_of,
     tool,
 )
+from messages import YES, asks, compact, text
 
 from mrtr_cassette.core.record.sealing import redacted_response, seal_states
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -184,7 +181,9 @@ def test_state_in_chunks_is_sealed_where_it_stands(cut: int) -> None:
 
     sealed = sealed_response(response)
 
-    assert sealed.body == dump(json.loads(ASK)).replace(STATE.encode(), sealed_hash(STATE).encode())
+    assert sealed.body == compact(json.loads(ASK)).replace(
+        STATE.encode(), sealed_hash(STATE).encode()
+    )
     assert len(sealed.pieces) == 2
 
 

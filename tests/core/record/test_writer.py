@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from builders import (
-    JSON_HEADERS,
-    STREAM_HEADERS,
-    answer,
-    asks,
-    post,
-    progress,
-    sse,
-    text,
-    tool,
-)
+from builders import JSON_HEADERS, STREAM_HEADERS, answer, post, progress, sse, tool
+from messages import asks, text
 
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.writer import Due, ExchangeWriter

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import pytest
 from builders import (
-    NO,
-    YES,
     Step,
-    asks,
     get,
     missed,
     notification,
@@ -16,9 +13,9 @@ from builders import (
     retry,
     rpc,
     state_in,
-    text,
     tool,
 )
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.wire.http import Request

@@ -16,9 +16,9 @@ from builders import (
     rpc,
     sse,
     stream,
-    text,
     tool,
 )
+from messages import text
 
 from mrtr_cassette.core.replay.gates import gates_of
 from mrtr_cassette.core.replay.player import Player

@@ -2,20 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builders import (
-    CAPABILITIES_KEY,
-    YES,
-    as_request,
-    asks,
-    converse,
-    exchange,
-    post,
-    retry,
-    text,
-    tool,
-    with_meta,
-    with_token,
-)
+from builders import as_request, converse, exchange, post, retry, tool, with_meta, with_token
+from messages import CAPABILITIES_KEY, YES, asks, text
 
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange

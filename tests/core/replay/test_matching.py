@@ -3,21 +3,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import (
-    JSON_HEADERS,
-    YES,
-    Step,
-    asks,
-    cassette_of,
-    get,
-    loaded,
-    post,
-    retry,
-    rpc,
-    text,
-    token_of,
-    tool,
-)
+from builders import JSON_HEADERS, Step, cassette_of, get, loaded, post, retry, rpc, token_of, tool
+from messages import YES, asks, text
 
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.protocol.calls import read_call

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from builders import NO, YES, Answer, asks, cassette_of, loaded, retry, text, tool
+from builders import Answer, cassette_of, loaded, retry, tool
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player

@@ -7,17 +7,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 from builders import (
-    CAPABILITIES_KEY,
-    CLIENT_KEY,
-    NO,
-    VERSION_KEY,
-    YES,
     Answer,
     Conversation,
     Step,
-    asks,
     cassette_of,
-    form,
     get,
     loaded,
     members,
@@ -35,12 +28,12 @@ from builders import (
     sse,
     state_in,
     stream,
-    text,
     tool,
     with_id,
     with_meta,
     with_token,
 )
+from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, form, text
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.format.model import RedactionModel
@@ -110,7 +103,7 @@ def test_tampered_state_gets_the_recorded_refusal() -> None:
     """What a client adds to a state it adds on replay too, and is refused as recorded."""
     player = player_of(
         (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL, message="tampered")),
+        (retry(CALL, {"a": YES}, state=STATE + "x"), refusal(CALL, words="tampered")),
     )
     state = state_in(play(player, CALL))
 
@@ -122,7 +115,7 @@ def test_state_on_another_call_gets_the_recorded_refusal(other: bytes) -> None:
     """A state that a client used for another call is refused on replay as it was recorded."""
     player = player_of(
         (CALL, asks("a", state=STATE)),
-        (retry(other, {"a": YES}, state=STATE), refusal(other, message="bound to another call")),
+        (retry(other, {"a": YES}, state=STATE), refusal(other, words="bound to another call")),
     )
     state = state_in(play(player, CALL))
 

@@ -3,21 +3,19 @@ from __future__ import annotations
 import pytest
 from builders import (
     STREAM_HEADERS,
-    SUBSCRIPTION_KEY,
     Answer,
     answer,
-    dump,
     notification,
     progress,
     response_of,
     rpc,
     sse,
     stream,
-    text,
     tool,
     with_id,
     with_token,
 )
+from messages import SUBSCRIPTION_KEY, compact, text
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
@@ -162,7 +160,7 @@ def test_all_values_are_the_callers_wherever_the_body_was_cut(cut: int) -> None:
 
     def body(number: str) -> bytes:
         meta = {SUBSCRIPTION_KEY: number}
-        return dump({"jsonrpc": "2.0", "result": {"_meta": meta, "x": 1}, "id": number})
+        return compact({"jsonrpc": "2.0", "result": {"_meta": meta, "x": 1}, "id": number})
 
     request = with_id(CALL, "recorded")
     recorded = body("recorded")

@@ -6,22 +6,8 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import (
-    NO,
-    YES,
-    Answer,
-    Step,
-    answer,
-    asks,
-    conversation,
-    get,
-    missed,
-    player_of,
-    post,
-    retry,
-    text,
-    tool,
-)
+from builders import Answer, Step, answer, conversation, get, missed, player_of, post, retry, tool
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call

@@ -9,15 +9,11 @@ from typing import Any
 import orjson
 import pytest
 from builders import (
-    NO,
     STREAM_HEADERS,
-    YES,
     Answer,
     Conversation,
     Step,
     answer,
-    array_asks,
-    asks,
     cassette_of,
     get,
     loaded,
@@ -27,9 +23,9 @@ from builders import (
     response_of,
     retry,
     stream,
-    text,
     tool,
 )
+from messages import NO, YES, array_asks, asks, text
 
 from mrtr_cassette.core.exchange import recorded
 from mrtr_cassette.core.report.inspection import (

@@ -7,9 +7,10 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders import NO, YES, asks, play, player_of, post, retry, state_in, text, tool
+from builders import play, player_of, post, retry, state_in, tool
 from hypothesis import given
 from hypothesis import strategies as st
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.junit import junit

@@ -7,19 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import (
-    NO,
-    YES,
-    form,
-    get,
-    missed,
-    play,
-    player_of,
-    retry,
-    rpc,
-    text,
-    tool,
-)
+from builders import get, missed, play, player_of, retry, rpc, tool
+from messages import NO, YES, form, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import NO, YES, Step, asks, get, missed, play, player_of, post, retry, text, tool
+from builders import Step, get, missed, play, player_of, post, retry, tool
+from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.report.summary import (
     RecordingReport,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from builders import YES, asks, player_of, post, retry, text, tool, with_id
+from builders import player_of, post, retry, tool, with_id
+from messages import YES, asks, text
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
