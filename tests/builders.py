@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import orjson
@@ -33,6 +33,9 @@ from mrtr_cassette.core.wire.sse import SseFramer
 
 JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
 STREAM_HEADERS: Headers = (("Content-Type", "text/event-stream"),)
+JOURNAL_HEADER = JournalHeader(
+    "http://localhost:8000/mcp", "sealed", "2026-08-01T00:00:00+00:00", "keep"
+)
 
 # Requests
 
@@ -239,14 +242,18 @@ def assembled(
     exchanges: Iterable[RecordedExchange],
     *,
     request_state: RequestState = "sealed",
-    recorded_at: str = "2026-08-01T00:00:00+00:00",
+    recorded_at: str = JOURNAL_HEADER.recorded_at,
     redaction: RedactionRules | None = None,
     answers: Literal["sealed"] | None = None,
     earlier: CassetteModel | None = None,
 ) -> CassetteModel:
     """Return the cassette of some exchanges."""
-    header = JournalHeader(
-        "http://localhost:8000/mcp", request_state, recorded_at, "keep", redaction, answers
+    header = replace(
+        JOURNAL_HEADER,
+        request_state=request_state,
+        recorded_at=recorded_at,
+        redaction=redaction,
+        answers=answers,
     )
     journal = {exchange.number or 0: exchange for exchange in exchanges}
     before = None if earlier is None else loaded(earlier)

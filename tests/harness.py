@@ -36,6 +36,7 @@ from standin import (
     Head,
     Script,
     Upstream,
+    answering,
     event,
     read_head,
     upstream,
@@ -272,6 +273,14 @@ async def taping(
         ) as session,
     ):
         yield Tape(session, server, log)
+
+
+async def taped(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any) -> None:
+    """Record these messages and the responses that they get."""
+    script = answering(*(reply for _, reply in exchanges))
+    async with taping(cassette, script, **options) as tape:
+        for message, _ in exchanges:
+            await post(tape.url, message)
 
 
 @asynccontextmanager

@@ -13,10 +13,9 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientSession
 from harness import Answer, demo_server, http
-from messages import JsonObject
+from messages import CAPABILITIES_KEY, VERSION_KEY, JsonObject
 from patience import HANGS_S
 
-META = "io.modelcontextprotocol/"
 ALL_CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 INVALID_STATE = {"code": -32602, "message": "Invalid or expired requestState"}
 YES = {"action": "accept", "content": {"confirm": True}}
@@ -44,8 +43,8 @@ class Caller:
         headers: dict[str, str] | None = None,
     ) -> Answer:
         declared = {
-            META + "protocolVersion": "2026-07-28",
-            META + "clientCapabilities": self.capabilities,
+            VERSION_KEY: "2026-07-28",
+            CAPABILITIES_KEY: self.capabilities,
         }
         params = {**(params or {}), "_meta": declared | (meta or {})}
         message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
@@ -93,7 +92,7 @@ def test_discover_names_version_and_capabilities() -> None:
         assert answer.content_type == "application/json"
         assert answer.result["supportedVersions"] == ["2026-07-28"]
         assert answer.result["capabilities"].keys() == {"tools", "prompts", "resources"}
-        assert META + "serverInfo" in answer.result["_meta"]
+        assert "io.modelcontextprotocol/serverInfo" in answer.result["_meta"]
 
     talk(script)
 
@@ -614,7 +613,7 @@ def test_unsupported_versions_are_refused() -> None:
     """An unsupported version in `_meta` gets an error that names the supported one."""
 
     async def script(client: Caller) -> None:
-        answer = await client.call("ping", meta={META + "protocolVersion": "1900-01-01"})
+        answer = await client.call("ping", meta={VERSION_KEY: "1900-01-01"})
         assert (answer.status, answer.error["code"]) == (400, -32022)
         assert answer.error["data"] == {"supported": ["2026-07-28"], "requested": "1900-01-01"}
 

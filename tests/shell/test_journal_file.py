@@ -1,0 +1,162 @@
+"""Facts about journals on disk: nothing that was written is lost."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from builders import JOURNAL_HEADER, Answer, converse, get, retry, tool
+from messages import asks, yes
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.format.journal import decode_line, encode_line
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell import journal_file
+from mrtr_cassette.shell.journal_file import Journal, RecordedJournal
+
+
+def journal_of_three(path: Path) -> bytes:
+    """Return the journal of an ask, its answer and a request of another kind."""
+    state, first = "S" * 40, tool("x")
+    script = (
+        (first, asks("ok", state=state)),
+        (retry(first, yes("ok"), state=state), {"text": "é"}),
+        (get("/mcp"), Answer((b"\xff\xfe",))),
+    )
+    journal = Journal(path, JOURNAL_HEADER)
+    for exchange in converse(*script):
+        journal.append(encode_line(exchange))
+    journal.close()
+    return path.read_bytes()
+
+
+class Found(NamedTuple):
+    """What was found in a journal."""
+
+    exchanges: dict[int, RecordedExchange]
+    lost: str | None
+
+
+def found_in(path: Path) -> Found:
+    """Read a journal to its end."""
+    with contextlib.closing(RecordedJournal(path)) as journal:
+        return Found(dict(journal), journal.lost)
+
+
+def test_every_prefix_of_a_journal_gives_its_whole_lines(tmp_path: Path) -> None:
+    """Wherever a journal was cut, its whole lines come back and the torn one is reported."""
+    journal = tmp_path / "c.json.journal"
+    data = journal_of_three(journal)
+    ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    assert len(ends) == 4
+    for cut in range(ends[0], len(data) + 1):
+        journal.write_bytes(data[:cut])
+        content = found_in(journal)
+        # A line is whole without the newline that ends it.
+        whole = sum(end <= cut for end in ends[1:])
+        assert sorted(content.exchanges) == list(range(1, whole + 1))
+        rest = cut - max(end for end in ends if end <= cut) - 1
+        assert (content.lost is not None) == (rest > 0)
+        if content.lost is not None:
+            assert content.lost.startswith(f"line {whole + 2} is not whole ({rest:,} bytes)")
+
+
+def test_a_damaged_line_costs_only_itself(tmp_path: Path) -> None:
+    """A line in the middle that can't be read is reported, and those around it are kept."""
+    journal = tmp_path / "c.json.journal"
+    lines = journal_of_three(journal).split(b"\n")
+    for bad in (b"\x00" * 30, b'{"number":2}', b"[]", b"2", lines[2][:-1], lines[2][1:]):
+        journal.write_bytes(b"\n".join([*lines[:2], bad, *lines[3:]]))
+        content = found_in(journal)
+        assert sorted(content.exchanges) == [1, 3]
+        assert content.lost is not None
+        assert content.lost.startswith("line 3 is not whole")
+
+
+def test_every_damaged_line_is_reported(tmp_path: Path) -> None:
+    """Of two damaged lines both are named."""
+    journal = tmp_path / "c.json.journal"
+    lines = journal_of_three(journal).split(b"\n")
+    journal.write_bytes(b"\n".join([lines[0], b"{", lines[2], b"["]))
+    content = found_in(journal)
+    assert content.lost is not None
+    assert "line 2" in content.lost
+    assert "line 4" in content.lost
+
+
+def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
+    """A journal that tells of an exchange twice, as of a stream that went on, gives the last state."""
+    journal = tmp_path / "c.json.journal"
+    lines = journal_of_three(journal).split(b"\n")
+    again = encode_line(replace(decode_line(lines[3]), number=1))
+    journal.write_bytes(b"\n".join([*lines[:4], again]))
+    content = found_in(journal)
+    assert sorted(content.exchanges) == [1, 2, 3]
+    assert content.exchanges[1].request == content.exchanges[3].request
+
+
+def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
+    """A journal that is open is another's; one that was left behind is to be recovered."""
+    path = tmp_path / "c.json.journal"
+    journal = Journal(path, JOURNAL_HEADER)
+    assert journal_file.is_being_written(path)
+    with pytest.raises(CassetteError, match="another recorder is writing"):
+        Journal(path, JOURNAL_HEADER)
+    journal.close()
+    assert not journal_file.is_being_written(path)
+    with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
+        Journal(path, JOURNAL_HEADER)
+    assert not journal_file.is_being_written(tmp_path / "none")
+
+
+def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Nobody else can read a journal."""
+    Journal(tmp_path / "j", JOURNAL_HEADER).close()
+    assert stat.S_IMODE((tmp_path / "j").stat().st_mode) == 0o600
+
+
+def test_a_journal_takes_short_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that writes a line in parts gets the rest, too."""
+    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
+    before = (tmp_path / "j").read_bytes()
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, bytes(data)[:3]))
+    journal.append(b"0123456789\n")
+    monkeypatch.undo()
+    journal.close()
+    assert (tmp_path / "j").read_bytes() == before + b"0123456789\n"
+
+
+def test_a_journal_that_syncs_has_each_line_on_the_medium(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `syncs` each line, the first included, is synced before `append` returns; else none is."""
+    synced: list[bytes] = []
+    path = tmp_path / "j"
+    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
+    for syncs in (False, True):
+        journal = Journal(path, JOURNAL_HEADER, syncs=syncs)
+        journal.append(b"1\n")
+        journal.append(b"2\n")
+        journal.close()
+        data = path.read_bytes()
+        path.unlink()
+    assert synced == [data[:-4], data[:-2], data]
+
+
+def test_a_file_system_without_locks_is_told_or_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no locks a journal works without, or the error names the file."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with contextlib.suppress(CassetteError):
+        Journal(tmp_path / "j", JOURNAL_HEADER).close()
