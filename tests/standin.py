@@ -185,6 +185,7 @@ async def upstream(
     script: Script,
     *,
     host: str = "127.0.0.1",
+    port: int = 0,
     path: str = "/mcp",
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Upstream]:
@@ -219,7 +220,7 @@ async def upstream(
             writer.close()
 
     listener = await asyncio.start_server(
-        connected, host, 0, limit=STREAM_LIMIT, backlog=1024, ssl=tls
+        connected, host, port, limit=STREAM_LIMIT, backlog=1024, ssl=tls
     )
     name = "localhost" if tls else f"[{host}]" if ":" in host else host
     scheme = "https" if tls else "http"

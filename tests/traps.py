@@ -13,78 +13,24 @@ import argparse
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 from aiohttp import hdrs
+from standin import Script, Visit, chunk, response, stream_head, upstream
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
 ACCEPT = f"{JSON}, {EVENTS}"
+WHOLE = f"Content-Type: {JSON}"
+STREAM = f"Content-Type: {EVENTS}"
 Headers = Mapping[str, str]
 
 
-# --- Both sides. ---
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, as the stand-in received it."""
-
-    method: str
-    headers: Headers
-    body: bytes
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """The JSON-RPC message."""
-        message: dict[str, Any] = json.loads(self.body)
-        return message
-
-
-@dataclass(frozen=True, slots=True)
-class Sender:
-    """Sends one response; a connection carries no second one."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def caller_gone(self) -> None:
-        """Wait until the caller has left."""
-        await self.reader.read()
-
-    async def whole(self, status: str, body: bytes = b"", **headers: str) -> None:
-        """Send a response whose length is known."""
-        await self._head(status, headers | {"Content-Length": str(len(body))})
-        self.writer.write(body)
-        await self.writer.drain()
-
-    async def start(self, **headers: str) -> None:
-        """Send the head of a response in chunks."""
-        await self._head("200 OK", headers | {"Transfer-Encoding": "chunked"})
-
-    async def chunk(self, body: bytes) -> None:
-        """Send a chunk; an empty one ends the response."""
-        self.writer.write(b"%x\r\n%s\r\n" % (len(body), body))
-        await self.writer.drain()
-
-    async def events(self, *events: bytes, **headers: str) -> None:
-        """Send an event stream, each event in a chunk of its own, and its end."""
-        await self.start(Content_Type=EVENTS, Cache_Control="no-cache", **headers)
-        for event in (*events, b""):
-            await self.chunk(event)
-
-    async def _head(self, status: str, headers: Headers) -> None:
-        lines = [f"HTTP/1.1 {status}", "Connection: close"]
-        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        self.writer.write("\r\n".join([*lines, "", ""]).encode())
-        await self.writer.drain()
-
-
-Answer = Callable[[Asked, Sender], Awaitable[None]]
+# --- The caller. ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +86,13 @@ def expect(received: object, expected: object) -> None:
         raise AssertionError(f"received {received!r}\nexpected {expected!r}")
 
 
+async def send_events(visit: Visit, *events: bytes) -> None:
+    """Send an event stream, each event in a chunk of its own, and its end."""
+    await visit.send(stream_head(STREAM, "Cache-Control: no-cache"))
+    for event in (*events, b""):
+        await visit.send(chunk(event))
+
+
 # --- late-ask: the ask is the last event of a stream, after notifications. ---
 
 
@@ -186,25 +139,26 @@ def late_ask_result(identity: bytes, token: bytes) -> tuple[bytes, ...]:
     )
 
 
-def late_ask() -> Answer:
+def late_ask() -> Script:
     """Make the server; its state is JSON text of a random length."""
     issued: set[bytes] = set()
 
-    async def answer(asked: Asked, sender: Sender) -> None:
-        params = asked.message["params"]
-        identity = json.dumps(asked.message["id"]).encode()
+    async def script(visit: Visit) -> None:
+        message = visit.request.json
+        params, identity = message["params"], json.dumps(message["id"]).encode()
         token = json.dumps(params["_meta"]["progressToken"]).encode()
         if "requestState" not in params:
             nonce = secrets.token_hex(secrets.choice(range(16, 64)))
             state = json.dumps(json.dumps({"table": "users", "nonce": nonce})).encode()
             issued.add(state)
-            await sender.events(*late_ask_question(identity, token, state))
+            await send_events(visit, *late_ask_question(identity, token, state))
         elif json.dumps(params["requestState"]).encode() in issued:
-            await sender.events(*late_ask_result(identity, token))
+            await send_events(visit, *late_ask_result(identity, token))
         else:
-            await sender.whole("400 Bad Request", b"the state is not the one that was issued")
+            refused = b"the state is not the one that was issued"
+            await visit.send(response(refused, status="400 Bad Request"))
 
-    return answer
+    return script
 
 
 IdAndToken = tuple[bytes, bytes]
@@ -265,25 +219,25 @@ def endless_json_result(identity: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}' % identity
 
 
-def endless_json() -> Answer:
+def endless_json() -> Script:
     """Make the server: each call of `touch` makes a line for everybody who listens."""
-    listeners: list[tuple[bytes, Sender]] = []
+    listeners: list[tuple[bytes, Visit]] = []
 
-    async def answer(asked: Asked, sender: Sender) -> None:
-        identity = json.dumps(asked.message["id"]).encode()
-        if asked.message["method"] == "subscriptions/listen":
-            await sender.start(Content_Type=JSON)
-            await sender.chunk(endless_json_acknowledged(identity))
-            listeners.append((identity, sender))
-            await sender.caller_gone()
-            listeners.remove((identity, sender))
+    async def script(visit: Visit) -> None:
+        message = visit.request.json
+        identity = json.dumps(message["id"]).encode()
+        if message["method"] == "subscriptions/listen":
+            await visit.send(stream_head(WHOLE), chunk(endless_json_acknowledged(identity)))
+            listeners.append((identity, visit))
+            await visit.left()
+            listeners.remove((identity, visit))
             return
-        if asked.message["method"] == "tools/call":
+        if message["method"] == "tools/call":
             for listener, stream in listeners:
-                await stream.chunk(endless_json_updated(listener))
-        await sender.whole("200 OK", endless_json_result(identity), Content_Type=JSON)
+                await stream.send(chunk(endless_json_updated(listener)))
+        await visit.send(response(endless_json_result(identity), WHOLE))
 
-    return answer
+    return script
 
 
 async def hold_endless_json(url: str, first: int = 1) -> None:
@@ -360,20 +314,22 @@ def by_header_call(identity: bytes) -> bytes:
     )
 
 
-def by_header() -> Answer:
+def by_header() -> Script:
     """Make the server."""
 
-    async def answer(asked: Asked, sender: Sender) -> None:
-        identity = json.dumps(asked.message["id"]).encode()
+    async def script(visit: Visit) -> None:
+        head = visit.request.head
+        identity = json.dumps(visit.request.json["id"]).encode()
         for row in BY_HEADER:
             wanted = {"accept": ACCEPT} | {k.lower(): v for k, v in row.headers.items()}
-            if all(asked.headers.get(name) == wanted.get(name) for name in _TOLD_APART_BY):
+            if all(", ".join(head.values(name)) == wanted.get(name, "") for name in _TOLD_APART_BY):
                 body = row.body.replace(b"%s", identity)
-                await sender.whole(row.status, body, Content_Type=row.content_type)
+                kind = f"Content-Type: {row.content_type}"
+                await visit.send(response(body, kind, status=row.status))
                 return
-        await sender.whole("404 Not Found")
+        await visit.send(response(status="404 Not Found"))
 
-    return answer
+    return script
 
 
 async def hold_by_header(
@@ -453,40 +409,37 @@ class _PushingServer:
     session: str = field(default_factory=lambda: secrets.token_hex(16))
     answered: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def answer(self, asked: Asked, sender: Sender) -> None:
-        if asked.method == "GET":
-            await sender.whole("405 Method Not Allowed", Allow="POST, DELETE")
-            return
-        if asked.method == "POST" and asked.message.get("method") == "initialize":
-            identity = json.dumps(asked.message["id"]).encode()
-            body = pushed_request_initialized(identity)
-            await sender.whole("200 OK", body, Content_Type=JSON, Mcp_Session_Id=self.session)
-            return
-        if asked.headers.get("mcp-session-id") != self.session:
-            await sender.whole("404 Not Found")
-        elif asked.method == "DELETE":
-            await sender.whole("204 No Content")
-        elif "method" not in asked.message or "id" not in asked.message:
-            if asked.body == PUSHED_REQUEST_ANSWER:
+    async def script(self, visit: Visit) -> None:
+        method = visit.request.head.line.partition(" ")[0]
+        message = visit.request.json if visit.request.body else {}
+        identity = json.dumps(message.get("id")).encode()
+        if method == "GET":
+            await visit.send(response(b"", "Allow: POST, DELETE", status="405 Method Not Allowed"))
+        elif message.get("method") == "initialize":
+            session = f"Mcp-Session-Id: {self.session}"
+            await visit.send(response(pushed_request_initialized(identity), WHOLE, session))
+        elif visit.request.head.values("mcp-session-id") != [self.session]:
+            await visit.send(response(status="404 Not Found"))
+        elif method == "DELETE":
+            await visit.send(response(status="204 No Content"))
+        elif "method" not in message or "id" not in message:
+            if visit.request.body == PUSHED_REQUEST_ANSWER:
                 self.answered.set()
-            await sender.whole("202 Accepted")
-        elif asked.message["method"] == "ping":
-            identity = json.dumps(asked.message["id"]).encode()
+            await visit.send(response(status="202 Accepted"))
+        elif message["method"] == "ping":
             body = b'{"jsonrpc":"2.0","id":%s,"result":{}}' % identity
-            await sender.whole("200 OK", body, Content_Type=JSON)
+            await visit.send(response(body, WHOLE))
         else:
             self.answered.clear()
-            await sender.start(Content_Type=EVENTS)
-            await sender.chunk(PUSHED_REQUEST_PRIMING)
-            await sender.chunk(pushed_request_question())
+            await visit.send(stream_head(STREAM), chunk(PUSHED_REQUEST_PRIMING))
+            await visit.send(chunk(pushed_request_question()))
             await self.answered.wait()
-            await sender.chunk(pushed_request_result(json.dumps(asked.message["id"]).encode()))
-            await sender.chunk(b"")
+            await visit.send(chunk(pushed_request_result(identity)), chunk(b""))
 
 
-def pushed_request() -> Answer:
+def pushed_request() -> Script:
     """Make the server."""
-    return _PushingServer().answer
+    return _PushingServer().script
 
 
 async def hold_pushed_request(url: str, call: bytes = PUSHED_ID) -> str:
@@ -521,7 +474,7 @@ async def hold_pushed_request(url: str, call: bytes = PUSHED_ID) -> str:
 class Trap:
     """A stand-in, and the conversation with it that is recorded."""
 
-    serve: Callable[[], Answer]
+    serve: Callable[[], Script]
     hold: Callable[[str], Coroutine[Any, Any, object]]
 
 
@@ -533,33 +486,11 @@ TRAPS = {
 }
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked:
-    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-    headers = {
-        name.strip().lower(): value.strip()
-        for name, _, value in (line.partition(":") for line in lines if line)
-    }
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(first.split()[0], headers, body)
-
-
 async def serve(trap: Trap, port: int) -> None:
     """Serve a trap until the process is ended."""
-    answer = trap.serve()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await answer(await _read(reader), Sender(reader, writer))
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(connected, "127.0.0.1", port)
-    bound = server.sockets[0].getsockname()[1]
-    print(f"listening on http://127.0.0.1:{bound}/mcp", flush=True)  # noqa: T201  what it is for
-    async with server:
-        await server.serve_forever()
+    async with upstream(trap.serve(), port=port) as server:
+        print(f"listening on {server.url}", flush=True)  # noqa: T201  what it is for
+        await asyncio.Event().wait()
 
 
 def main() -> None:
