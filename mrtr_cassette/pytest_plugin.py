@@ -96,12 +96,12 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def _mode(config: pytest.Config) -> Mode:
-    asked: tuple[tuple[str, Any], ...] = (
+    sources: tuple[tuple[str, Any], ...] = (
         ("--mrtr-mode", config.getoption("mrtr_mode")),
         (f"the environment variable {MODE_VARIABLE}", os.environ.get(MODE_VARIABLE)),
         ("the ini value mrtr_cassette_mode", config.getini("mrtr_cassette_mode")),
     )
-    for source, mode in asked:
+    for source, mode in sources:
         if mode and mode not in _MODES:
             raise pytest.UsageError(f"{source} is {mode!r}, and not one of {', '.join(_MODES)}")
         if mode:

@@ -70,7 +70,7 @@ class Settings:
     Attributes:
         name: the file, or None for the test's own.
         upstream: what is recorded: a URL, a command, an application; None: the fixture
-            `mrtr_upstream` is asked.
+            `mrtr_upstream` says.
         record: the options of recording, for a cassette that is added to.
         replay: the options of replaying.
     """

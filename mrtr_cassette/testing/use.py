@@ -57,7 +57,7 @@ class MrtrCassette:
 
     Attributes:
         mode: the record mode: `none`, `once`, `append` or `all`.
-        is_recording: whether an upstream is asked, in mode append for what the cassette lacks;
+        is_recording: whether requests go to an upstream, in mode append those that the cassette lacks;
             else all answers come from the cassette.
     """
 
