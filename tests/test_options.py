@@ -46,9 +46,9 @@ def test_values_can_not_be_changed():
 
 @pytest.mark.parametrize("options", BOTH)
 def test_every_option_can_be_given_in_a_shell(options):
-    """Each has one flag or several, but for a function, which only a program can give."""
+    """Each has one flag or several, but for a function, and for misses, which the exit code tells."""
     for name, option in options_of(options).items():
-        assert bool(option.flag) + bool(option.flags) == (option.kind != "function"), name
+        assert bool(option.flag) + bool(option.flags) == (name not in {"log", "on_miss"}), name
 
 
 def test_headers_are_a_mapping_or_pairs():

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.option_values import Option, header_of
 from mrtr_cassette.options import (
-    Option,
     Options,
     RecordOptions,
     ReplayOptions,
     default_of,
-    header_of,
     options_of,
 )
 
@@ -204,6 +203,14 @@ def tell_of_journal(cassette: Path, log: Log) -> None:
     note = unpublished(cassette) if cassette.exists() else None
     if note is not None:
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
+
+
+def tell_no_client(command: Sequence[str], log: Log) -> None:
+    """Say that a command ended and sent nothing to the proxy."""
+    from mrtr_cassette.shell.running import URL_VARIABLE
+
+    text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
+    log.tell(text, {"event": "no_client", "command": command[0]})
 
 
 async def until_stopped(

@@ -136,6 +136,22 @@ async def test_a_command_is_recorded_and_its_code_passed_on(tmp_path: Path) -> N
         assert len(read(path)["interactions"]) == 1
 
 
+@looped
+async def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
+    """`record -- COMMAND` says so where no request came, and ends with 1."""
+    path = tmp_path / "c.json"
+    async with upstream(asking) as server:
+        ended = await run(
+            "record", "--port", 0, "--output", path, "--upstream", server.url, "--", *caller()
+        )
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        "nothing was recorded, no cassette was written",
+        f"error: no client came; does {sys.executable!r} read MRTR_CASSETTE_URL?",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import ssl
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -83,6 +84,39 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
         '  never played: #1 tools/call "deploy"',
         '  never played: #2 tools/call "deploy"',
     ]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+@looped
+async def test_a_command_that_asked_nothing_is_no_success(tmp_path: Path, code: int) -> None:
+    """`replay -- COMMAND` says so where no request came, and ends with 1 or the command's code."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--port", 0, "--", *caller(code=code))
+    assert ended.code == (code or 1)
+    assert ended.err.splitlines()[-1] == (
+        f"error: no client came; does {sys.executable!r} read MRTR_CASSETTE_URL?"
+    )
+    ended = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller())
+    assert json.loads(ended.err.splitlines()[-1]) == {
+        "event": "no_client",
+        "command": sys.executable,
+    }
+
+
+@pytest.mark.parametrize(("flag", "code"), [((), 0), (("--fail-on-unplayed",), 1)])
+@looped
+async def test_what_was_not_played_fails_where_that_is_asked_for(
+    tmp_path: Path, flag: tuple[str, ...], code: int
+) -> None:
+    """With `--fail-on-unplayed` a replay of a part of the cassette ends with 1."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(*[json_response(result({}))] * 2)) as tape:
+        await post(tape.url, message("ping"))
+        await post(tape.url, message("pong"))
+    ended = await run("replay", path, "--port", 0, *flag, "--", *caller("ping"))
+    assert ended.code == code
+    assert ended.err.splitlines()[0] == "played 1 of 2 interactions, no misses"
+    assert (await run("replay", path, "--port", 0, *flag, "--", *caller("ping", "pong"))).code == 0
 
 
 @pytest.mark.parametrize(
