@@ -107,21 +107,24 @@ def _checked_list(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _checked_headers(value: Any) -> Headers:
+    from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
+
     is_mapping = isinstance(value, Mapping)
-    is_right = is_mapping or (isinstance(value, Sequence) and not isinstance(value, str))
     # Values are not shown: they may be secrets.
-    if not is_right:
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
         raise UsageError("<<headers>> is no mapping of names to values")
     pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
     for name, text in pairs:
-        if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
+        if not (
+            isinstance(name, str)
+            and isinstance(text, str)
+            and HEADER_NAME.fullmatch(name)
+            and not FORBIDDEN_IN_HEADER.search(text)
+        ):
             raise UsageError(
                 f"<<headers>>: the header {name!r} is none that HTTP can carry",
                 hint="give it as <<header_form>>",
             )
+        if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
+            raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
     return pairs
-
-
-def _is_header(name: str, value: str) -> bool:
-    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return is_token and not {"\r", "\n"} & set(value)

@@ -66,6 +66,25 @@ def test_a_header_that_http_can_not_carry_is_refused(name):
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "\x1b[2J", "a\x7f"])
+def test_a_header_value_with_a_control_character_is_refused(value):
+    """No server could get it, and none may take it for the end of the header."""
+    with pytest.raises(UsageError, match="'Name' is none that HTTP can carry"):
+        RecordOptions(headers={"Name": value})
+    assert RecordOptions(headers={"Name": "a\tb é"}).added_headers == (("Name", "a\tb é"),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Content-Length", "transfer-encoding", "Connection", "Keep-Alive", "TE", "Upgrade", "Expect"],
+)
+def test_a_header_that_frames_a_message_is_refused(name):
+    """What says where a message ends is the connection's; a host can be set."""
+    with pytest.raises(UsageError, match="is set by the connection itself"):
+        RecordOptions(headers={name: "5"})
+    assert RecordOptions(headers={"Host": "h"}).added_headers == (("Host", "h"),)
+
+
 @pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, settings.TERMS])
 def test_every_front_has_a_term_for_every_slot(terms):
     """A text of the package names no slot that a front would leave as it stands."""

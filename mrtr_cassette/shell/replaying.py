@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
@@ -92,7 +93,10 @@ async def replaying(
         player = Player(
             cassette, ignored=options.ignored, repeat=Repeat(options.repeat), paced=paced
         )
-    upstream = urlsplit(cassette.upstream)
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(str(path), "/upstream", f"no URL: {error}") from None
     server = ReplayServer(player, announcer, paced, clock)
     with listening(access) as listener:
         async with serving(server.handle, listener, access, options.log):

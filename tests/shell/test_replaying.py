@@ -78,6 +78,17 @@ async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
     assert events == [{"event": "reading", "interactions": 2}]
 
 
+@looped
+async def test_an_upstream_that_is_no_url_is_damage(tmp_path: Path) -> None:
+    """A replay listens under the path of the upstream; where that can't be told, it says so."""
+    path = tmp_path / "c.json"
+    await recorded(path, (message("ping"), json_response(result({}))))
+    path.write_bytes(compact(without_digests({**read(path), "upstream": "http://["})))
+    with pytest.raises(CassetteError, match="at /upstream: no URL: "):
+        async with playing(path):
+            pass
+
+
 # --- What is the caller's own ---
 
 IDS = [
