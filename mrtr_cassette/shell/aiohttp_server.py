@@ -105,6 +105,16 @@ class HttpDownstream:
 
     # The response, as `transport.Downstream` has it
 
+    def send_early_hints(self, headers: Headers) -> None:
+        """Pass on what the response's headers will be; older clients and bad hints get nothing."""
+        transport = self._request.transport
+        if self._request.version < HttpVersion11 or transport is None or transport.is_closing():
+            return
+        hints = tuple(pair for pair in headers if pair[0].lower() != "content-length")
+        with suppress(ValueError):
+            head = render_head(HTTPStatus.EARLY_HINTS, hints)
+            transport.write(b"HTTP/1.1%b\r\n" % head.raw)
+
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
 
