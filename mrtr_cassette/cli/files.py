@@ -20,6 +20,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     import orjson
 
     from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
+    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
 
     tell_of_journal(cassette, Log("text"))
@@ -27,7 +28,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
         inspection = inspected(load_cassette(cassette))
     if as_json:
         data = inspection_data(inspection)
-        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+        click.echo(printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()))
     else:
         click.echo(inspection_text(inspection))
 

@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 from aiohttp import HttpVersion11, hdrs, web
 
 from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.errors import printable
+from mrtr_cassette.errors import printable, printable_lines
 from mrtr_cassette.shell.http_message import MOST_HEADERS, Head, render_head, write_together
 from mrtr_cassette.shell.transport import RawHeaders
 
@@ -226,7 +226,7 @@ class _OneLine(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         text = f"a request could not be handled: {error!r}" if error else record.getMessage()
         with suppress(OSError):
-            self._log(printable(text))
+            self._log(printable_lines(printable(text)))
 
 
 def _server_log(log: Callable[[str], None] | None) -> logging.Logger:
