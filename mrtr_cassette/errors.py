@@ -92,7 +92,7 @@ def printable_json(text: str) -> str:
 _COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
 """What begins a command to GitHub Actions, Azure Pipelines or TeamCity anywhere in a line."""
 
-_LINE_COMMAND = re.compile("^ *:(?=:)", re.MULTILINE)
+_LINE_COMMAND = re.compile("^[ \t]*:(?=:)", re.MULTILINE)
 """What begins a command to GitHub Actions at the start of a line."""
 
 

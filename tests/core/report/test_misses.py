@@ -10,6 +10,7 @@ import pytest
 from builders import (
     NO,
     YES,
+    Answer,
     form,
     get,
     missed,
@@ -165,7 +166,7 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
         (get("/" + HOSTILE), get("/x" + HOSTILE)),
         (rpc(HOSTILE), rpc("x" + HOSTILE)),
     ):
-        miss = missed(player_of((recorded, text("x"))), received)
+        miss = missed(player_of((recorded, Answer((b"x",)))), received)
         reports.append(report_of_miss(miss, HOSTILE, lambda text: text + HOSTILE))
     ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
     player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
