@@ -45,10 +45,9 @@ _SHORTEST = len("apikey=x")
 
 _JSON_IN_TEXT = re.compile(r'[ \t\r\n]*+(?:[{\[]|"[^"\\]*+(?:\\.[^"\\]*+)*+"\Z)', re.DOTALL)
 """How a text begins that is an object or an array, or one string in quotes."""
-_URL = re.compile(
-    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://"
-    r"[^\s\"'<>\\^`{|}]*[^\s\"'<>\\^`{|}.,;:!?)\]]"
-)
+_SCHEME_AT_END = re.compile(r"(?:\A|(?<![A-Za-z0-9+.-]))[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
+_AFTER_SCHEME = re.compile(r"[^\s\"'<>\\^`{|}]*[^\s\"'<>\\^`{|}.,;:!?)\]]")
+_LONGEST_SCHEME = 31
 _ASSIGNED = re.compile(
     r"(?<![\w.-])-{0,2}(?:\\{0,8}[\"'])?(?P<name>[A-Za-z_][\w.-]{1,63}+)(?P<quote>\\{0,8}[\"'])?"
     r"(?P<sign>[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
@@ -151,7 +150,7 @@ class TextSearch:
         if query is not None:
             urls = [(0, len(text))]
         elif "://" in text:
-            urls = [match.span() for match in _URL.finditer(text)]
+            urls = list(_urls(text))
         in_urls = SpanSet(urls)
         encoded = EncodedText(text)
         plan = self._rules.plan(encoded.raw)
@@ -244,6 +243,21 @@ class _Values:
         if not 0 < end - start <= _LONGEST_VALUE or not is_ended:
             return None
         return _Value(start, text[start:end], is_bare=True)
+
+
+def _urls(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of URLs, each of which is looked for from its `://`."""
+    end = 0
+    at = text.find("://")
+    while at >= 0:
+        # One character more tells whether the scheme is the inside of a longer word.
+        before = max(end, at - _LONGEST_SCHEME - 1)
+        scheme = _SCHEME_AT_END.search(text[before:at])
+        rest = _AFTER_SCHEME.match(text, at + 3) if scheme else None
+        if scheme is not None and rest is not None:
+            end = rest.end()
+            yield before + scheme.start(), end
+        at = text.find("://", max(end, at + 3))
 
 
 def _shapes(text: str, encoded: EncodedText, plan: SearchPlan, urls: SpanSet) -> Iterator[Finding]:
