@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mrtr_cassette.api import Recording, Replay, record, replay
+    from mrtr_cassette.core.report.failures import MissesError, UnplayedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
@@ -21,6 +22,7 @@ __all__ = [
     "CassetteError",
     "Interaction",
     "MissReport",
+    "MissesError",
     "MrtrCassette",
     "MrtrCassetteError",
     "RecordOptions",
@@ -28,6 +30,7 @@ __all__ = [
     "Replay",
     "ReplayOptions",
     "Turn",
+    "UnplayedError",
     "UpstreamError",
     "UsageError",
     "record",
@@ -37,11 +40,13 @@ _ELSEWHERE = {
     "CassetteError": "errors",
     "Interaction": "core.report.inspection",
     "MissReport": "core.report.misses",
+    "MissesError": "core.report.failures",
     "MrtrCassette": "testing.use",
     "MrtrCassetteError": "errors",
     "RecordOptions": "options",
     "ReplayOptions": "options",
     "Turn": "core.report.inspection",
+    "UnplayedError": "core.report.failures",
     "UpstreamError": "errors",
     "UsageError": "errors",
 }

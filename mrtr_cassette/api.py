@@ -16,13 +16,15 @@ from typing import TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.failures import MissesError, UnplayedError
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.summary import reports_of_misses
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
+from mrtr_cassette.option_values import FilePath
 from mrtr_cassette.options import (
     Existing,
-    FilePath,
+    OnMiss,
     Pace,
     RecordOptions,
     Repeats,
@@ -143,6 +145,8 @@ class ReplayKeywords(_Keywords, total=False):
     """The keywords of `replay`, as types; `ReplayOptions` says what each does."""
 
     pace: Pace
+    fail_on_unplayed: bool
+    on_miss: OnMiss
 
 
 class RecordKeywords(_Keywords, total=False):
@@ -184,8 +188,8 @@ def record(
 def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
-    A request that was not recorded is no exception here: its client gets an error, and it is one
-    of the `misses`.
+    The client of a request that was not recorded gets an error, and so does the block when it ends
+    without another exception, unless `on_miss` is "report".
 
     Args:
         path: the cassette.
@@ -194,6 +198,8 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins: the cassette can't be read.
+        MissesError: when the block ends: something was asked that was not recorded.
+        UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
     """
     return replay_with(path, ReplayOptions(**options))
 
@@ -201,7 +207,15 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
 def replay_with(path: FilePath, options: ReplayOptions) -> Proxy[Replay]:
     """Serve a cassette as `replay` does, with options that have been checked."""
     opened = partial(replaying, Path(path), options)
-    return Proxy(partial(_shown_as, Replay, opened))
+    return Proxy(partial(_shown_as, Replay, opened), partial(_check_replay, options))
+
+
+def _check_replay(options: ReplayOptions, replay: Replay) -> None:
+    """Raise what a replay that has ended did wrong."""
+    if options.on_miss == "raise" and replay.misses:
+        raise MissesError(replay.path, replay.misses)
+    if options.fail_on_unplayed and replay.unplayed:
+        raise UnplayedError(replay.path, replay.unplayed)
 
 
 @asynccontextmanager

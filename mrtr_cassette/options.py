@@ -1,8 +1,9 @@
 """The options of recording and replaying: each is defined once, for every front.
 
 Owns: which options there are, their defaults, choices and help texts, how the command line spells
-them, and every check of a value.
-Does not own: what the options do (`shell`), and how a front reads them (`cli`, `api`, `testing`).
+them, and what goes together.
+Does not own: what values of each kind there are (`option_values`), what the options do (`shell`),
+and how a front reads them (`cli`, `api`, `testing`).
 Rule: every run of pytest imports this module, so it imports nothing large before there is a value
 to check. A new option is one field here, and one line in the keywords of `api`.
 
@@ -12,58 +13,27 @@ The library, the marker of pytest and its ini values use the name of the field; 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.option_values import FilePath, Kind, Option, checked
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
-FilePath = str | os.PathLike[str]
-Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
 Existing = Literal["keep", "replace", "append"]
 RequestStates = Literal["sealed", "verbatim"]
 Repeats = Literal["auto", "always", "never"]
 Pace = Literal["none", "recorded"]
+OnMiss = Literal["raise", "report"]
 
 MEBIBYTE = 1024 * 1024
-
-
-class Option(NamedTuple):
-    """What the fronts have to know of one option.
-
-    Attributes:
-        kind: what its values are.
-        help: what it does, as a sentence without its full stop.
-        flag: its flag on the command line; empty where it has none of its own.
-        flags: for a choice, the flags that stand for a value, each with its help text.
-        metavar: what stands for its value in a help text.
-        choices: the values of a choice.
-        smallest: the smallest number.
-        largest: the largest number, or None.
-        unit: how many bytes one is on the command line.
-        shell_default: the command line's default where that is another one.
-        in_ini: it can be an ini value.
-    """
-
-    kind: Kind
-    help: str
-    flag: str = ""
-    flags: Mapping[str, tuple[str, str]] | None = None
-    metavar: str | None = None
-    choices: tuple[str, ...] = ()
-    smallest: int = 0
-    largest: int | None = None
-    unit: int = 1
-    shell_default: Any = None
-    in_ini: bool = True
 
 
 def _option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
@@ -193,6 +163,21 @@ class ReplayOptions(Options):
             "Send event streams at once, or in the recorded rhythm",
             "--pace",
             choices=("none", "recorded"),
+        ),
+    )
+    fail_on_unplayed: bool = field(
+        default=False,
+        metadata=_option(
+            "switch", "Fail where not all of the cassette was played", "--fail-on-unplayed"
+        ),
+    )
+    on_miss: OnMiss = field(
+        default="raise",
+        metadata=_option(
+            "choice",
+            "raise: misses are an error when the block ends; report: they are only reported",
+            choices=("raise", "report"),
+            in_ini=False,
         ),
     )
 
@@ -360,83 +345,6 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
             f"{owner} has no option {name!r}",
             hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
         )
-
-
-def header_of(text: str) -> tuple[str, str]:
-    """Return a header that is written as one text, `Name: value`; without a colon it is none."""
-    name, colon, value = text.partition(":")
-    return (name.strip(), value.strip()) if colon else ("", "")
-
-
-def checked(name: str, option: Option, value: Any) -> Any:
-    """Return a value in its unchangeable form.
-
-    Raises:
-        UsageError: it is of the wrong type or none of those that there are.
-    """
-    match option.kind:
-        case "list":
-            return _checked_list(name, value)
-        case "headers":
-            return _checked_headers(value)
-        case "choice":
-            if value not in option.choices:
-                known = ", ".join(option.choices)
-                raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
-        case "number":
-            _check_number(name, option, value)
-        case "file":
-            _require(name, value, value is None or isinstance(value, str | os.PathLike), "a path")
-        case "text":
-            _require(name, value, isinstance(value, str), "a text")
-        case "switch":
-            _require(name, value, isinstance(value, bool), "True or False")
-        case "function":
-            _require(name, value, value is None or callable(value), "a function")
-    return value
-
-
-def _require(name: str, value: Any, is_right: bool, wanted: str) -> None:  # noqa: FBT001
-    if not is_right:
-        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
-
-
-def _check_number(name: str, option: Option, value: Any) -> None:
-    _require(name, value, isinstance(value, int) and not isinstance(value, bool), "a whole number")
-    if value < option.smallest or (option.largest is not None and value > option.largest):
-        most = "" if option.largest is None else f" and at most {option.largest}"
-        raise UsageError(f"<<{name}>> is {value}, and not at least {option.smallest}{most}")
-
-
-def _checked_list(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        raise UsageError(f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]")
-    is_list = isinstance(value, Sequence | set | frozenset)
-    _require(
-        name, value, is_list and all(isinstance(each, str) for each in value), "a list of texts"
-    )
-    return tuple(value)
-
-
-def _checked_headers(value: Any) -> Headers:
-    is_mapping = isinstance(value, Mapping)
-    is_right = is_mapping or (isinstance(value, Sequence) and not isinstance(value, str))
-    # Values are not shown: they may be secrets.
-    if not is_right:
-        raise UsageError("<<headers>> is no mapping of names to values")
-    pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
-    for name, text in pairs:
-        if not isinstance(name, str) or not isinstance(text, str) or not _is_header(name, text):
-            raise UsageError(
-                f"<<headers>>: the header {name!r} is none that HTTP can carry",
-                hint="give it as <<header_form>>",
-            )
-    return pairs
-
-
-def _is_header(name: str, value: str) -> bool:
-    is_token = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return is_token and not {"\r", "\n"} & set(value)
 
 
 for _class in (ReplayOptions, RecordOptions):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from mrtr_cassette.options import Kind, Option, RecordOptions, ReplayOptions, options_of
+from mrtr_cassette.option_values import Kind, Option
+from mrtr_cassette.options import RecordOptions, ReplayOptions, options_of
 
 if TYPE_CHECKING:
     from mrtr_cassette.errors import MrtrCassetteError

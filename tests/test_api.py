@@ -17,7 +17,7 @@ from harness import demo_server
 from messages import CAPABLE, message, tool_call
 from patience import HANGS_S
 
-from mrtr_cassette import record, replay
+from mrtr_cassette import MissesError, UnplayedError, record, replay
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.background import in_thread
 
@@ -78,7 +78,7 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
     assert turn.asked == {"confirm": "Deploy to test?"}
     assert turn.answered == CONFIRMED
 
-    with replay(path) as replaying:
+    with replay(path, on_miss="report") as replaying:
         assert replaying.path == path
         assert replaying.unplayed == replaying.interactions == so_far
         post(replaying.url, DEPLOY)
@@ -91,6 +91,68 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
     assert miss.text == error["message"]
     assert miss.facts == error["data"]
     assert 'recorded "accept", received "decline"' in miss.text
+
+
+def test_a_miss_is_raised_when_the_block_ends(server, tmp_path):
+    """A client that swallows its error doesn't make the block succeed."""
+    path = tmp_path / "deploy.json"
+    with record(server, path) as recording:
+        post(recording.url, DEPLOY)
+
+    with pytest.raises(MissesError) as caught, replay(path) as replaying:
+        assert "error" in post(replaying.url, deploy("elsewhere"))
+
+    (miss,) = caught.value.misses
+    assert replaying.misses == (miss,)
+    assert miss.reason == "arguments-differ"
+    assert str(caught.value) == f"1 request had no recorded answer on {path}\n\n{miss.text}"
+    assert caught.value.exit_code == 1
+
+
+def test_an_exception_of_the_block_comes_before_its_misses(server, tmp_path):
+    """What went wrong in the block itself is what the caller sees, with and without asyncio."""
+    path = tmp_path / "deploy.json"
+    with record(server, path) as recording:
+        post(recording.url, DEPLOY)
+
+    def blocking():
+        with replay(path) as replaying:
+            post(replaying.url, deploy("elsewhere"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        blocking()
+
+    async def main(error):
+        async with replay(path) as replaying:
+            await apost(replaying.url, deploy("elsewhere"))
+            if error is not None:
+                raise error
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main(ZeroDivisionError()))
+    with pytest.raises(MissesError):
+        asyncio.run(main(None))
+
+
+def test_what_was_not_played_is_raised_where_that_is_asked_for(server, tmp_path):
+    """With `fail_on_unplayed` a block that plays a part of the cassette fails; misses come first."""
+    path = tmp_path / "deploy.json"
+    with record(server, path) as recording:
+        post(recording.url, DEPLOY)
+        post(recording.url, ACCEPT)
+
+    with pytest.raises(UnplayedError) as caught, replay(path, fail_on_unplayed=True) as replaying:
+        post(replaying.url, DEPLOY)
+    assert caught.value.unplayed == replaying.unplayed != ()
+    assert str(caught.value).endswith('\n  #1 tools/call "deploy"')
+    assert caught.value.exit_code == 1
+
+    with pytest.raises(MissesError), replay(path, fail_on_unplayed=True) as replaying:
+        post(replaying.url, deploy("elsewhere"))
+    with replay(path, fail_on_unplayed=True) as replaying:
+        post(replaying.url, DEPLOY)
+        post(replaying.url, ACCEPT)
 
 
 def test_record_and_replay_in_asyncio(server, tmp_path):
@@ -212,7 +274,9 @@ def test_options_are_those_of_the_command_line(server, tmp_path):
     assert "Deploy to" not in text
     assert '"accept"' not in text
     assert any("asks confirm" in line for line in lines)
-    with replay(path, ignore=["/arguments/env"], repeat="always", log=lines.append) as replaying:
+    with replay(
+        path, ignore=["/arguments/env"], repeat="always", log=lines.append, on_miss="report"
+    ) as replaying:
         other = deploy("elsewhere")
         assert "result" in post(replaying.url, other)
         assert "result" in post(replaying.url, other)
@@ -231,6 +295,14 @@ def test_options_are_those_of_the_command_line(server, tmp_path):
         (lambda: record("http://h", request_state="x"), "request_state is 'x', and not one of"),
         (lambda: record("http://h", headers={"a b": "c"}), "header 'a b' is none that HTTP can"),
         (lambda: record("http://h", redact=["("]), "is no regular expression"),
+        (
+            lambda: record("http://h", redact=["a{99999999999999999999}"]),
+            "is no regular expression",
+        ),
+        (
+            lambda: record("http://h", redact=["(?<=a)b"]),
+            "'\\(\\?<=a\\)b' is no regular expression",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_at_once(wrong, text):
@@ -265,8 +337,8 @@ def test_importing_the_package_imports_nothing_else():
     )
     printed = subprocess.check_output([sys.executable, "-c", text], text=True)
     assert printed == (
-        "[] ['mrtr_cassette', 'mrtr_cassette.errors', 'mrtr_cassette.options', "
-        "'mrtr_cassette.pytest_plugin']\n"
+        "[] ['mrtr_cassette', 'mrtr_cassette.errors', 'mrtr_cassette.option_values', "
+        "'mrtr_cassette.options', 'mrtr_cassette.pytest_plugin']\n"
     )
 
 

@@ -46,9 +46,9 @@ def test_values_can_not_be_changed():
 
 @pytest.mark.parametrize("options", BOTH)
 def test_every_option_can_be_given_in_a_shell(options):
-    """Each has one flag or several, but for a function, which only a program can give."""
+    """Each has one flag or several, but for a function, and for misses, which the exit code tells."""
     for name, option in options_of(options).items():
-        assert bool(option.flag) + bool(option.flags) == (option.kind != "function"), name
+        assert bool(option.flag) + bool(option.flags) == (name not in {"log", "on_miss"}), name
 
 
 def test_headers_are_a_mapping_or_pairs():
@@ -64,6 +64,25 @@ def test_a_header_that_http_can_not_carry_is_refused(name):
     with pytest.raises(UsageError) as caught:
         RecordOptions(headers={name: "hidden"})
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\rb", "a\0b", "\x1b[2J", "a\x7f"])
+def test_a_header_value_with_a_control_character_is_refused(value):
+    """No server could get it, and none may take it for the end of the header."""
+    with pytest.raises(UsageError, match="'Name' is none that HTTP can carry"):
+        RecordOptions(headers={"Name": value})
+    assert RecordOptions(headers={"Name": "a\tb é"}).added_headers == (("Name", "a\tb é"),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Content-Length", "transfer-encoding", "Connection", "Keep-Alive", "TE", "Upgrade", "Expect"],
+)
+def test_a_header_that_frames_a_message_is_refused(name):
+    """What says where a message ends is the connection's; a host can be set."""
+    with pytest.raises(UsageError, match="is set by the connection itself"):
+        RecordOptions(headers={name: "5"})
+    assert RecordOptions(headers={"Host": "h"}).added_headers == (("Host", "h"),)
 
 
 @pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, settings.TERMS])

@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.errors import (
+    MrtrCassetteError,
+    Terms,
+    UsageError,
+    printable_json,
+    printable_lines,
+)
+from mrtr_cassette.option_values import Option, header_of
 from mrtr_cassette.options import (
-    Option,
     Options,
     RecordOptions,
     ReplayOptions,
     default_of,
-    header_of,
     options_of,
 )
 
@@ -66,8 +71,8 @@ class Group(click.Group):
 
 
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(f"{text}\n")
+    """Write a line to stderr, or several."""
+    sys.stderr.write(f"{printable_lines(text)}\n")
     sys.stderr.flush()
 
 
@@ -96,7 +101,7 @@ class Log:
 def _say_json(event: dict[str, Any]) -> None:
     import orjson
 
-    say(orjson.dumps(event).decode())
+    say(printable_json(orjson.dumps(event).decode()))
 
 
 log_format = click.option(
@@ -206,13 +211,21 @@ def tell_of_journal(cassette: Path, log: Log) -> None:
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
 
 
+def tell_no_client(command: Sequence[str], log: Log) -> None:
+    """Say that a command ended and sent nothing to the proxy."""
+    from mrtr_cassette.shell.running import URL_VARIABLE
+
+    text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
+    log.tell(text, {"event": "no_client", "command": command[0]})
+
+
 async def until_stopped(
     url: str, command: Sequence[str], signals: asyncio.Queue[signal.Signals]
 ) -> int:
     """Announce the address; wait for the command's end or a signal; return the command's code."""
     from mrtr_cassette.shell.running import run_command
 
-    click.echo(f"listening on {url}")
+    click.echo(printable_lines(f"listening on {url}"))
     if command:
         return await run_command(command, url, signals, say)
     await signals.get()

@@ -15,6 +15,7 @@ from mrtr_cassette.cli.common import (
     read_options,
     say,
     shared_options,
+    tell_no_client,
     until_stopped,
     warn_of_strangers,
 )
@@ -70,6 +71,8 @@ async def _record(
         async with recording(upstream, output, options, on_event=log.event) as session:
             code = await until_stopped(session.url, command, signals)
         _conclude(session, log)
+        if command and session.is_unused:
+            tell_no_client(command, log)
     if code:
         return code
     if session.problem is not None:
@@ -78,7 +81,7 @@ async def _record(
         return 3
     if session.unreachable and not session.exchanges:
         return UpstreamError.exit_code
-    return 1 if session.unrecorded else 0
+    return 1 if session.unrecorded or (command and session.is_unused) else 0
 
 
 def _conclude(session: RecordSession, log: Log) -> None:

@@ -17,6 +17,7 @@ from mrtr_cassette.cli.common import (
     log_format,
     read_options,
     shared_options,
+    tell_no_client,
     tell_of_journal,
     until_stopped,
     warn_of_strangers,
@@ -47,7 +48,7 @@ def replay(
     Nothing else is needed, no network either. Point the client at the address that is printed
     and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
     MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
-    code is 1.
+    code is 1, as where the command sent no request at all.
     """
     from mrtr_cassette.shell.cassette_file import check_writable
     from mrtr_cassette.shell.running import allow_many_files, run
@@ -81,7 +82,12 @@ async def _replay(
         summary = report_of_replay(session.player, session.terms)
         log.tell(summary_text(summary), summary_event(summary))
         _report(summary, report)
-    return code or (1 if session.player.misses else 0)
+        player = session.player
+        is_unused = bool(command) and not player.plays and not player.misses
+        if is_unused:
+            tell_no_client(command, log)
+    fails = is_unused or player.misses or (options.fail_on_unplayed and summary.incomplete)
+    return code or (1 if fails else 0)
 
 
 def _report(summary: ReplayReport, path: Path | None) -> None:
@@ -91,6 +97,7 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     from mrtr_cassette.core.report.junit import junit
     from mrtr_cassette.core.report.misses import annotation
     from mrtr_cassette.core.report.summary import summary_data
+    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -103,4 +110,5 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
         write_report(path, junit(summary))
     else:
         options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        write_report(path, orjson.dumps(summary_data(summary), option=options))
+        text = orjson.dumps(summary_data(summary), option=options).decode()
+        write_report(path, printable_json(text).encode())

@@ -87,16 +87,28 @@ class Proxy(Generic[T]):
     which must not be blocked meanwhile.
     """
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[T]]) -> None:
-        """Take what makes the async context manager; it is called once for each block."""
+    def __init__(
+        self,
+        opened: Callable[[], AbstractAsyncContextManager[T]],
+        check: Callable[[T], None] = lambda _value: None,
+    ) -> None:
+        """Prepare the proxy.
+
+        Args:
+            opened: makes the async context manager; it is called once for each block.
+            check: raises what is wrong with a run whose block has ended without an exception.
+        """
         self._opened = opened
+        self._check = check
+        self._value: T | None = None
         self._thread: AbstractContextManager[T] | None = None
         self._task: AbstractAsyncContextManager[T] | None = None
 
     def __enter__(self) -> T:
         """Start the proxy in a thread of its own."""
         self._thread = in_thread(self._opened())
-        return self._thread.__enter__()
+        self._value = self._thread.__enter__()
+        return self._value
 
     def __exit__(
         self,
@@ -107,6 +119,7 @@ class Proxy(Generic[T]):
         """Stop the proxy, and wait until it has stopped."""
         if self._thread is not None:
             self._thread.__exit__(kind, error, traceback)
+        self._checked(kind)
 
     async def __aenter__(self) -> T:
         """Start the proxy in the running event loop."""
@@ -118,7 +131,8 @@ class Proxy(Generic[T]):
                 hint="use `with`, which works anywhere",
             ) from None
         self._task = self._opened()
-        return await self._task.__aenter__()
+        self._value = await self._task.__aenter__()
+        return self._value
 
     async def __aexit__(
         self,
@@ -129,3 +143,9 @@ class Proxy(Generic[T]):
         """Stop the proxy."""
         if self._task is not None:
             await self._task.__aexit__(kind, error, traceback)
+        self._checked(kind)
+
+    def _checked(self, kind: type[BaseException] | None) -> None:
+        """Check a run that has ended; an exception of its block has the first word."""
+        if kind is None and self._value is not None:
+            self._check(self._value)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import re
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from mrtr_cassette.core.wire.http import LARGEST_BODY, Request
+from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
 from mrtr_cassette.options import Options
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
@@ -60,26 +60,35 @@ class Access:
         allowed = (self.host, *self.allowed_hosts)
         return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
 
-    def refusal(self, host: str, origin: str | None) -> str | None:
-        """Return why a request is refused, or None; DNS rebinding shows in `Host` or `Origin`.
+    def refusal(self, headers: Headers) -> str | None:
+        """Return why a request with these headers is refused, or None.
 
-        Args:
-            host: the request's `Host`.
-            origin: the request's `Origin`, or None.
+        DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
+        `Sec-Fetch-Site`.
         """
-        if not self._is_ours(host):
+        hosts, origins, sites = (
+            [value for name, value in headers if name.lower() == wanted]
+            for wanted in ("host", "origin", "sec-fetch-site")
+        )
+        # Of several, another program may believe another one.
+        if len(hosts) > 1 or len(origins) > 1:
+            name = "Host" if len(hosts) > 1 else "Origin"
+            return f"refused: the {name} is there more than once"
+        host, origin = "".join(hosts), "".join(origins)
+        if not self._is_ours(_HOST.fullmatch(host)):
             return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
-        if origin is not None and origin not in self.allowed_origins and not self._is_ours(origin):
-            return f"refused: the Origin {origin!r} is not this machine's; see <<allow_origins>>"
+        if origins:
+            if origin not in self.allowed_origins and not self._is_ours(_ORIGIN.fullmatch(origin)):
+                problem = f"the Origin {origin!r} is not this machine's"
+                return f"refused: {problem}; see <<allow_origins>>"
+        elif any("cross-site" in site.lower() for site in sites):
+            return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
         return None
 
-    def _is_ours(self, value: str) -> bool:
-        try:
-            name = urlsplit(value if "//" in value else f"//{value}").hostname
-        except ValueError:
+    def _is_ours(self, match: re.Match[str] | None) -> bool:
+        if match is None:
             return False
-        if name is None:
-            return False
+        name = match["name"].strip("[]").lower()
         if self.is_named(name):
             return True
         if self.is_loopback:
@@ -107,6 +116,9 @@ def access_of(options: Options) -> Access:
 LOOPBACK: Final = Access()
 """A free port that only this machine can reach."""
 
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
+"""The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
+_ORIGIN = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors of binding an address that this machine doesn't have."""
@@ -227,8 +239,7 @@ async def serving(
 
     @lru_cache(maxsize=1024)
     def refusal_of(raw_headers: RawHeaders) -> str | None:
-        headers = {name.lower(): value for name, value in reversed(header_texts(raw_headers))}
-        return access.refusal(headers.get("host", ""), headers.get("origin"))
+        return access.refusal(header_texts(raw_headers))
 
     async def refuse(client: HttpDownstream, status: int, text: str) -> None:
         body = f"{in_terms(text, access.terms)}\n".encode()

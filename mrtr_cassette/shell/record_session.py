@@ -44,6 +44,11 @@ class RecordSession:
     published: int | None = None
 
     @property
+    def is_unused(self) -> bool:
+        """Whether no client has sent a request."""
+        return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
+
+    @property
     def played(self) -> int:
         """How many requests got their response from the cassette that is added to."""
         return 0 if self.player is None else self.player.plays

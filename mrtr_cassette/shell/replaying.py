@@ -13,11 +13,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from string import punctuation
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
@@ -92,12 +94,16 @@ async def replaying(
         player = Player(
             cassette, ignored=options.ignored, repeat=Repeat(options.repeat), paced=paced
         )
-    upstream = urlsplit(cassette.upstream)
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(str(path), "/upstream", f"no URL: {error}") from None
     server = ReplayServer(player, announcer, paced, clock)
     with listening(access) as listener:
         async with serving(server.handle, listener, access, options.log):
             query = f"?{upstream.query}" if upstream.query else ""
-            url = listener.address.url(f"{upstream.path or '/'}{query}")
+            # What stands in the cassette may be anything; what is no URL is percent-encoded.
+            url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
             yield ReplaySession(url, cassette, player, options.terms)
 
 

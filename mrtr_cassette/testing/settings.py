@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.errors import Terms, UsageError
+from mrtr_cassette.option_values import Option, checked, header_of
 from mrtr_cassette.options import (
-    Option,
     RecordOptions,
     ReplayOptions,
     check_names,
-    checked,
-    header_of,
     options_of,
 )
 
@@ -43,8 +41,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     name: option
     for options in (RecordOptions, ReplayOptions)
     for name, option in options_of(options).items()
-    # What becomes of a cassette that exists is what the mode says.
-    if name != "existing"
+    # What becomes of a cassette that exists is what the mode says, and misses fail a test.
+    if name not in {"existing", "on_miss"}
 }
 """The options of recording and replaying that a test suite can set."""
 
@@ -147,12 +145,12 @@ def settings_of(places: Sequence[Place]) -> Settings:
         for option, value in values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
     name, upstream = merged.pop("name", None), merged.pop("upstream", None)
-    replayed = options_of(ReplayOptions)
+    recorded, replayed = options_of(RecordOptions), options_of(ReplayOptions)
     return Settings(
         name,
         upstream,
         RecordOptions(
-            **{key: value for key, value in merged.items() if key != "pace"},
+            **{key: value for key, value in merged.items() if key in recorded},
             existing="append",
             terms=TERMS,
         ),

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mrtr_cassette.api import Recording, Replay, replay_with
+from mrtr_cassette.core.report.failures import UnplayedError
 from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
@@ -57,7 +58,7 @@ class MrtrCassette:
 
     Attributes:
         mode: the record mode: `none`, `once`, `append` or `all`.
-        is_recording: whether requests go to an upstream, in mode append those that the cassette lacks;
+        is_recording: whether requests go to an upstream, in mode append what the cassette lacks;
             else all answers come from the cassette.
     """
 
@@ -209,7 +210,9 @@ class CassetteUse:
                 hint="record it with --mrtr-mode=once where the server can be reached, and commit "
                 "it (mode none is the default under CI)",
             )
-        return self._running.enter_context(replay_with(self.path, self._settings.replay))
+        # What is wrong is told when it is known which test fails for it.
+        options = replace(self._settings.replay, on_miss="report", fail_on_unplayed=False)
+        return self._running.enter_context(replay_with(self.path, options))
 
     def _record(self) -> Recording:
         upstream = self._settings.upstream
@@ -246,8 +249,9 @@ class CassetteUse:
 
         Args:
             passed: all tests that used the cassette have passed.
-            plays_all: something recorded that was not played is a problem.
+            plays_all: something recorded that was not played is a problem in every test.
         """
+        plays_all = plays_all or self._settings.replay.fail_on_unplayed
         try:
             if self._recording is not None:
                 return self._conclude_recording(self._recording, passed=passed, plays_all=plays_all)
@@ -307,7 +311,5 @@ def _misses_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
 
 
 def _unplayed_text(cassette: MrtrCassette) -> str:
-    lines = [f"not all that is on {cassette.path} was played:"]
-    lines += [f"  #{one.number} {one.call}" for one in cassette.unplayed]
-    lines.append("make these calls too, or record anew with --mrtr-mode=all")
-    return "\n".join(lines)
+    unplayed = UnplayedError(cassette.path, cassette.unplayed)
+    return f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"

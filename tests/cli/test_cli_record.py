@@ -136,6 +136,22 @@ async def test_a_command_is_recorded_and_its_code_passed_on(tmp_path: Path) -> N
         assert len(read(path)["interactions"]) == 1
 
 
+@looped
+async def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
+    """`record -- COMMAND` says so where no request came, and ends with 1."""
+    path = tmp_path / "c.json"
+    async with upstream(asking) as server:
+        ended = await run(
+            "record", "--port", 0, "--output", path, "--upstream", server.url, "--", *caller()
+        )
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        "nothing was recorded, no cassette was written",
+        f"error: no client came; does {sys.executable!r} read MRTR_CASSETTE_URL?",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [
@@ -505,6 +521,27 @@ async def test_a_killed_recording_is_recovered_as_it_was_meant(
     ended = await run("recover", path)
     assert ended == Outcome(0, "", f"wrote {path}: {count} interactions\n")
     assert len(read(path)["interactions"]) == count
+
+
+@pytest.mark.parametrize("option", [None, "--append", "--force"])
+@looped
+async def test_recovering_again_changes_nothing(tmp_path: Path, option: str | None) -> None:
+    """A recorder that is killed between publishing and the journal's end has published all."""
+    path = tmp_path / "c.json"
+    journal = tmp_path / "c.json.journal"
+    if option is not None:
+        await pinged(path)
+    await killed(path, *([] if option is None else [option]))
+    kept = journal.read_bytes()
+    assert (await run("recover", path)).code == 0
+    published = path.read_bytes()
+    for _ in range(2):
+        journal.write_bytes(kept)
+        ended = await run("recover", path)
+        assert (ended.code, ended.out) == (0, "")
+        assert ended.err.startswith(f"{path} has all that was recorded; ")
+        assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
+        assert path.read_bytes() == published
 
 
 @pytest.mark.parametrize("option", ["--append", "--force"])

@@ -8,10 +8,12 @@ import os
 import shutil
 import signal
 import ssl
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from builders import without_digests
 from commands import (
     STATE,
     UPSTREAM,
@@ -21,6 +23,7 @@ from commands import (
     pinged,
     recorded,
 )
+from harmless import HOSTILE, assert_harmless
 from harness import (
     Outcome,
     command,
@@ -83,6 +86,39 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
         '  never played: #1 tools/call "deploy"',
         '  never played: #2 tools/call "deploy"',
     ]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+@looped
+async def test_a_command_that_asked_nothing_is_no_success(tmp_path: Path, code: int) -> None:
+    """`replay -- COMMAND` says so where no request came, and ends with 1 or the command's code."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--port", 0, "--", *caller(code=code))
+    assert ended.code == (code or 1)
+    assert ended.err.splitlines()[-1] == (
+        f"error: no client came; does {sys.executable!r} read MRTR_CASSETTE_URL?"
+    )
+    ended = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller())
+    assert json.loads(ended.err.splitlines()[-1]) == {
+        "event": "no_client",
+        "command": sys.executable,
+    }
+
+
+@pytest.mark.parametrize(("flag", "code"), [((), 0), (("--fail-on-unplayed",), 1)])
+@looped
+async def test_what_was_not_played_fails_where_that_is_asked_for(
+    tmp_path: Path, flag: tuple[str, ...], code: int
+) -> None:
+    """With `--fail-on-unplayed` a replay of a part of the cassette ends with 1."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(*[json_response(result({}))] * 2)) as tape:
+        await post(tape.url, message("ping"))
+        await post(tape.url, message("pong"))
+    ended = await run("replay", path, "--port", 0, *flag, "--", *caller("ping"))
+    assert ended.code == code
+    assert ended.err.splitlines()[0] == "played 1 of 2 interactions, no misses"
+    assert (await run("replay", path, "--port", 0, *flag, "--", *caller("ping", "pong"))).code == 0
 
 
 @pytest.mark.parametrize(
@@ -149,6 +185,34 @@ async def test_misses_are_annotations_in_github_actions(tmp_path: Path, value: s
         (line,) = lines
         assert line.startswith(f"::error file={path},title=miss%3A unknown-method::miss: unknown-")
         assert "%0A  fix:" in line
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@looped
+async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
+    tmp_path: Path, log_format: str
+) -> None:
+    """Whatever stands in a cassette, what is printed and reported of it is obeyed by nobody."""
+    path = await pinged(tmp_path / "c.json")
+    tree = without_digests(read(path))
+    tree["upstream"] = f"http://h/{HOSTILE}?{HOSTILE}"
+    tree["recording"] |= {"recorded_at": HOSTILE, "tool": HOSTILE}
+    tree["interactions"][0]["request"]["body"] = tool_call(HOSTILE, a=HOSTILE, **{HOSTILE: HOSTILE})
+    tree["interactions"][0]["request"]["http"]["path"] = f"/{HOSTILE}"
+    path.write_bytes(compact(tree))
+    reports = [tmp_path / "r.json", tmp_path / "r.xml"]
+    runs = [await run("inspect", path), await run("inspect", path, "--json")]
+    for report in reports:
+        replay = ("replay", path, "--port", 0, "--log-format", log_format, "--report", report)
+        runs.append(await run(*replay, "--", *caller("tools/call", HOSTILE)))
+    runs.append(await run("check", path))
+    tree["interactions"][0][HOSTILE] = HOSTILE
+    path.write_bytes(compact(tree))
+    runs.append(await run("inspect", path))
+    assert [each.code for each in runs] == [0, 0, 1, 1, 0, 3]
+    assert json.loads(runs[1].out)["upstream"] == tree["upstream"]
+    for text in (*(each.out + each.err for each in runs), *(each.read_text() for each in reports)):
+        assert_harmless(text)
 
 
 @looped

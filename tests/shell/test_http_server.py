@@ -70,6 +70,17 @@ async def serving_ping(mode: str, cassette: Path) -> AsyncIterator[str]:
         "Origin: null",
         "Origin: ",
         "Origin: http://localhost@evil.example",
+        "Host: localhost#.evil.example",
+        "Host: localhost/.evil.example",
+        "Host: localhost?.evil.example",
+        "Host: localhost\\.evil.example",
+        "Host: localhost:8722.evil.example",
+        "Host: //localhost/evil",
+        "Host: http://localhost/evil",
+        "Host: localhost, evil.example",
+        "Origin: http://localhost#.evil.example",
+        "Origin: http://localhost/evil",
+        "Origin: localhost/evil",
     ],
 )
 @looped
@@ -89,6 +100,39 @@ async def test_foreign_hosts_and_origins_are_refused(
 @pytest.mark.parametrize(
     "headers",
     [
+        ("Host: localhost", "Host: evil.example"),
+        ("Host: evil.example", "Host: localhost"),
+        ("Origin: http://evil.example", "Origin: http://localhost"),
+        ("Origin: http://localhost", "Origin: http://localhost"),
+        ("Sec-Fetch-Site: cross-site",),
+        ("Sec-Fetch-Site: none", "sec-fetch-site: Cross-Site"),
+    ],
+)
+@looped
+async def test_what_another_site_may_have_sent_is_refused(
+    tmp_path: Path, mode: str, headers: tuple[str, ...]
+) -> None:
+    """Two hosts, two origins, or another site's page that sends no origin get a 403."""
+    async with serving_ping(mode, tmp_path / "c.json") as url:
+        # aiohttp itself refuses two hosts.
+        assert (await post(url, message("ping"), *headers)).status in {400, 403}
+
+
+def test_several_hosts_are_refused_whoever_parses_them() -> None:
+    """Of several hosts or origins none is believed."""
+    for name in ("Host", "Origin"):
+        twice = (("Host", "localhost"), (name, "http://localhost"), (name.lower(), "localhost"))
+        assert LOOPBACK.refusal(twice) == f"refused: the {name} is there more than once"
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Sec-Fetch-Site: same-origin",),
+        ("Sec-Fetch-Site: none",),
+        # A page of localhost calls 127.0.0.1: its origin says who it is.
+        ("Sec-Fetch-Site: cross-site", "Origin: http://localhost:3000"),
         ("Host: localhost",),
         ("Host: LOCALHOST:1",),
         ("Host: 127.0.0.1:8722",),
@@ -119,6 +163,10 @@ async def test_a_refused_request_is_not_recorded(tmp_path: Path) -> None:
     [
         ("Host: proxy.test:1", {"allow_hosts": ["Proxy.test"]}),
         ("Origin: https://app.test", {"allow_origins": ["https://app.test"]}),
+        (
+            "Origin: https://app.test\r\nSec-Fetch-Site: cross-site",
+            {"allow_origins": ["https://app.test"]},
+        ),
         ("Host: 192.168.0.1:1", {"host": "0.0.0.0"}),
     ],
 )

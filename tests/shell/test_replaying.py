@@ -302,3 +302,14 @@ async def test_parallel_equal_calls_never_mix(tmp_path: Path) -> None:
         assert (len(replay.player.misses), replay.player.unplayed) == (0, [])
         one_more = await call(replay.url, "release-train", VERSION, meta=client_info("anybody"))
         assert one_more.reason == "already-played"
+
+
+@looped
+async def test_an_upstream_that_is_no_url_is_damage(tmp_path: Path) -> None:
+    """A replay listens under the path of the upstream; where that can't be told, it says so."""
+    path = tmp_path / "c.json"
+    await taped(path, (message("ping"), json_response(result({}))))
+    path.write_bytes(compact(without_digests({**read(path), "upstream": "http://["})))
+    with pytest.raises(CassetteError, match="at /upstream: no URL: "):
+        async with playing(path):
+            pass

@@ -10,8 +10,7 @@ Source: docs/design.md, "Redaction".
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
@@ -26,6 +25,7 @@ from mrtr_cassette.core.secrets.escapes import (
     Finding,
     SpanSet,
     decode_json,
+    json_tokens,
     mapped_back,
     shifted,
     spell_as_json,
@@ -47,6 +47,10 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
 
 _SCHEMAS = frozenset({"dependentRequired", "dependencies"})
 """Members of a JSON Schema: an object whose keys and values are the names of properties."""
+_NAMING = frozenset({"name", "id", "key"})
+_VALUE = "value"
+"""Members of an object that names its value: `{"name": "DB_PASSWORD", "value": …}`."""
+_LONGEST_NAME = 128
 _OF_SCHEMA = "{}"
 """Stands for the bracket of such an object."""
 
@@ -73,28 +77,33 @@ def secrets_in_json(
     """Return the secrets in JSON texts.
 
     Args:
-        tokens: the texts, as `json_tokens` returns them.
+        tokens: the texts, as `json_tokens` yields them.
         search: searches a string.
         depth: levels of URLs in URLs that are still searched.
     """
     findings: list[Finding] = []
-    # Of each open object or array: its bracket, and the rule for values directly in it.
-    opened = [("", "")]
+    # Of each open object or array: its bracket, and the rules for values directly in it and for
+    # the one that is called `value`.
+    opened = [("", "", "")]
     key = ""
     for token in tokens:
-        bracket, rule = opened[-1]
+        bracket, rule, of_value = opened[-1]
         match token.lastgroup:
             case "key" if bracket != "[":
                 key = token["text"]
                 if "\\" in key:
                     key = decode_json(key).text
-                opened[-1] = (bracket, "" if bracket == _OF_SCHEMA else search.rule_of(key))
+                rule = "" if bracket == _OF_SCHEMA else search.rule_of(key)
+                rule = of_value if key == _VALUE and not rule else rule
+                opened[-1] = (bracket, rule, of_value)
                 continue
             case "opening":
                 opened.append(_opened(token["opening"], bracket, rule, key))
             case "closing" if len(opened) > 1:
                 opened.pop()
             case "text" | "key":
+                if bracket == "{" and key in _NAMING and len(token["text"]) <= _LONGEST_NAME:
+                    opened[-1] = (bracket, rule, search.rule_of(token["text"]) or of_value)
                 findings += _in_string(token, rule, search, depth)
             case "number" if rule and bracket != "[":
                 start, end = token.span("number")
@@ -103,11 +112,11 @@ def secrets_in_json(
     return findings
 
 
-def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str]:
-    """Return the bracket, and the rule for values directly inside it."""
+def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str, str]:
+    """Return the bracket, and the rules for values directly inside it."""
     if bracket == "[":
-        return "[", "" if outer == "[" else rule
-    return (_OF_SCHEMA if key in _SCHEMAS else "{"), ""
+        return "[", "" if outer == "[" else rule, ""
+    return (_OF_SCHEMA if key in _SCHEMAS else "{"), "", rule
 
 
 def _in_string(
@@ -123,24 +132,29 @@ def _in_string(
     return mapped_back(decoded, findings, at, spell_in_json)
 
 
-def without_exempt(
-    text: str, tokens: Iterable[re.Match[str]], findings: Sequence[Finding]
-) -> Iterator[Finding]:
+def without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Leave out findings in the exempt places of the messages that a text consists of."""
-    starts = [0]
-    depth = 0
-    for token in tokens:
-        if depth == 0:
-            starts.append(token.start())
-        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
-    starts.append(len(text))
-    at, exempt = -1, SpanSet(())
+    messages = _messages(text)
+    start = end = 0
+    exempt = SpanSet(())
     for finding in findings:
-        index = bisect_right(starts, finding.start) - 1
-        if index != at:
-            at, exempt = index, _exempt_spans(text[starts[index] : starts[index + 1]])
-        if not exempt.covers(finding.start - starts[at], finding.end - starts[at]):
+        if finding.start >= end:
+            while finding.start >= end:
+                start, end = next(messages)
+            exempt = _exempt_spans(text[start:end])
+        if not exempt.covers(finding.start - start, finding.end - start):
             yield finding
+
+
+def _messages(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the span of each of the JSON texts that follow one another."""
+    start = depth = 0
+    for token in json_tokens(text):
+        if depth == 0 and token.start() > start:
+            yield start, token.start()
+            start = token.start()
+        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
+    yield start, len(text)
 
 
 def _exempt_spans(text: str) -> SpanSet:

@@ -1,0 +1,130 @@
+"""The kinds of options, and the values that each kind takes.
+
+Owns: what the fronts have to know of an option, and every check of a single value.
+Does not own: which options there are, and what goes together (`options`).
+Rule: every run of pytest imports this module, so it imports nothing large.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from mrtr_cassette.errors import UsageError
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.wire.http import Headers
+
+FilePath = str | os.PathLike[str]
+Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
+
+
+class Option(NamedTuple):
+    """What the fronts have to know of one option.
+
+    Attributes:
+        kind: what its values are.
+        help: what it does, as a sentence without its full stop.
+        flag: its flag on the command line; empty where it has none of its own.
+        flags: for a choice, the flags that stand for a value, each with its help text.
+        metavar: what stands for its value in a help text.
+        choices: the values of a choice.
+        smallest: the smallest number.
+        largest: the largest number, or None.
+        unit: how many bytes one is on the command line.
+        shell_default: the command line's default where that is another one.
+        in_ini: it can be an ini value.
+    """
+
+    kind: Kind
+    help: str
+    flag: str = ""
+    flags: Mapping[str, tuple[str, str]] | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    smallest: int = 0
+    largest: int | None = None
+    unit: int = 1
+    shell_default: Any = None
+    in_ini: bool = True
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """Return a header that is written as one text, `Name: value`; without a colon it is none."""
+    name, colon, value = text.partition(":")
+    return (name.strip(), value.strip()) if colon else ("", "")
+
+
+def checked(name: str, option: Option, value: Any) -> Any:
+    """Return a value in its unchangeable form.
+
+    Raises:
+        UsageError: it is of the wrong type or none of those that there are.
+    """
+    match option.kind:
+        case "list":
+            return _checked_list(name, value)
+        case "headers":
+            return _checked_headers(value)
+        case "choice":
+            if value not in option.choices:
+                known = ", ".join(option.choices)
+                raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
+        case "number":
+            _check_number(name, option, value)
+        case "file":
+            _require(name, value, value is None or isinstance(value, str | os.PathLike), "a path")
+        case "text":
+            _require(name, value, isinstance(value, str), "a text")
+        case "switch":
+            _require(name, value, isinstance(value, bool), "True or False")
+        case "function":
+            _require(name, value, value is None or callable(value), "a function")
+    return value
+
+
+def _require(name: str, value: Any, is_right: bool, wanted: str) -> None:  # noqa: FBT001
+    if not is_right:
+        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
+
+
+def _check_number(name: str, option: Option, value: Any) -> None:
+    _require(name, value, isinstance(value, int) and not isinstance(value, bool), "a whole number")
+    if value < option.smallest or (option.largest is not None and value > option.largest):
+        most = "" if option.largest is None else f" and at most {option.largest}"
+        raise UsageError(f"<<{name}>> is {value}, and not at least {option.smallest}{most}")
+
+
+def _checked_list(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise UsageError(f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]")
+    is_list = isinstance(value, Sequence | set | frozenset)
+    _require(
+        name, value, is_list and all(isinstance(each, str) for each in value), "a list of texts"
+    )
+    return tuple(value)
+
+
+def _checked_headers(value: Any) -> Headers:
+    from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
+
+    is_mapping = isinstance(value, Mapping)
+    # Values are not shown: they may be secrets.
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        raise UsageError("<<headers>> is no mapping of names to values")
+    pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
+    for name, text in pairs:
+        if not (
+            isinstance(name, str)
+            and isinstance(text, str)
+            and HEADER_NAME.fullmatch(name)
+            and not FORBIDDEN_IN_HEADER.search(text)
+        ):
+            raise UsageError(
+                f"<<headers>>: the header {name!r} is none that HTTP can carry",
+                hint="give it as <<header_form>>",
+            )
+        if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
+            raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
+    return pairs
