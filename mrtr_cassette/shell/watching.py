@@ -179,3 +179,4 @@ class WatchedExchange:
         if due.ask is not None and watcher.on_ask is not None:
             watcher.on_ask(call, due.ask)
         watcher.journal.append(encode_line(due.exchange))
+        watcher.session.written(due.exchange)
