@@ -16,15 +16,17 @@ A subclass exists only where a caller acts differently.
 A miss is a value, see `mrtr_cassette.core.replay.diagnosis`; only the library raises an error for
 what a run came to, when it has ended (`mrtr_cassette.core.report.failures`).
 
-Owns: the errors, and how a text names an option without knowing which front shows it.
-Rule: a text of the core or the shell never spells an option itself: it has a slot, such as
+Owns: the errors, how a text names an option without knowing which front shows it, and how text
+from elsewhere is shown so that it steers neither a terminal nor a CI runner.
+Rule: what is shown goes through `printable_lines`, or as JSON through `printable_json`.
+A text of the core or the shell never spells an option itself: it has a slot, such as
 `<<append>>`, that each front fills in its own terms.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 SHOWN_CHARS = 200
@@ -66,12 +68,52 @@ def counted(count: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would obey and what UTF-8 can't hold; the rest stays."""
+    """Escape what a terminal or a CI runner would obey and what UTF-8 can't hold; the rest stays.
+
+    For a part of a line: it can't end the line.
+    """
+    return _escaped(text, _python_escape)
+
+
+def printable_lines(text: str) -> str:
+    """Escape the same in a text of whole lines, of which none begins with `::` then.
+
+    Whatever the parts of the text are, it steers neither a terminal nor a runner.
+    """
+    lines = [_escaped(line, _python_escape) for line in text.split("\n")]
+    return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\x3a", "\n".join(lines))
+
+
+def printable_json(text: str) -> str:
+    """Escape the same as JSON does, which leaves JSON what it means; tabs stay."""
+    lines = [_escaped(line, _json_escape, kept="\t") for line in text.split("\n")]
+    return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\u003a", "\n".join(lines))
+
+
+_COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
+"""What begins a command to GitHub Actions, Azure Pipelines or TeamCity anywhere in a line."""
+
+_LINE_COMMAND = re.compile("^[ \t]*:(?=:)", re.MULTILINE)
+"""What begins a command to GitHub Actions at the start of a line."""
+
+
+def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
+    if "##" in text:
+        text = _COMMAND.sub(lambda match: escape(match[0]), text)
     if text.isprintable():
         return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    return "".join(char if char.isprintable() or char in kept else escape(char) for char in text)
+
+
+def _python_escape(char: str) -> str:
+    if char.isprintable():
+        return f"\\x{ord(char):02x}"
+    return char.encode("unicode_escape").decode()
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 class MrtrCassetteError(Exception):
@@ -99,7 +141,8 @@ class MrtrCassetteError(Exception):
     def in_terms(self, terms: Terms) -> str:
         """Return the message and the hint as one text, in the terms of a front."""
         message = super().__str__()
-        return in_terms(f"{message}; {self._hint}" if self._hint else message, terms)
+        text = in_terms(f"{message}; {self._hint}" if self._hint else message, terms)
+        return printable_lines(text)
 
     def __str__(self) -> str:
         """Return the message and the hint as one text, in the terms of the library."""

@@ -322,6 +322,14 @@ def test_options_are_those_of_the_command_line(server, tmp_path):
         (lambda: record("http://h", request_state="x"), "request_state is 'x', and not one of"),
         (lambda: record("http://h", headers={"a b": "c"}), "header 'a b' is none that HTTP can"),
         (lambda: record("http://h", redact=["("]), "is no regular expression"),
+        (
+            lambda: record("http://h", redact=["a{99999999999999999999}"]),
+            "is no regular expression",
+        ),
+        (
+            lambda: record("http://h", redact=["(?<=a)b"]),
+            "'\\(\\?<=a\\)b' is no regular expression",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_at_once(wrong, text):

@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import json
+
 import pytest
+from harmless import assert_harmless
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mrtr_cassette.errors import (
     BodyTooLargeError,
@@ -9,6 +14,8 @@ from mrtr_cassette.errors import (
     UpstreamError,
     UsageError,
     printable,
+    printable_json,
+    printable_lines,
     shorten,
 )
 
@@ -75,3 +82,37 @@ def test_text_is_safe_to_print(text: str, shown: str) -> None:
     """What a terminal would obey, and what UTF-8 can't hold, is escaped; the rest stays."""
     assert printable(text) == shown
     assert shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb: é\n", "a\nb: é\n"),
+        ("a\x1b[31m\n\x9bb\r\n", "a\\x1b[31m\n\\x9bb\\r\n"),
+        ("::error::x", "\\x3a:error::x"),
+        ("a\n  ::stop-commands::x\n::::", "a\n  \\x3a:stop-commands::x\n\\x3a:::"),
+        ("\t::error::x", "\\t::error::x"),
+        ("a ##[command]b ##vso[x]", "a \\x23#[command]b \\x23#vso[x]"),
+        ("a ::1 # ## [x]", "a ::1 # ## [x]"),
+    ],
+)
+def test_lines_steer_neither_terminal_nor_runner(text: str, shown: str) -> None:
+    """Of whole lines the line ends stay, and no line is a command to a CI runner."""
+    assert printable_lines(text) == shown
+
+
+@given(st.text(st.sampled_from(":#[vso] \n\r\t\x1b\x85\u2028\ud800\U000e0001a\\")))
+def test_no_text_steers_neither_terminal_nor_runner(text: str) -> None:
+    """Whatever a text is made of, nothing of it is obeyed; what is shown stays as it is."""
+    shown = printable_lines(text)
+    assert_harmless(shown)
+    assert printable_lines(shown) == shown
+    assert_harmless(str(CassetteError("f", text)))
+
+
+@given(st.recursive(st.text(st.characters()), lambda each: st.lists(each, max_size=2)))
+def test_json_that_steers_nothing_means_the_same(value: object) -> None:
+    """What is escaped in JSON is escaped as JSON does."""
+    shown = printable_json(json.dumps(["##[x]", value], ensure_ascii=False, indent=1))
+    assert_harmless(shown)
+    assert json.loads(shown) == ["##[x]", value]

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.errors import (
+    MrtrCassetteError,
+    Terms,
+    UsageError,
+    printable_json,
+    printable_lines,
+)
 from mrtr_cassette.option_values import Option, header_of
 from mrtr_cassette.options import (
     Options,
@@ -66,8 +72,8 @@ class Group(click.Group):
 
 
 def say(text: str) -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(f"{text}\n")
+    """Write a line to stderr, or several."""
+    sys.stderr.write(f"{printable_lines(text)}\n")
     sys.stderr.flush()
 
 
@@ -96,7 +102,7 @@ class Log:
 def _say_json(event: dict[str, Any]) -> None:
     import orjson
 
-    say(orjson.dumps(event).decode())
+    say(printable_json(orjson.dumps(event).decode()))
 
 
 log_format = click.option(
@@ -220,7 +226,7 @@ async def until_stopped(
     """Announce the address, and wait for the command's end or a signal."""
     from mrtr_cassette.shell.running import CommandEnd, run_command
 
-    click.echo(f"listening on {url}")
+    click.echo(printable_lines(f"listening on {url}"))
     if command:
         return await run_command(command, url, signals, say)
     await signals.get()

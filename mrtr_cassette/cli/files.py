@@ -20,6 +20,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
     import orjson
 
     from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
+    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
 
     tell_of_journal(cassette, Log("text"))
@@ -27,7 +28,7 @@ def inspect(cassette: Path, *, as_json: bool) -> None:
         inspection = inspected(load_cassette(cassette))
     if as_json:
         data = inspection_data(inspection)
-        click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+        click.echo(printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()))
     else:
         click.echo(inspection_text(inspection))
 
@@ -41,14 +42,18 @@ def recover(cassette: Path) -> None:
     """
     from mrtr_cassette.errors import CassetteError, counted
     from mrtr_cassette.shell.journal_file import is_being_written, journal_path
-    from mrtr_cassette.shell.publishing import publish_journal
+    from mrtr_cassette.shell.publishing import recover_journal
 
     journal = journal_path(cassette)
     if not journal.exists():
         raise CassetteError(journal, "there is no journal to recover from")
     if is_being_written(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
-    published, lost = publish_journal(cassette)
+    recovered = recover_journal(cassette)
+    if recovered is None:
+        say(f"{cassette} has all that was recorded; {journal} was published before, and is removed")
+        return
+    published, lost = recovered
     if lost is not None:
         say(f"{journal}: {lost}")
     if published is None:

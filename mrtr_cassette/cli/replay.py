@@ -97,6 +97,7 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     from mrtr_cassette.core.report.junit import junit
     from mrtr_cassette.core.report.misses import annotation
     from mrtr_cassette.core.report.summary import summary_data
+    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -109,4 +110,5 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
         write_report(path, junit(summary))
     else:
         options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        write_report(path, orjson.dumps(summary_data(summary), option=options))
+        text = orjson.dumps(summary_data(summary), option=options).decode()
+        write_report(path, printable_json(text).encode())

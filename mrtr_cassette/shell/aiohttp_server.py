@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 from aiohttp import HttpVersion11, hdrs, web
 
 from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.errors import printable
+from mrtr_cassette.errors import printable, printable_lines
 from mrtr_cassette.shell.http_message import MOST_HEADERS, Head, render_head, write_together
 from mrtr_cassette.shell.transport import RawHeaders
 
@@ -104,6 +104,16 @@ class HttpDownstream:
         return b"".join(chunks)
 
     # The response, as `transport.Downstream` has it
+
+    def send_early_hints(self, headers: Headers) -> None:
+        """Pass on what the response's headers will be; older clients and bad hints get nothing."""
+        transport = self._request.transport
+        if self._request.version < HttpVersion11 or transport is None or transport.is_closing():
+            return
+        hints = tuple(pair for pair in headers if pair[0].lower() != "content-length")
+        with suppress(ValueError):
+            head = render_head(HTTPStatus.EARLY_HINTS, hints)
+            transport.write(b"HTTP/1.1%b\r\n" % head.raw)
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
@@ -216,7 +226,7 @@ class _OneLine(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         text = f"a request could not be handled: {error!r}" if error else record.getMessage()
         with suppress(OSError):
-            self._log(printable(text))
+            self._log(printable_lines(printable(text)))
 
 
 def _server_log(log: Callable[[str], None] | None) -> logging.Logger:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
 
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
@@ -43,4 +43,4 @@ class Announcer:
             if self.on_event is not None:
                 self.on_event(event())
             if self.log is not None and line is not None:
-                self.log(line())
+                self.log(printable_lines(line()))

@@ -1,7 +1,8 @@
 """Cassettes on disk.
 
-Owns: loading one, and publishing one atomically.
-Does not own: what stands in it (`core.format`), and where it comes from (`publishing`).
+Owns: loading one, and publishing one.
+Does not own: what stands in it (`core.format`), where it comes from (`publishing`), and how a
+file is written whole (`files`).
 Rule: what exists is never overwritten unasked, and a reader sees the old file or the new one,
 never a part.
 """
@@ -9,8 +10,6 @@ never a part.
 from __future__ import annotations
 
 import gc
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from pathlib import Path
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.files import real_path, reason_of, write_whole
 from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 
 
@@ -79,19 +78,9 @@ def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
     Raises:
         CassetteError: it exists, or could not be written.
     """
-    temporary = ""
+    check_replaceable(path)
     try:
-        handle, temporary = tempfile.mkstemp(prefix=".mrtr-cassette-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(pieces)
-            file.flush()
-            os.fchmod(file.fileno(), 0o666 & ~_umask())
-            os.fsync(file.fileno())
-        if replace:
-            Path(temporary).replace(path)
-        else:
-            _put_where_nothing_is(temporary, path)
-        _sync_directory(path.parent)
+        write_whole(path, pieces, replace=replace)
     except FileExistsError:
         raise CassetteError(
             path,
@@ -104,22 +93,6 @@ def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
             reason_of(error),
             hint=f"the recording is in the journal; publish it with: mrtr-cassette recover {path}",
         ) from None
-    finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _put_where_nothing_is(temporary: str, path: Path) -> None:
-    """Give a file its name, unless something else has it."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some file systems have no hard links; there the look and the move are two steps.
-        if path.exists():
-            raise FileExistsError from None
-        Path(temporary).replace(path)
 
 
 def cassette_exists(path: Path) -> CassetteError:
@@ -137,19 +110,17 @@ def check_writable(path: Path) -> None:
     """
     if path.is_dir():
         raise CassetteError(path, "is a directory", hint="name a file")
-    if not path.parent.is_dir():
-        raise CassetteError(path, f"there is no directory {path.parent}", hint="create it first")
+    folder = real_path(path).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def check_replaceable(path: Path) -> None:
+    """Make sure that a cassette can be written to this place, and takes that of no pipe or device.
 
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    Raises:
+        CassetteError: it can't.
+    """
+    check_writable(path)
+    if path.exists() and not path.is_file():
+        raise CassetteError(path, "is no regular file", hint="name a file")

@@ -1,12 +1,21 @@
-"""Reports on disk, and the system's words for failures of any file.
+"""Files as a careful program writes them, and the system's words for failures of any file.
 
-Owns: why the system refused a file operation, and writing reports.
+Owns: why the system refused a file operation, writing a file whole, and writing reports.
 Does not own: journals (`journal_file`), cassettes (`cassette_file`), locks (`locks`).
+Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from mrtr_cassette.errors import CassetteError
@@ -20,12 +29,130 @@ def reason_of(error: OSError) -> str:
 
 
 def write_report(path: Path, report: bytes) -> None:
-    """Write what a replay came to, in the place of an earlier report.
+    """Write what a replay came to, in the place of an earlier report, or to a pipe or a device.
 
     Raises:
         CassetteError: it can't be written.
     """
     try:
-        path.write_bytes(report)
+        if _can_be_replaced(path):
+            write_whole(path, [report], replace=True)
+            return
+        # A pipe that nobody reads is an error at once, and not a wait without an end.
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+        os.set_blocking(handle, True)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            rest = memoryview(report)
+            while rest:
+                rest = rest[file.write(rest) :]
     except OSError as error:
         raise CassetteError(path, f"can't write the report: {reason_of(error)}") from None
+
+
+_DESCRIPTOR = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
+
+
+def _can_be_replaced(path: Path) -> bool:
+    """Tell whether a path is one of a file, or of nothing, and not one of what is open already."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return True
+    return is_file and not _DESCRIPTOR.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
+
+
+def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
+    """Write a file so that a reader sees the old one or the new one, through links.
+
+    Args:
+        path: the file.
+        pieces: what to write, one after the other.
+        replace: an existing file is replaced, and its mode is kept; else it is left alone.
+
+    Raises:
+        FileExistsError: it exists, and is not to be replaced.
+        OSError: it could not be written.
+    """
+    target = real_path(path)
+    remove_leftovers(target)
+    handle, temporary = locked_file_for(target)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fchmod(file.fileno(), _mode_of(target))
+            os.fsync(file.fileno())
+            if replace:
+                temporary.replace(target)
+            else:
+                _put_where_nothing_is(temporary, target)
+        _sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def real_path(path: Path) -> Path:
+    """Return where a path leads, through links; the last of them may lead to nothing."""
+    return Path(os.path.realpath(path))
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove the files of runs that were killed while they wrote `target`."""
+    for leftover in target.parent.glob(f"{_prefix_for(target)}*"):
+        with suppress(OSError):
+            handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                # A living run has its file locked.
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(handle)
+
+
+def _prefix_for(target: Path) -> str:
+    # A name of the greatest length has to fit in.
+    return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
+
+
+def locked_file_for(target: Path) -> tuple[int, Path]:
+    """Make a file beside another one, locked, so that no other run takes it for a leftover."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
+        # Some file systems have no locks, and so no leftovers are removed from them.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        temporary = Path(name)
+        if temporary.exists():
+            return handle, temporary
+        os.close(handle)
+
+
+def _put_where_nothing_is(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless something else has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no hard links; there the look and the move are two steps.
+        if target.exists():
+            raise FileExistsError from None
+        temporary.replace(target)
+
+
+def _mode_of(target: Path) -> int:
+    """Return the mode that a file has, or that a new one gets."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -21,7 +21,7 @@ from yarl import URL
 
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.http_message import MOST_HEADERS, write_together
-from mrtr_cassette.shell.transport import RawHeaders
+from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -137,6 +137,7 @@ class _Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._coming: asyncio.Future[HttpResponse] | None = None
+        self._on_early_hints: OnEarlyHints | None = None
         self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -145,12 +146,15 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
-    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> HttpResponse:
+    async def exchange(
+        self, head: bytes, body: bytes, on_early_hints: OnEarlyHints | None, *, is_head: bool
+    ) -> HttpResponse:
         """Send a request, and return its response when the head has come.
 
         Args:
             head: the request line and the headers.
             body: the body.
+            on_early_hints: takes the headers of each 103 that comes before the response.
             is_head: the method is HEAD, so the response has no body whatever its head says.
 
         Raises:
@@ -159,6 +163,7 @@ class _Connection(asyncio.Protocol):
         if self._idle is not None:
             self._idle.cancel()
         self._has_no_body = is_head
+        self._on_early_hints = on_early_hints
         self._head_size = 0
         self._coming = asyncio.get_running_loop().create_future()
         write_together(self._transport, head, body)
@@ -240,6 +245,8 @@ class _Connection(asyncio.Protocol):
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
         if status < HTTPStatus.OK or self._coming is None:
+            if status == HTTPStatus.EARLY_HINTS and self._on_early_hints is not None:
+                self._on_early_hints(headers)
             return
         self._response = HttpResponse(self, status, reason, headers)
         # It is cancelled where the client has left meanwhile.
@@ -312,12 +319,15 @@ class Client:
         self.kept: list[_Connection] = []
         self._open: set[_Connection] = set()
 
-    async def send(self, request: Request, headers: Headers) -> HttpResponse:
+    async def send(
+        self, request: Request, headers: Headers, on_early_hints: OnEarlyHints | None = None
+    ) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
 
         Args:
             request: its method, target and body.
             headers: sent in the place of its own; a `Host` comes before, if they have none.
+            on_early_hints: takes the headers of each 103 that comes before the response.
 
         Raises:
             OSError: there is no response.
@@ -333,7 +343,8 @@ class Client:
         lines.append("\r\n")
         head = "".join(lines).encode("utf-8", "surrogateescape")
         connection = self._take() or await self._connect()
-        return await connection.exchange(head, request.body, is_head=request.method == "HEAD")
+        is_head = request.method == "HEAD"
+        return await connection.exchange(head, request.body, on_early_hints, is_head=is_head)
 
     def _take(self) -> _Connection | None:
         while self.kept:

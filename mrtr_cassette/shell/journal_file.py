@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -23,11 +25,21 @@ from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import reason_of
 
 _JOURNAL_SUFFIX = ".journal"
+_COPIED_AT_ONCE = 1024 * 1024
 
 
 def journal_path(cassette: Path) -> Path:
     """Return where the journal of a recording to `cassette` stands."""
     return cassette.with_name(cassette.name + _JOURNAL_SUFFIX)
+
+
+class Restored(Enum):
+    """What became of a journal that another program had touched."""
+
+    ANEW = "anew"
+    """It was removed, and is written anew."""
+    CUT = "cut"
+    """It was cut short, and goes on without what is lost."""
 
 
 class Journal:
@@ -45,40 +57,128 @@ class Journal:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
+        self._header = encode_header(header)
+        self._size = 0
         self._is_torn = False
         self._syncs = syncs
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._file = os.open(path, flags, 0o600)
+            self._file = _created(path)
         except FileExistsError:
             raise journal_in_the_way(path) from None
         except OSError as error:
             raise CassetteError(path, reason_of(error)) from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            self.append(encode_header(header))
+            self._write(self._header)
         except OSError as error:
             os.close(self._file)
             raise CassetteError(path, reason_of(error)) from None
 
-    def append(self, line: bytes) -> None:
+    def append(self, line: bytes) -> Restored | None:
         """Hand one line to the operating system; it survives the death of this process.
+
+        Returns:
+            what another program did to the journal meanwhile, or None.
 
         Raises:
             OSError: it could not be written whole.
+            CassetteError: another file has taken the journal's place.
         """
+        try:
+            return self._restore()
+        finally:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.
         rest = memoryview(b"\n" + line if self._is_torn else line)
         self._is_torn = True
         while rest:
-            rest = rest[os.write(self._file, rest) :]
+            count = os.write(self._file, rest)
+            self._size += count
+            rest = rest[count:]
         if self._syncs:
             os.fsync(self._file)
         self._is_torn = not line.endswith(b"\n")
 
-    def close(self) -> None:
-        """Let go of the file, which stays."""
+    def _restore(self) -> Restored | None:
+        """Mend what another program did to the journal."""
+        ours = os.fstat(self._file)
+        try:
+            is_in_place = os.path.samestat(ours, self.path.stat())
+        except FileNotFoundError:
+            is_in_place = False
+        except OSError:
+            # Nobody can tell.
+            is_in_place = True
+        if not is_in_place:
+            self._write_anew()
+        if ours.st_size >= self._size:
+            return None if is_in_place else Restored.ANEW
+        if ours.st_size < len(self._header):
+            os.ftruncate(self._file, 0)
+            self._is_torn = False
+            self._write(self._header)
+        else:
+            self._is_torn = True
+        self._size = os.fstat(self._file).st_size
+        return Restored.CUT
+
+    def _write_anew(self) -> None:
+        """Write what the open file has to a file of the old name.
+
+        Raises:
+            CassetteError: a file stands there that is no copy of this journal.
+        """
+        with suppress(FileNotFoundError):
+            with self.path.open("rb") as file:
+                start = file.read(len(self._header))
+            if not self._header.startswith(start) or is_being_written(self.path):
+                raise CassetteError(self.path, "another file has taken the journal's place")
+            self.path.unlink()
+        copy = _created(self.path)
+        try:
+            at = 0
+            while chunk := os.pread(self._file, _COPIED_AT_ONCE, at):
+                at += os.write(copy, chunk)
+        except BaseException:
+            self.path.unlink()
+            os.close(copy)
+            raise
         os.close(self._file)
+        self._file = copy
+
+    def close(self) -> Restored | None:
+        """Let go of the file, which stays.
+
+        Returns:
+            what another program did to the journal meanwhile, or None.
+
+        Raises:
+            CassetteError: another file has taken the journal's place, or it can't be written anew.
+        """
+        try:
+            return self._restore()
+        except OSError as error:
+            raise CassetteError(self.path, reason_of(error)) from None
+        finally:
+            os.close(self._file)
+
+
+def _created(path: Path) -> int:
+    """Create a journal's file, locked, and return it open."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+    file = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def cut_short(path: Path) -> CassetteError:
+    """Return the error for a journal that another program cut short."""
+    return CassetteError(path, "another program cut the journal short; what it had is lost")
 
 
 def journal_in_the_way(path: Path) -> CassetteError:

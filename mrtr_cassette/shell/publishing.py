@@ -15,9 +15,10 @@ from mrtr_cassette import __version__
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.format.dump import dump_pieces
 from mrtr_cassette.core.format.load import load
-from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.assembly import assemble, has_recording, head_of
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, journal_file
+from mrtr_cassette.shell.files import real_path, remove_leftovers
 
 TOOL = f"mrtr-cassette {__version__}"
 
@@ -42,6 +43,34 @@ def publish_journal(output: Path) -> tuple[int | None, str | None]:
             )
     path.unlink()
     return None if publication is None else publication.count, journal.lost
+
+
+def recover_journal(output: Path) -> tuple[int | None, str | None] | None:
+    """Publish what a killed recording left, unless it was published before it was killed.
+
+    Returns:
+        the same as `publish_journal`; None where the cassette has all of it, and the journal is
+        just removed.
+
+    Raises:
+        CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
+    """
+    remove_leftovers(real_path(output))
+    path = journal_file.journal_path(output)
+    with closing(journal_file.RecordedJournal(path)) as journal:
+        was_published = _is_published(journal, output)
+    if not was_published:
+        return publish_journal(output)
+    path.unlink()
+    return None
+
+
+def _is_published(journal: journal_file.RecordedJournal, output: Path) -> bool:
+    try:
+        cassette = cassette_file.load_cassette(output)
+    except CassetteError:
+        return False
+    return has_recording(cassette, journal.header, journal)
 
 
 def recorded_so_far(output: Path) -> Cassette | None:

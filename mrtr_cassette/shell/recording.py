@@ -24,12 +24,13 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.errors import UsageError
+from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.appending import Appender
 from mrtr_cassette.shell.clock import CLOCK, Clock
+from mrtr_cassette.shell.files import real_path, remove_leftovers
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.http_server import (
     REQUEST_TIMEOUTS,
@@ -161,11 +162,23 @@ def _journal(
     try:
         yield journal
     finally:
-        journal.close()
-        if publishes and (options.publish_anyway or session.find_objection() is None):
+        is_in_place = _close(journal, session)
+        wanted = options.publish_anyway or session.find_objection() is None
+        if publishes and is_in_place and wanted:
             session.published, lost = publish_journal(session.path)
             if lost is not None:
                 session.problem = lost
+
+
+def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
+    """Let go of a journal; return whether it stands where it belongs."""
+    try:
+        if journal.close() is journal_file.Restored.CUT and session.problem is None:
+            session.problem = journal_file.cut_short(journal.path).in_terms(session.terms)
+    except CassetteError as error:
+        session.problem = session.problem or error.in_terms(session.terms)
+        return False
+    return True
 
 
 def _rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
@@ -196,7 +209,8 @@ def _check_output(output: Path, options: RecordOptions) -> Cassette | None:
     Returns:
         the cassette that is added to, or None.
     """
-    cassette_file.check_writable(output)
+    cassette_file.check_replaceable(output)
+    remove_leftovers(real_path(output))
     if not output.exists() or options.existing == "replace":
         return None
     if options.existing == "keep":

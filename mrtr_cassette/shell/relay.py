@@ -19,6 +19,7 @@ from mrtr_cassette.shell.http_message import end_to_end, header_texts, network_r
 from mrtr_cassette.shell.transport import (
     JSON_HEADERS,
     Downstream,
+    OnEarlyHints,
     RawHeaders,
     Upstream,
     UpstreamResponse,
@@ -50,8 +51,12 @@ class Relay:
     ) -> None:
         """Relay one exchange; `sent` is sent, where that is not what the client sent."""
         watched = WatchedExchange(self.watcher, request)
+
+        def pass_hints(raw: RawHeaders) -> None:
+            downstream.send_early_hints(_passed_headers(raw))
+
         try:
-            response = await self._send(request if sent is None else sent)
+            response = await self._send(request if sent is None else sent, pass_hints)
         except OSError as error:
             await self.answer_unreachable(request, downstream, self._no_response(error))
             return
@@ -72,8 +77,11 @@ class Relay:
         finally:
             response.close()
 
-    async def _send(self, request: Request) -> UpstreamResponse:
-        return await self.upstream.send(request, _sent_headers(request.headers, self.headers))
+    async def _send(
+        self, request: Request, on_early_hints: OnEarlyHints | None = None
+    ) -> UpstreamResponse:
+        headers = _sent_headers(request.headers, self.headers)
+        return await self.upstream.send(request, headers, on_early_hints)
 
     async def ask(self, observation: Observation) -> None:
         """Send a request of our own, and show its response to the observation.

@@ -13,8 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from string import punctuation
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.exchange.recorded import Cassette
@@ -101,7 +102,8 @@ async def replaying(
     with listening(access) as listener:
         async with serving(server.handle, listener, access, options.log):
             query = f"?{upstream.query}" if upstream.query else ""
-            url = listener.address.url(f"{upstream.path or '/'}{query}")
+            # What stands in the cassette may be anything; what is no URL is percent-encoded.
+            url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
             yield ReplaySession(url, cassette, player, options.terms)
 
 

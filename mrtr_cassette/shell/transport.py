@@ -25,6 +25,10 @@ class Downstream(Protocol):
     A handler is cancelled while it waits when nobody is there any more.
     """
 
+    def send_early_hints(self, headers: Headers) -> None:
+        """Pass on what the response's headers will be, if the other end can take it (RFC 8297)."""
+        ...
+
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
 
@@ -106,15 +110,21 @@ class UpstreamResponse(Protocol):
         ...
 
 
+OnEarlyHints = Callable[[RawHeaders], None]
+
+
 class Upstream(Protocol):
     """A server that takes requests."""
 
-    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+    async def send(
+        self, request: Request, headers: Headers, on_early_hints: OnEarlyHints | None = None
+    ) -> UpstreamResponse:
         """Send a request once, and return its response when the head has come.
 
         Args:
             request: its method, target and body.
             headers: sent in the place of its own.
+            on_early_hints: takes the headers of each 103 that comes before the response.
 
         Raises:
             OSError: there is no response.

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from mrtr_cassette.errors import UpstreamError, UsageError, printable
+from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.shell.files import reason_of
 
 PORT = "{port}"
@@ -70,7 +70,8 @@ class RunningCommand:
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - _SHOWN_OUTPUT))
         text = self._output.read().decode(errors="replace").rstrip()
-        return text or "(it printed nothing)"
+        # What a command prints for a terminal of its own is shown in a report of ours.
+        return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
 
     def wait_until_listening(self, seconds: float) -> None:
         """Wait so many seconds until it accepts connections.

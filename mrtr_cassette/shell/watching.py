@@ -23,16 +23,18 @@ from mrtr_cassette.core.report.events import (
     failed_line,
     request_event,
     response_event,
+    restored_event,
+    restored_line,
     unreachable_event,
     unreachable_line,
     unread_coding_event,
     unread_coding_line,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import BodyTooLargeError
+from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.journal_file import Journal
+from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
 from mrtr_cassette.shell.record_session import RecordSession
 
 OnAsk = Callable[[Call, InputRequired], None]
@@ -82,11 +84,21 @@ class Watcher:
                 partial(unread_coding_line, coding, self.announcer.terms),
             )
 
+    def restored(self, restored: Restored) -> None:
+        """Say what another program did to the journal."""
+        path = self.journal.path
+        if restored is Restored.CUT:
+            self.failed(cut_short(path))
+        else:
+            self.announcer.say(
+                partial(restored_event, str(path)), partial(restored_line, str(path))
+            )
+
     def failed(self, error: Exception) -> None:
         """Say, once, that the recording is not whole; what passes goes on."""
         if self.session.problem is not None:
             return
-        if isinstance(error, BodyTooLargeError):
+        if isinstance(error, MrtrCassetteError):
             problem = error.in_terms(self.announcer.terms)
         elif isinstance(error, OSError):
             problem = f"{self.session.path}: {error.strerror or error}".lower()
@@ -178,5 +190,7 @@ class WatchedExchange:
         watcher = self._watcher
         if due.ask is not None and watcher.on_ask is not None:
             watcher.on_ask(call, due.ask)
-        watcher.journal.append(encode_line(due.exchange))
+        restored = watcher.journal.append(encode_line(due.exchange))
+        if restored is not None:
+            watcher.restored(restored)
         watcher.session.written(due.exchange)

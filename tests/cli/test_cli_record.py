@@ -586,6 +586,27 @@ async def test_a_killed_recording_is_recovered_as_it_was_meant(
     assert len(read(path)["interactions"]) == count
 
 
+@pytest.mark.parametrize("option", [None, "--append", "--force"])
+@looped
+async def test_recovering_again_changes_nothing(tmp_path: Path, option: str | None) -> None:
+    """A recorder that is killed between publishing and the journal's end has published all."""
+    path = tmp_path / "c.json"
+    journal = tmp_path / "c.json.journal"
+    if option is not None:
+        await pinged(path)
+    await killed(path, *([] if option is None else [option]))
+    kept = journal.read_bytes()
+    assert (await run("recover", path)).code == 0
+    published = path.read_bytes()
+    for _ in range(2):
+        journal.write_bytes(kept)
+        ended = await run("recover", path)
+        assert (ended.code, ended.out) == (0, "")
+        assert ended.err.startswith(f"{path} has all that was recorded; ")
+        assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
+        assert path.read_bytes() == published
+
+
 @pytest.mark.parametrize("option", ["--append", "--force"])
 @looped
 async def test_what_was_killed_beside_a_cassette_is_told(tmp_path: Path, option: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from builders import without_digests
 from commands import (
     STATE,
     UPSTREAM,
@@ -22,6 +23,7 @@ from commands import (
     pinged,
     recorded,
 )
+from harmless import HOSTILE, assert_harmless
 from harness import (
     Outcome,
     command,
@@ -183,6 +185,34 @@ async def test_misses_are_annotations_in_github_actions(tmp_path: Path, value: s
         (line,) = lines
         assert line.startswith(f"::error file={path},title=miss%3A unknown-method::miss: unknown-")
         assert "%0A  fix:" in line
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@looped
+async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
+    tmp_path: Path, log_format: str
+) -> None:
+    """Whatever stands in a cassette, what is printed and reported of it is obeyed by nobody."""
+    path = await pinged(tmp_path / "c.json")
+    tree = without_digests(read(path))
+    tree["upstream"] = f"http://h/{HOSTILE}?{HOSTILE}"
+    tree["recording"] |= {"recorded_at": HOSTILE, "tool": HOSTILE}
+    tree["interactions"][0]["request"]["body"] = tool(HOSTILE, a=HOSTILE, **{HOSTILE: HOSTILE})
+    tree["interactions"][0]["request"]["http"]["path"] = f"/{HOSTILE}"
+    path.write_bytes(compact(tree))
+    reports = [tmp_path / "r.json", tmp_path / "r.xml"]
+    runs = [await run("inspect", path), await run("inspect", path, "--json")]
+    for report in reports:
+        replay = ("replay", path, "--port", 0, "--log-format", log_format, "--report", report)
+        runs.append(await run(*replay, "--", *caller("tools/call", HOSTILE)))
+    runs.append(await run("check", path))
+    tree["interactions"][0][HOSTILE] = HOSTILE
+    path.write_bytes(compact(tree))
+    runs.append(await run("inspect", path))
+    assert [each.code for each in runs] == [0, 0, 1, 1, 0, 3]
+    assert json.loads(runs[1].out)["upstream"] == tree["upstream"]
+    for text in (*(each.out + each.err for each in runs), *(each.read_text() for each in reports)):
+        assert_harmless(text)
 
 
 @looped

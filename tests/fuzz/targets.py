@@ -22,7 +22,9 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+from adversarial import assert_linear, near_misses
 from builders import assembled, decode_cassette, encode_cassette, loaded, without_digests
+from core.secrets.planted import SHAPES
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.lookup import lookup_key
@@ -63,6 +65,8 @@ from mrtr_cassette.core.report.inspection import inspected, inspection_data, ins
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.report.summary import report_of_replay, summary_text
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -705,7 +709,28 @@ def _without_null(value: Any) -> Any:
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 
+# --- What a search for secrets costs ---
+
+MEDIA_TYPES = (
+    "text/plain",
+    "application/json",
+    "application/x-www-form-urlencoded",
+    "text/event-stream",
+)
+
+
+def work(data: bytes) -> None:
+    """The search takes steps in proportion to the length, whatever parts of secrets stand where."""
+    choices = Choices(data, 3)
+    _, secret = choices.one_of(*SHAPES)
+    _, part = choices.one_of(*near_misses(secret))
+    content_type = choices.one_of(*MEDIA_TYPES)
+    piece = part(80) + choices.rest[:80]
+    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "T")
+    assert_linear(lambda raw: redactor.body(raw, content_type), piece * 20, piece * 80)
+
+
 TARGETS_BY_NAME: dict[str, Target] = {
     one.__name__: one
-    for one in (sse, spans, messages, recorder, secrets, journal, cassette, damage, player)
+    for one in (sse, spans, messages, recorder, secrets, work, journal, cassette, damage, player)
 }

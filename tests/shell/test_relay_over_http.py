@@ -447,11 +447,80 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(tmp_path: Path, method: s
 
 
 @looped
-async def test_early_hints_do_not_end_the_exchange(tmp_path: Path) -> None:
-    """An informational response before the final one is not taken for it."""
-    replies = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + response(b"final")
-    async with taping(tmp_path / "c.json", answering(replies)) as tape:
-        assert (await http("GET", tape.url)).body == b"final"
+async def test_early_hints_pass_before_the_response(tmp_path: Path) -> None:
+    """A 103 goes to the client as it comes, and is not taken for the response."""
+    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    has_hints = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(b"HTTP/1.1 102 Processing\r\n\r\n", hints)
+        await has_hints.wait()
+        await visit.send(response(b"final"))
+        visit.close()
+
+    path = tmp_path / "c.json"
+    async with taping(path, script) as tape, connected(tape.url) as connection:
+        head, _ = await connection.ask("GET", "/mcp")
+        assert head == ("HTTP/1.1 103 Early Hints", (("Link", "</a>"),))
+        has_hints.set()
+        head, content = await connection.answer()
+        assert (head.line, await content.rest()) == ("HTTP/1.1 200 OK", b"final")
+    async with playing(path) as replay:
+        assert (await http("GET", replay.url)).body == b"final"
+
+
+@looped
+async def test_early_hints_are_no_more_than_the_client_takes(tmp_path: Path) -> None:
+    """Headers of the connection stay out of hints; an older client gets no hints at all."""
+    hints = b"Connection: link\r\nContent-Length: 5\r\nLink: </a>"
+    reply = b"HTTP/1.1 103 Early Hints\r\n%b\r\n\r\n%b" % (hints, response(b"final"))
+    async with taping(tmp_path / "c.json", answering(reply, reply)) as tape:
+        async with connected(tape.url) as connection:
+            await connection.write(b"GET /mcp HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            head, _ = await connection.answer()
+            assert head.line == "HTTP/1.0 200 OK"
+        async with connected(tape.url) as connection:
+            head, _ = await connection.ask("GET", "/mcp")
+            assert head == ("HTTP/1.1 103 Early Hints", ())
+            head, _ = await connection.answer()
+            assert head.line == "HTTP/1.1 200 OK"
+
+
+PREFLIGHT = ("Origin: http://localhost:3000", "Access-Control-Request-Method: POST")
+ALLOWED = (
+    "Access-Control-Allow-Origin: http://localhost:3000",
+    "Access-Control-Expose-Headers: Mcp-Session-Id",
+    "Vary: Origin",
+)
+
+
+@looped
+async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
+    """A preflight gets the answer for the headers that it names, and responses their permission."""
+    wanted = ["Access-Control-Request-Headers: a", "Access-Control-Request-Headers: a, b"]
+    replies = [
+        response(b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content")
+        for each in wanted
+    ]
+    path = tmp_path / "c.json"
+    async with taping(path, answering(*replies, json_response(result({}), *ALLOWED))) as tape:
+        for each in wanted:
+            await http("OPTIONS", tape.url, *PREFLIGHT, each)
+        await post(tape.url, message("ping"), PREFLIGHT[0])
+    async with playing(path) as replay:
+        # A browser remembers an answer, or asks again.
+        for each in reversed(wanted * 2):
+            preflight = await http("OPTIONS", replay.url, *PREFLIGHT, each)
+            allowed = (*ALLOWED, each.replace("Request", "Allow"))
+            assert preflight.status == 204
+            assert preflight.head.without("connection") == _pairs(*allowed)
+        pong = await post(replay.url, message("ping"), PREFLIGHT[0])
+        assert set(_pairs(*ALLOWED)) <= set(pong.head.headers)
+
+
+def _pairs(*headers: str) -> tuple[tuple[str, str], ...]:
+    parts = (header.partition(": ") for header in headers)
+    return tuple((name, value) for name, _, value in parts)
 
 
 CODED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}

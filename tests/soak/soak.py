@@ -737,14 +737,13 @@ async def killed_publishing(this: Round) -> Tally:
         await asyncio.wait_for(asyncio.gather(*tasks), HANGS_S)
         has_journal = await watching
         await process.process.wait()
-    for half_written in this.folder.glob(".*"):
-        half_written.unlink()
-    if has_journal and not this.cassette.exists():
-        await recovered(this)
-    elif has_journal:
+    before = this.cassette.read_bytes() if this.cassette.exists() else None
+    if has_journal:
         ended = await run("recover", this.cassette)
-        if ended.code != 3 or str(this.cassette) not in ended.err:
+        if ended.code or (before is not None and before != this.cassette.read_bytes()):
             raise UnexpectedError(f"recover ended with {ended.code}: {ended.err}")
+    if list(this.folder.glob(".*")):
+        raise UnexpectedError("a half-written file is left")
     return await checked(this, load.seen, read(this.cassette))
 
 

@@ -16,13 +16,13 @@ from mrtr_cassette.core.format.model import BodyModel, EventModel, HeaderMap
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.core.wire.jsonbytes import is_deep
 from mrtr_cassette.core.wire.sse import read_event
-from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.errors import CassetteError, printable
 
 
 def damaged(path: str, pointer: str, reason: str) -> CassetteError:
     """Return the error for a place in a file, named by its JSON Pointer."""
     return CassetteError(
-        path, f"at {pointer}: {reason}", hint="restore the file, or record it again"
+        path, printable(f"at {pointer}: {reason}"), hint="restore the file, or record it again"
     )
 
 

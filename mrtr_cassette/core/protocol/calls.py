@@ -46,6 +46,7 @@ _READ_ONLY = frozenset(
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+_FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
 )
@@ -88,7 +89,7 @@ class Traits(NamedTuple):
     has_progress_token: bool
     capabilities: str
     protocol_version: str
-    mcp_headers: tuple[tuple[str, str], ...]
+    further_headers: tuple[tuple[str, str], ...]
     accept: str
 
 
@@ -173,13 +174,13 @@ class Call(NamedTuple):
         """What breaks ties among recorded requests with the same key."""
         meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
         version = meta.get(_PROTOCOL_VERSION)
-        session, header_version, mcp_headers, accept = traits_of_headers(self.request.headers)
+        session, header_version, further_headers, accept = traits_of_headers(self.request.headers)
         return Traits(
             session,
             self.message is not None and self.message.progress_token is not None,
             canonical(meta.get(_CAPABILITIES)),
             f"{canonical(version)} {header_version}",
-            mcp_headers,
+            further_headers,
             accept,
         )
 
@@ -196,7 +197,7 @@ class Call(NamedTuple):
 def traits_of_headers(
     headers: Headers,
 ) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
-    """Return session, protocol version, further `Mcp-*` headers, `Accept`.
+    """Return session, protocol version, further `Mcp-*` headers or a preflight's, `Accept`.
 
     Cached, as a client sends the same headers with all of its calls.
     """
@@ -207,7 +208,7 @@ def traits_of_headers(
             sorted(
                 (name.lower(), value)
                 for name, value in headers
-                if name.lower().startswith(("mcp-method", "mcp-name", "mcp-param-"))
+                if name.lower().startswith(_FURTHER_HEADERS)
             )
         ),
         header_value(headers, "accept"),

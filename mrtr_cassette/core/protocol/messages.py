@@ -147,14 +147,18 @@ def splice_pieces(
     """Replace spans of the whole body; a replacement stands in the piece where its span begins."""
     ordered = sorted(replacements)
     changed = []
-    start = 0
+    start = index = 0
     for piece in pieces:
         end = start + len(piece.raw)
         here = []
-        for span, new in ordered:
-            if span.start < end and span.end > start:
+        while index < len(ordered) and ordered[index][0].start < end:
+            span, new = ordered[index]
+            if span.end > start:
                 inner = Span(max(span.start, start) - start, min(span.end, end) - start)
                 here.append((inner, new if span.start >= start else b""))
+            if span.end > end:
+                break
+            index += 1
         changed.append(replace(piece, raw=splice(piece.raw, here)) if here else piece)
         start = end
     return tuple(changed)

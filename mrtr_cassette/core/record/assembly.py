@@ -77,6 +77,39 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
     )
 
 
+def has_recording(
+    cassette: Cassette, header: JournalHeader, exchanges: Mapping[int, RecordedExchange]
+) -> bool:
+    """Tell whether a cassette has all exchanges of a recording already.
+
+    An exchange is known by its number, its times and its status: the rest of it reads otherwise in
+    a cassette, and may have been edited since.
+
+    Args:
+        cassette: what may have them.
+        header: what the recording says of itself.
+        exchanges: by number, at least one.
+    """
+    own = {exchange.number: exchange for each in cassette.interactions for exchange in each.own}
+    if not exchanges or cassette.recorded_at != header.recorded_at:
+        return False
+    offset = max((number or 0 for number in own), default=0) - max(exchanges)
+    return all(
+        offset + number in own and _moment(own[offset + number]) == _moment(exchange)
+        for number, exchange in exchanges.items()
+    )
+
+
+def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
+    response = exchange.response
+    return (
+        exchange.request.method,
+        round(exchange.started_ms),
+        round(exchange.ended_ms - exchange.started_ms),
+        None if response is None else (response.status, response.end),
+    )
+
+
 class _Assembly:
     """A recording in the making; exchanges of an earlier one have negative numbers here."""
 

@@ -27,7 +27,7 @@ from mrtr_cassette.core.protocol.messages import Ask, messages_in
 from mrtr_cassette.core.report.wording import arguments_json
 from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.errors import counted, printable, shorten
+from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,8 @@ def inspection_text(inspection: Inspection) -> str:
     lines = [f"{inspection.cassette}: {count}, {origin}", f"{form}, {inspection.tool}"]
     for interaction in inspection.interactions:
         lines += ["", *_interaction_lines(interaction)]
-    return "\n".join(lines)
+    # A line end in a value is none of the text.
+    return printable_lines("\n".join(map(printable, lines)))
 
 
 def _interaction_lines(interaction: Interaction) -> Sequence[str]:

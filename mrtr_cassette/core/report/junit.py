@@ -2,22 +2,21 @@
 
 Owns: its shape: a test case for each interaction, skipped where it was not played, and a failed
 one for each miss.
-Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2).
+Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
+character that `printable_json` leaves is one that XML can't hold.
 """
 
 from __future__ import annotations
 
-import re
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.summary import Outcome, ReplayReport
-
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from mrtr_cassette.errors import printable_json
 
 
 def junit(report: ReplayReport) -> bytes:
     """Return the outcome of a replay as XML."""
-    cassette = _allowed(report.cassette)
+    cassette = printable_json(report.cassette)
     cases = [
         _case(cassette, f"#{each.number} {each.call}", each.outcome) for each in report.interactions
     ]
@@ -26,10 +25,10 @@ def junit(report: ReplayReport) -> bytes:
         failure = ET.SubElement(
             case,
             "failure",
-            type=_allowed(miss.reason),
-            message=_allowed(f"{miss.reason}: {miss.detail}"),
+            type=printable_json(miss.reason),
+            message=printable_json(f"{miss.reason}: {miss.detail}"),
         )
-        failure.text = _allowed(miss.text)
+        failure.text = printable_json(miss.text)
         cases.append(case)
     counts = {
         "tests": str(len(cases)),
@@ -45,12 +44,7 @@ def junit(report: ReplayReport) -> bytes:
 
 
 def _case(cassette: str, name: str, outcome: Outcome = Outcome.PLAYED) -> ET.Element:
-    case = ET.Element("testcase", classname=cassette, name=_allowed(name))
+    case = ET.Element("testcase", classname=cassette, name=printable_json(name))
     if outcome is not Outcome.PLAYED:
         ET.SubElement(case, "skipped", message=outcome.value)
     return case
-
-
-def _allowed(text: str) -> str:
-    """Spell what XML can't hold as JSON would."""
-    return _NOT_IN_XML.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -23,7 +23,7 @@ from mrtr_cassette.core.report.wording import (
 )
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable, shorten
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable, printable_lines, shorten
 
 _RECORD = "record this {} too with <<record_too>>"
 _IGNORE = "leave what differs from run to run out of matching with <<ignore_value>>"
@@ -150,7 +150,7 @@ def report_of_miss(
         nearest=nearest,
         differences=tuple(shown),
         fixes=tuple(fixes),
-        text=redacted("\n".join(lines)),
+        text=printable_lines(redacted("\n".join(lines))),
     )
 
 
@@ -183,7 +183,7 @@ def miss_body(report: MissReport, call: Call) -> bytes:
 
 def annotation(report: MissReport) -> str:
     """Return a miss as a workflow command of GitHub Actions."""
-    file = _escaped(report.cassette, _IN_PROPERTY)
+    file = _escaped(printable(report.cassette), _IN_PROPERTY)
     title = _escaped(f"miss: {report.reason}", _IN_PROPERTY)
     return f"::error file={file},title={title}::{_escaped(report.text, _IN_MESSAGE)}"
 

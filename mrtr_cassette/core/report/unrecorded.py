@@ -21,7 +21,7 @@ from mrtr_cassette.core.report.wording import (
     request_text,
 )
 from mrtr_cassette.core.wire.pointers import Difference
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable, printable_lines
 
 _FIXES = (
     "record the whole call again, into another cassette",
@@ -109,19 +109,20 @@ def report_of_unrecorded(
     fixes = [in_terms(fix, terms) for fix in _FIXES]
     recorded = None if failure.asker is None else recorded_ask(failure.asker)
     shown = [printable_difference(difference) for difference in failure.differences]
-    lines = [f"not recorded: {failure.detail}", f"  request:  {request}"]
+    detail = printable(failure.detail)
+    lines = [f"not recorded: {detail}", f"  request:  {request}"]
     if recorded is not None:
         lines.append(f"  recorded: {recorded} in {path}")
     lines += [difference_line(difference, "live") for difference in shown]
     lines += fix_lines(fixes)
     return UnrecordedReport(
-        detail=failure.detail,
+        detail=detail,
         request=request,
         cassette=path,
         recorded=recorded,
         differences=tuple(shown),
         fixes=tuple(fixes),
-        text=redacted("\n".join(lines)),
+        text=printable_lines(redacted("\n".join(lines))),
     )
 
 

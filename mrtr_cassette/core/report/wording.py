@@ -20,7 +20,7 @@ def request_text(call: Call) -> str:
     text = str(call.key())
     arguments = arguments_json(call)
     if arguments is not None:
-        text += f" with {shorten(arguments)}"
+        text += f" with {printable(shorten(arguments))}"
     if call.answers is not None:
         text += f", {answering_text(call.answers)}"
     return text
@@ -45,8 +45,8 @@ def printable_difference(difference: Difference) -> Difference:
     pointer, recorded, received = difference
     return Difference(
         printable(pointer),
-        None if recorded is None else shorten(recorded),
-        None if received is None else shorten(received),
+        None if recorded is None else printable(shorten(recorded)),
+        None if received is None else printable(shorten(received)),
     )
 
 

@@ -9,16 +9,20 @@ Rule: a replacement is spelled for the layer that it stands in: JSON stays JSON,
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from mrtr_cassette.errors import NotJsonError
+
 _JSON_TOKEN = re.compile(
     r"[ \t\r\n,:]*+(?:"
     r'"(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)(?:"(?P<key>[ \t\r\n]*+:)?|\\?\Z)'
     r"|(?P<opening>[{\[])|(?P<closing>[}\]])"
-    r"|(?P<number>-?\d[\d.eE+-]*+)|true|false|null|[a-z]{1,4}\Z)",
+    # Numbers that follow a number are no values of a member, and there may be millions.
+    r"|(?P<number>-?\d[\d.eE+-]*+)[\d.eE+, \t\r\n-]*+|true|false|null|[a-z]{1,4}\Z)",
     re.DOTALL,
 )
 _JSON_BEGINNING = re.compile(r'\ufeff?[ \t\r\n]*+(?=[{\["tfn\d-])')
@@ -118,8 +122,8 @@ class DecodedText:
                 spelling.
         """
         parts: list[str] = []
-        self._starts: list[int] = [0]
-        self._sources: list[int] = [0]
+        self._starts = array("q", [0])
+        self._sources = array("q", [0])
         length = at = 0
         for match in pattern.finditer(raw):
             if match.start() > at:
@@ -160,6 +164,36 @@ def _undo_percent(escape: str) -> list[tuple[str, int]]:
 decode_json = partial(DecodedText, pattern=_JSON_ESCAPE, undo=_undo_json)
 decode_url = partial(DecodedText, pattern=_PERCENT, undo=_undo_percent)
 decode_form = partial(DecodedText, pattern=_PERCENT_OR_PLUS, undo=_undo_percent)
+
+
+def _undo_json_bytes(escape: str) -> Iterator[tuple[str, int]]:
+    """Undo an escape of JSON to the bytes of UTF-8, as one character each."""
+    if len(escape) == 2 and escape[1] not in '"\\/bfnrt':
+        yield from ((char, 1) for char in escape)
+        return
+    for char, spelled_length in _undo_json(escape):
+        raw = char.encode("utf-8", "surrogatepass").decode("latin-1")
+        yield raw[0], spelled_length
+        yield from ((byte, 0) for byte in raw[1:])
+
+
+def _undo_percent_bytes(escape: str) -> list[tuple[str, int]]:
+    if escape == "+":
+        return [(" ", 1)]
+    return [(char, 3) for char in bytes.fromhex(escape.replace("%", "")).decode("latin-1")]
+
+
+_IN_BYTES = {
+    "json": ("\\", _JSON_ESCAPE, _undo_json_bytes),
+    "url": ("%", _PERCENT, _undo_percent_bytes),
+    "form": ("+", _PERCENT_OR_PLUS, _undo_percent_bytes),
+}
+
+
+def decode_layer(text: str, kind: str) -> DecodedText | None:
+    """Undo the escapes of bytes that are one character each; None for a text without any."""
+    char, pattern, undo = _IN_BYTES[kind]
+    return DecodedText(text, pattern, undo) if char in text else None
 
 
 def mapped_back(
@@ -219,17 +253,20 @@ def without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
     return kept
 
 
-def json_tokens(text: str) -> list[re.Match[str]] | None:
-    """Return the strings, brackets and numbers of JSON texts, or None where there is other text.
+def json_tokens(text: str) -> Iterator[re.Match[str]]:
+    """Yield the strings, brackets and numbers of JSON texts; of many numbers in a row the first.
 
     The JSON texts may follow one another, be cut off, or be nested to any depth.
+
+    Raises:
+        NotJsonError: there is other text; all tokens before it have been yielded.
     """
     beginning = _JSON_BEGINNING.match(text)
     if beginning is None:
-        return None
+        raise NotJsonError("no JSON")
     at = beginning.end()
-    tokens: list[re.Match[str]] = []
     while token := _JSON_TOKEN.match(text, at):
-        tokens.append(token)
+        yield token
         at = token.end()
-    return tokens if _JSON_END.match(text, at) else None
+    if not _JSON_END.match(text, at):
+        raise NotJsonError("other text")

@@ -10,8 +10,7 @@ Source: docs/design.md, "Redaction".
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
@@ -26,6 +25,7 @@ from mrtr_cassette.core.secrets.escapes import (
     Finding,
     SpanSet,
     decode_json,
+    json_tokens,
     mapped_back,
     shifted,
     spell_as_json,
@@ -73,7 +73,7 @@ def secrets_in_json(
     """Return the secrets in JSON texts.
 
     Args:
-        tokens: the texts, as `json_tokens` returns them.
+        tokens: the texts, as `json_tokens` yields them.
         search: searches a string.
         depth: levels of URLs in URLs that are still searched.
     """
@@ -123,24 +123,29 @@ def _in_string(
     return mapped_back(decoded, findings, at, spell_in_json)
 
 
-def without_exempt(
-    text: str, tokens: Iterable[re.Match[str]], findings: Sequence[Finding]
-) -> Iterator[Finding]:
+def without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Leave out findings in the exempt places of the messages that a text consists of."""
-    starts = [0]
-    depth = 0
-    for token in tokens:
-        if depth == 0:
-            starts.append(token.start())
-        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
-    starts.append(len(text))
-    at, exempt = -1, SpanSet(())
+    messages = _messages(text)
+    start = end = 0
+    exempt = SpanSet(())
     for finding in findings:
-        index = bisect_right(starts, finding.start) - 1
-        if index != at:
-            at, exempt = index, _exempt_spans(text[starts[index] : starts[index + 1]])
-        if not exempt.covers(finding.start - starts[at], finding.end - starts[at]):
+        if finding.start >= end:
+            while finding.start >= end:
+                start, end = next(messages)
+            exempt = _exempt_spans(text[start:end])
+        if not exempt.covers(finding.start - start, finding.end - start):
             yield finding
+
+
+def _messages(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the span of each of the JSON texts that follow one another."""
+    start = depth = 0
+    for token in json_tokens(text):
+        if depth == 0 and token.start() > start:
+            yield start, token.start()
+            start = token.start()
+        depth += (token.lastgroup == "opening") - (token.lastgroup == "closing")
+    yield start, len(text)
 
 
 def _exempt_spans(text: str) -> SpanSet:

@@ -19,7 +19,6 @@ from functools import lru_cache, partial
 from mrtr_cassette.core.secrets.escapes import Finding, json_tokens, spell_nothing
 from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exempt
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
-from mrtr_cassette.core.secrets.prefilter import Prefilter, SearchPlan
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.stream_search import secrets_in_stream
 from mrtr_cassette.core.secrets.text_search import (
@@ -30,6 +29,7 @@ from mrtr_cassette.core.secrets.text_search import (
     TextSearch,
 )
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
+from mrtr_cassette.errors import NotJsonError
 
 _FORM = "application/x-www-form-urlencoded"
 _PASSES = 100
@@ -44,12 +44,9 @@ _Find = Callable[[TextSearch, str], list[Finding]]
 
 
 @lru_cache(maxsize=8)
-def _prepared(
-    rules: RedactionRules, prefilter: Callable[[ActiveRules], Prefilter]
-) -> tuple[ActiveRules, Prefilter]:
+def _active(rules: RedactionRules) -> ActiveRules:
     """Return what rules come to; most cassettes of a test suite have the same ones."""
-    active = ActiveRules(rules)
-    return active, prefilter(active)
+    return ActiveRules(rules)
 
 
 class Redactor:
@@ -59,7 +56,8 @@ class Redactor:
         self,
         rules: RedactionRules,
         token: Callable[[str, str], str],
-        prefilter: Callable[[ActiveRules], Prefilter] = Prefilter,
+        *,
+        is_thorough: bool = False,
     ) -> None:
         """Prepare the search.
 
@@ -68,10 +66,12 @@ class Redactor:
             token: returns the token that a placeholder has for a rule and a secret: 1 to 200
                 letters, digits, `_`, `-` and `.`. The secret has all escapes undone and may have
                 lone surrogates. Anything else it returns raises ValueError where it is used.
-            prefilter: rules out most of what needn't be searched for.
+            is_thorough: search also what has none of the rules' markers.
         """
         self._token = token
-        self._rules, self._prefilter = _prepared(rules, prefilter)
+        self._rules = _active(rules)
+        self._search = TextSearch(self._rules)
+        self._is_thorough = is_thorough
         # A value that comes again is not searched again.
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
@@ -90,11 +90,10 @@ class Redactor:
             find = partial(_in_body, query=FORM_QUERY)
         # Again, as a pattern may match next to a placeholder what it didn't match before.
         for _ in range(_PASSES):
-            plan = self._prefilter.plan(raw)
-            if plan is None or (b"\0" in raw and not _is_utf8(raw)):
+            if not self._may_match(raw) or (b"\0" in raw and not _is_utf8(raw)):
                 return raw
             text = raw.decode("utf-8", "surrogateescape")
-            findings = find(TextSearch(self._rules, plan), text)
+            findings = find(self._search, text)
             if not findings:
                 return raw
             raw = self._replaced(text, findings).encode("utf-8", "surrogateescape")
@@ -143,14 +142,16 @@ class Redactor:
 
     def _redacted(self, text: str, find: _Find, *, is_named: bool = False) -> str:
         for _ in range(_PASSES):
-            plan = self._prefilter.plan(text.encode("utf-8", "surrogatepass"))
-            if plan is None and not is_named:
+            if not is_named and not self._may_match(text.encode("utf-8", "surrogatepass")):
                 return text
-            findings = find(TextSearch(self._rules, plan or SearchPlan((), ())), text)
+            findings = find(self._search, text)
             if not findings:
                 return text
             text = self._replaced(text, findings)
         return text
+
+    def _may_match(self, raw: bytes) -> bool:
+        return self._is_thorough or self._rules.may_match(raw)
 
     def _replaced(self, text: str, findings: Iterable[Finding]) -> str:
         parts: list[str] = []
@@ -166,11 +167,11 @@ class Redactor:
 
 
 def _in_body(search: TextSearch, text: str, query: Query | None = None) -> list[Finding]:
-    tokens = json_tokens(text)
-    if tokens is None:
+    try:
+        findings = secrets_in_json(json_tokens(text), search, DEEPEST)
+    except NotJsonError:
         return search.in_text(text, query=query)
-    findings = secrets_in_json(tokens, search, DEEPEST)
-    return list(without_exempt(text, tokens, findings)) if findings else []
+    return list(without_exempt(text, findings))
 
 
 def _in_stream(search: TextSearch, text: str) -> list[Finding]:

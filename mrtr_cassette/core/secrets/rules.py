@@ -1,8 +1,8 @@
-"""Which secrets are known: the table of shapes, the names, and what a user changes about them.
+"""Which secrets are known: by their shapes, by their names, and by what a user changes about both.
 
-Owns: the shape of each provider's tokens, the member names whose values are secrets, and the
-checks of a user's own rules.
-Does not own: where a text contains them (`text_search`, `json_search`).
+Owns: the member names whose values are secrets, the checks of a user's own rules, and telling which
+rules a text needs.
+Does not own: the shapes (`shapes`), where a text contains them (`text_search`, `json_search`).
 Rule: a secret is known by its own shape or by the name that it stands under, never because it looks
 random: hashes, cursors and nonces are what requests are told apart by.
 Source: the providers' own descriptions of their tokens.
@@ -11,195 +11,21 @@ Source: the providers' own descriptions of their tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 
-from mrtr_cassette.errors import shorten
+import re2
 
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One shape of secret; several rows of the table may share a name.
-
-    Attributes:
-        name: what stands before the colon of its placeholders.
-        pattern: finds it in text; group 1, where there is one, is the secret.
-        markers: literals; every match contains one of them, so that most texts need no pattern.
-        is_prefixed: a marker begins the secret, which is at least 20 of `[A-Za-z0-9_.-]` long.
-            The markers of other rules are folded as member names are.
-    """
-
-    name: str
-    pattern: re.Pattern[str]
-    markers: tuple[str, ...]
-    is_prefixed: bool
-
-
-def _token(name: str, markers: str, pattern: str) -> Rule:
-    """Return the row of a token that is known by its beginning."""
-    # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
-    compiled = re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})", re.ASCII)
-    return Rule(name, compiled, tuple(markers.split()), is_prefixed=True)
-
-
-def _shape(name: str, markers: str, pattern: str) -> Rule:
-    """Return the row of a secret that is known by the text around it."""
-    return Rule(name, re.compile(pattern, re.ASCII), tuple(markers.split(",")), is_prefixed=False)
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    _shape(
-        "private-key",
-        "private",
-        # The words alone are prose. A key that is cut off has no end, but lines of base64.
-        r"(?s)-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:(?:(?!-----).){32,}+-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-        r"|[A-Za-z0-9+/=\s\\]{48,})",
-    ),
-    _token("private-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    _token(
-        "jwt",
-        "eyJ",
-        # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
-        r"eyJ[\w-]{10,}+\.(?:[\w-]{10,}+\.[\w-]{10,}+|[\w-]*+\.[\w-]+\.[\w-]+\.[\w-]{10,}+)",
-    ),
-    _token("aws", "AKIA ASIA", r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _token("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
-    _shape(
-        "aws",
-        "secretkey,secret key,secretaccesskey,secret access key",
-        # Forty hexadecimal digits are a commit.
-        r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
-        r"\\{0,8}[\"']?"
-        r"((?![0-9a-f]{40})[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])",
-    ),
-    _token("google", "AIza", r"AIza[\w-]{35,}"),
-    _token("google", "ya29. GOCSPX- AQ.Ab", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
-    _shape("azure", "accountkey,sharedaccesskey", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
-    _shape("azure", "sig=,sig%3d", r"(?<![A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
-    _shape("azure", "q~", r"(?<![\w~.-])[\w~.-]{3}\dQ~[\w~.-]{31,34}(?![\w~.-])"),
-    _token(
-        "github",
-        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-        r"gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}",
-    ),
-    _token(
-        "gitlab",
-        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-",
-        r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}",
-    ),
-    _token(
-        "slack",
-        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxp- xoxr- xoxs- xapp-",
-        r"(?:xox[a-eprs][.-]|xapp-)(?=[\w%.-]*\d)[\w%.-]{16,}",
-    ),
-    _shape(
-        "webhook",
-        "hook",
-        r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})",
-    ),
-    _shape("webhook", "hook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
-    _shape("webhook", "hook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
-    _shape("webhook", "hook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
-    _token(
-        "stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{12,}"
-    ),
-    _shape("webhook-secret", "whsec", r"(?<![A-Za-z0-9])whsec_[A-Za-z0-9+/]{24,}=*"),
-    _token("anthropic", "sk-ant-", r"sk-ant-[\w-]{20,}"),
-    _token("openrouter", "sk-or-", r"sk-or-[\w-]{20,}"),
-    _token("langfuse", "sk-lf-", r"sk-lf-[0-9a-f-]{30,}"),
-    _token(
-        "openai",
-        "sk-",
-        # Also the spelling of many who serve models under OpenAI's API.
-        r"sk-(?:(?:proj|svcacct|admin|None)-[\w-]{20,}|(?=[A-Za-z]*\d)[A-Za-z0-9]{20,})",
-    ),
-    _token("hugging-face", "hf_ api_org_", r"(?:hf|api_org)_(?=[a-z]*[A-Z\d])[A-Za-z0-9]{30,}"),
-    _token("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
-    _token("xai", "xai-", r"xai-[A-Za-z0-9]{60,}"),
-    _token("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{40,}"),
-    _token("replicate", "r8_", r"r8_[A-Za-z0-9]{36,}"),
-    _token("nvidia", "nvapi-", r"nvapi-[\w-]{50,}"),
-    _token("cerebras", "csk-", r"csk-[a-z0-9]{40,}"),
-    _token("together", "tgp_v1_", r"tgp_v1_[\w-]{40,}"),
-    _token("elevenlabs", "sk_", r"sk_[0-9a-f]{40,}"),
-    _token("pinecone", "pcsk_", r"pcsk_\w{40,}"),
-    _token("langsmith", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
-    _token("tavily", "tvly-", r"tvly-(?=[A-Za-z-]*\d)[\w-]{20,}"),
-    _token("firecrawl", "fc-", r"fc-[0-9a-f]{32}(?![A-Za-z0-9])"),
-    _token("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
-    _token("databricks", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?(?![A-Za-z0-9])"),
-    _token("alibaba", "LTAI", r"LTAI[A-Za-z0-9]{16,26}(?![A-Za-z0-9])"),
-    _token("tencent", "AKID", r"AKID[A-Za-z0-9]{32}(?![A-Za-z0-9])"),
-    _token("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{40,}"),
-    _token("heroku", "HRKU-", r"HRKU-[\w-]{36,}"),
-    _token("fly", "fo1_ fm1_ fm2_", r"fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*"),
-    _token("supabase", "sbp_ sb_secret_", r"sbp_[0-9a-f]{40,}|sb_secret_[\w-]{20,}"),
-    _token("netlify", "nfp_", r"nfp_[A-Za-z0-9]{36,}"),
-    _token("neon", "napi_", r"napi_[a-z0-9]{40,}"),
-    _token("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
-    _token("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
-    _token("square", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[\w-]{22,}"),
-    _token("sendgrid", "SG.", r"SG\.[\w-]{16,}+\.[\w-]{16,}"),
-    _token("mailgun", "key-", r"key-[0-9a-f]{32}(?![A-Za-z0-9])"),
-    _token("resend", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
-    _shape("twilio", "twilio", r"(?i:twilio)[\w .:=\"'-]{0,40}?(?<![A-Za-z0-9])(SK[0-9a-f]{32})"),
-    _shape("telegram", ":aa,%3aaa", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),
-    _token(
-        "discord",
-        "M N O",
-        r"(?=[\w-]*\d)[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}(?![\w.-])",
-    ),
-    _token("notion", "ntn_ secret_", r"ntn_[A-Za-z0-9]{40,}|secret_[A-Za-z0-9]{43}(?!\w)"),
-    _token("linear", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
-    _token("figma", "figd_", r"figd_[\w-]{36,}"),
-    _token("atlassian", "ATATT3 ATCTT3", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
-    _token("airtable", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{60,}"),
-    _token("postman", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    _token("doppler", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
-    _token("vault", "hvs. hvb. hvr.", r"hv[bsr]\.(?=[A-Za-z_-]*\d)[\w-]{24,}"),
-    _token("grafana", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
-    _shape("grafana", "glc", r"(?<![A-Za-z0-9])glc_eyJ[A-Za-z0-9+/]{32,}=*"),
-    _token("new-relic", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
-    _shape("sentry", "sntry", r"(?<![A-Za-z0-9])sntry[su]_[\w+/=-]{40,}"),
-    _token("docker", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{24,}"),
-    _token("npm", "npm_", r"npm_(?=[a-z]*[A-Z\d])[A-Za-z0-9]{36}(?!\w)"),
-    _token("pypi", "pypi-AgE", r"pypi-AgE[\w-]{40,}"),
-    _token("rubygems", "rubygems_", r"rubygems_[0-9a-f]{40,}"),
-    _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
-    _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
-    _shape(
-        "url-password",
-        "@,%40",
-        r"://[^\s/?#@:\"'<>\\]{0,256}+:((?![$%]?\{)[^\s/?#@\"'<>\\]{1,512}+)@",
-    ),
-    _shape(
-        "basic",
-        "basic",
-        # Base64 of a text with a colon, which has three spellings; so "Basic authentication" stays.
-        r"(?<![\w-])(?i:basic)[ \t]{1,4}((?=(?:[A-Za-z0-9+/]{4})*?"
-        r"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6))"
-        r"[A-Za-z0-9+/]{7,}={0,2})(?![\w+/=-])",
-    ),
-    _shape(
-        "bearer",
-        "bearer",
-        # A challenge goes on with parameters (`Bearer resource_metadata="…"`), prose with words.
-        r"(?<![\w-])(?i:bearer)[ \t]{1,4}"
-        r"((?:(?=[A-Za-z._~+/-]*\d)[\w.~+/-]{16,}+|(?=[\w.~+/-]*?[a-z][A-Z])[\w.~+/-]{24,}+)"
-        r"(?:={1,2}(?![\"']?[\w/])|(?!=)))",
-    ),
-    _shape(
-        "bearer",
-        "authorization",
-        # After the header's name anything but a plain word is a credential.
-        r"(?i:authorization)\\{0,8}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,8}[\"']?"
-        r"(?i:bearer|token|apikey|api-key|key)[ \t]{1,4}"
-        r"((?![a-z]+(?![\w.~+/=:-]))[\w.~+/=:-]{8,})",
-    ),
+from mrtr_cassette.core.secrets.shapes import (
+    RULES,
+    Rule,
+    compiled,
+    custom_rule,
+    quiet_options,
 )
-"""The shapes; where two rows find the same text, the first names it."""
+from mrtr_cassette.errors import shorten
 
 _NAMED: Final[Mapping[str, str]] = {
     "password": "*password passwords *passwd *passphrase passcode mysqlpwd",
@@ -237,6 +63,16 @@ ENDINGS: Final = tuple(
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
+_NAME, _ESCAPE = -1, -2
+"""What a marker stands for that is none of a shape."""
+_ESCAPED = r"\\u00[2-7]|%[2-7]"
+"""An escape of ASCII, which may be part of a marker or of a name."""
+_IS_ASSIGNED = r"[a-z0-9]*(?:\\*[\"'])?(?:\s|\\+[nrt]|\+)*[:=]\s*(?:[^\s{]|$)"
+"""What follows, in a folded text, a name that is given a value other than an object."""
+_LOWER = bytes(range(256)).lower()
+_HUGE_REPETITION = re.compile(r"(?<!\\)\{\d{5,}(?:,\d*)?\}|(?<!\\)\{\d*,\d{5,}\}")
+"""A repetition whose count is so large that RE2 takes it for plain text."""
+
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(_NAMED) | {CUSTOM_KEY}
 
 
@@ -245,14 +81,14 @@ class RedactionRules:
     """What a user changes about redaction.
 
     Attributes:
-        patterns: further regular expressions; group 1, where there is one, is the secret. The nth
-            is the rule `custom-n`. They see the text of one JSON string at a time.
+        patterns: further regular expressions in RE2's syntax; group 1, where there is one, is the
+            secret. The nth is the rule `custom-n`. They see the text of one JSON string at a time.
         keys: further member names whose values are secrets.
         disabled: rules, or member names, that are switched off.
 
     Raises:
-        ValueError: a pattern is no regular expression or matches the empty text, a key has no
-            letter, or something disabled doesn't exist.
+        ValueError: RE2 refuses a pattern, or it matches the empty text, a key has no letter, or
+            something disabled doesn't exist.
     """
 
     patterns: tuple[str, ...] = ()
@@ -262,16 +98,9 @@ class RedactionRules:
     def __post_init__(self) -> None:
         """Check the rules."""
         for pattern in self.patterns:
-            try:
-                matches_nothing = re.compile(pattern).match("") is not None
-            except re.error as error:
-                raise ValueError(
-                    f"redaction pattern {shorten(repr(pattern))} is no regular expression: {error}"
-                ) from None
-            if matches_nothing:
-                raise ValueError(
-                    f"redaction pattern {shorten(repr(pattern))} matches the empty text"
-                )
+            reason = _why_refused(pattern)
+            if reason:
+                raise ValueError(f"redaction pattern {shorten(repr(pattern))} {reason}")
         for key in self.keys:
             if not fold(key):
                 raise ValueError(f"redaction key {key!r} names no member")
@@ -281,6 +110,34 @@ class RedactionRules:
                     f"redaction rule {shorten(repr(name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
                 )
+
+
+def _why_refused(pattern: str) -> str:
+    """Return what is wrong with a user's pattern, or an empty string."""
+    reason = "a repetition is larger than 1000" if _HUGE_REPETITION.search(pattern) else ""
+    try:
+        matches_nothing = not reason and compiled(pattern, is_text=True).match(b"") is not None
+    except UnicodeEncodeError:
+        reason = "it has half of a surrogate pair"
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace")
+        if reason.startswith("invalid perl operator"):
+            reason += ", as nothing can be looked at without being matched (a group is the secret)"
+    if reason:
+        return f"is no regular expression: {reason}"
+    return "matches the empty text" if matches_nothing else ""
+
+
+class SearchPlan(NamedTuple):
+    """What a text may contain.
+
+    Attributes:
+        rules: shapes.
+        has_names: something may stand under the name of a secret.
+    """
+
+    rules: tuple[Rule, ...]
+    has_names: bool
 
 
 class ActiveRules:
@@ -298,11 +155,49 @@ class ActiveRules:
         self.disabled = set(rules.disabled) & RULE_NAMES
         self.shapes = tuple(rule for rule in RULES if rule.name not in self.disabled)
         self.custom = tuple(
-            Rule(f"custom-{number}", re.compile(pattern), (), is_prefixed=False)
-            for number, pattern in enumerate(rules.patterns, start=1)
+            custom_rule(number, pattern) for number, pattern in enumerate(rules.patterns, start=1)
         )
         self.keys = {fold(key) for key in rules.keys}
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
+
+    def may_match(self, raw: bytes) -> bool:
+        """Tell whether there may be a secret in a body, in whatever layer of it."""
+        if self.custom or not all(key.isascii() for key in self.keys):
+            return True
+        return bool(self._in_raw(raw) or self._in_folded(raw.translate(_LOWER, b"_-")))
+
+    def plan(self, raw: bytes) -> SearchPlan:
+        """Return what a text with its escapes undone may contain."""
+        marked = self._in_raw(raw) | self._in_folded(raw.translate(_LOWER, b"_-"))
+        likely = (self.shapes[row] for row in sorted(marked) if row >= 0)
+        # Other text than ASCII has many spellings.
+        has_names = _NAME in marked or not all(key.isascii() for key in self.keys)
+        return SearchPlan((*self.custom, *likely), has_names)
+
+    @cached_property
+    def _in_raw(self) -> _Markers:
+        """The markers that are looked for in a text as it is."""
+        markers = [
+            (marker, row)
+            for row, rule in enumerate(self.shapes)
+            if not rule.is_folded
+            for marker in rule.markers
+        ]
+        return _Markers([*markers, (_ESCAPED, _ESCAPE)])
+
+    @cached_property
+    def _in_folded(self) -> _Markers:
+        """The markers that are looked for in a folded text, and the names."""
+        markers = [
+            (marker, row)
+            for row, rule in enumerate(self.shapes)
+            if rule.is_folded
+            for marker in rule.markers
+        ]
+        names = {*NAMES, *filter(str.isascii, self.keys)}
+        stems = [name for name in names if not any(n != name and n in name for n in names)]
+        named = "|".join(sorted(re2.escape(stem) for stem in stems))
+        return _Markers([*markers, (f"(?:{named}){_IS_ASSIGNED}", _NAME)])
 
     def rule_of(self, name: str) -> str:
         """Return the rule that makes values under a name secrets, or an empty string."""
@@ -311,6 +206,22 @@ class ActiveRules:
             return CUSTOM_KEY
         rule = builtin_rule_of(folded)
         return "" if rule in self.disabled or folded in self._disabled_names else rule
+
+
+class _Markers:
+    """Tells in one walk through a text which of many patterns it contains."""
+
+    def __init__(self, markers: Sequence[tuple[str, int]]) -> None:
+        """Compile the patterns, each of which comes with what it stands for."""
+        self._rows = [row for _, row in markers]
+        self._set = re2.Set.SearchSet(quiet_options())
+        for marker, _ in markers:
+            self._set.Add(marker.encode())
+        self._set.Compile()
+
+    def __call__(self, raw: bytes) -> set[int]:
+        """Return what the patterns stand for that a text contains."""
+        return {self._rows[index] for index in self._set.Match(raw) or ()}
 
 
 def fold(name: str) -> str:

@@ -3,7 +3,8 @@
 Owns: where states stand: under `requestState`, at any depth, and wherever else text repeats one
 that was issued or echoed before, in any spelling.
 Does not own: what stands in their place (`surrogates`).
-Rule: spell_nothing is read as JSON that needn't be; whatever is replaced, all other bytes stay.
+Rule: nothing is read as JSON that needn't be; whatever is replaced, all other bytes stay. A text is
+walked through once per layer of escapes, however many states are known and however long they are.
 Source: docs/design.md, "Sealing".
 """
 
@@ -11,13 +12,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
 from mrtr_cassette.core.secrets.escapes import (
+    DecodedText,
     Finding,
     decode_json,
+    decode_layer,
     json_tokens,
     long_words,
     mapped_back,
@@ -27,6 +33,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     Span,
     splice,
 )
+from mrtr_cassette.errors import NotJsonError
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -47,8 +54,8 @@ _MEMBER_IN_TEXT = re.compile(
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
-_SHORT_ESCAPES: Final = dict(zip("/\b\f\n\r\t", "/bfnrt", strict=True))
-_RUNS = re.compile(r"[0-9A-Za-z._-]+|\\+|.", re.DOTALL)
+_SLICE = 1 << 16
+"""Bytes of a long word whose grams are looked up at once."""
 
 
 class StatePlace(NamedTuple):
@@ -84,8 +91,7 @@ def find_states(raw: bytes) -> list[StatePlace]:
     at = offset = 0
     # Otherwise a search for the name in quotes is enough: a quote within a string is escaped.
     has_layers = _MEMBER + b"\\" in raw or _ESCAPED_LETTER.search(raw) is not None
-    tokens = json_tokens(text) if has_layers else None
-    for finding in _in_json(tokens) if tokens is not None else _in_other(text):
+    for finding in _in_layers(text) if has_layers else _in_other(text):
         start = offset + len(text[at : finding.start].encode("utf-8", "surrogateescape"))
         at = finding.end
         offset = start + len(text[finding.start : at].encode("utf-8", "surrogateescape"))
@@ -93,7 +99,14 @@ def find_states(raw: bytes) -> list[StatePlace]:
     return places
 
 
-def _in_json(tokens: list[re.Match[str]]) -> Iterator[Finding]:
+def _in_layers(text: str) -> Iterable[Finding]:
+    try:
+        return list(_in_json(json_tokens(text)))
+    except NotJsonError:
+        return _in_other(text)
+
+
+def _in_json(tokens: Iterable[re.Match[str]]) -> Iterator[Finding]:
     key = ""
     for token in tokens:
         raw, at = token["text"] or "", token.start("text")
@@ -104,8 +117,10 @@ def _in_json(tokens: list[re.Match[str]]) -> Iterator[Finding]:
             yield Finding(at, token.end("text"), "", decode_json(raw).text, _spell)
         elif "\\" in raw and _IS_JSON.match(raw):
             decoded = decode_json(raw)
-            inner = json_tokens(decoded.text)
-            yield from mapped_back(decoded, _in_json(inner or []), at, _spell)
+            with suppress(NotJsonError):
+                yield from mapped_back(
+                    decoded, list(_in_json(json_tokens(decoded.text))), at, _spell
+                )
         key = ""
 
 
@@ -133,11 +148,14 @@ def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
 
 
 class KnownState:
-    """A state that was issued or echoed, and the spellings in which other text may repeat it.
+    """A state that was issued or echoed, and what is looked for to find it in other text.
 
     Attributes:
         state: the state.
+        spelled: its bytes, as one character each.
+        shown: what replaces it.
         is_searched: it is long enough to be replaced wherever it stands.
+        is_plain: all spellings of it are the same.
         probe: characters that every spelling of it contains.
         grams: the parts of the probe by which a text that may contain the state is recognised.
     """
@@ -151,26 +169,95 @@ class KnownState:
                 hash it gets; None if it is no such state.
         """
         self.state = state
-        self._shown = sealed_hash(state if shown_as is None else shown_as)
+        self.spelled = state.encode("utf-8", "surrogatepass").decode("latin-1")
+        self.shown = sealed_hash(state if shown_as is None else shown_as)
         self.is_searched = len(state) >= SHORTEST_SEARCHED
+        self.is_plain = _PLAIN_RUN.fullmatch(state) is not None
         # Whatever the escapes are, all spellings contain the longest run of plain characters.
         self.probe = max(_PLAIN_RUN.findall(state), key=len, default="").encode()
         end = self.probe[-_LONG_RUN:]
         # Those of its end, as many states begin with the same characters.
         self.grams = [end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)]
-        self._spellings: re.Pattern[bytes] | None = None
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the state wherever it stands, unless it is so short that it may be a word."""
-        if not self.is_searched or self.probe not in raw:
-            return raw
-        if self._spellings is None:
-            self._spellings = re.compile(_spellings(self.state))
-        return self._spellings.sub(self._spelled, raw)
+        return _with_sealed(raw, [self])
 
-    def _spelled(self, match: re.Match[bytes]) -> bytes:
-        new = self._shown
-        return (new.replace(":", "%3A") if match.lastgroup == "in_url" else new).encode()
+
+def _with_sealed(raw: bytes, states: Iterable[KnownState]) -> bytes:
+    """Replace states in whatever layer of a text they stand, the longest first."""
+    likely = [state for state in states if state.is_searched and state.probe in raw]
+    if not likely:
+        return raw
+    layers = _Layers(raw)
+    taken: list[tuple[int, int]] = []
+    replacements: list[tuple[Span, bytes]] = []
+    for known in sorted(likely, key=_by_length):
+        for layer in layers.of(known):
+            shown = known.shown.replace(":", "%3A") if layer.is_in_url else known.shown
+            for start, end in layer.places_of(known.spelled, taken):
+                insort(taken, (start, end))
+                replacements.append((Span(start, end), shown.encode()))
+    return splice(raw, replacements)
+
+
+class _Layer(NamedTuple):
+    """A text with some of its escapes undone.
+
+    Attributes:
+        text: the text.
+        undone: what undid the escapes, the outermost first.
+        is_in_url: they are those of URLs.
+    """
+
+    text: str
+    undone: tuple[DecodedText, ...] = ()
+    is_in_url: bool = False
+
+    def places_of(self, state: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield where a state is spelled, except where something has been taken before."""
+        at = self.text.find(state)
+        while at >= 0:
+            start, end = at, at + len(state)
+            for decoded in reversed(self.undone):
+                start, end = decoded.source(start), decoded.source(end)
+            index = bisect_left(taken, (end, -1))
+            at += len(state)
+            if index == 0 or taken[index - 1][1] <= start:
+                yield start, end
+            elif not self.undone:
+                at = taken[index - 1][1]
+            at = self.text.find(state, at)
+
+
+class _Layers:
+    """A text as it is and with its escapes undone: as JSON, as JSON in JSON, and as a URL.
+
+    One byte is one character in all of them, so bytes that are no text need no care.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._plain = _Layer(raw.decode("latin-1"))
+
+    def of(self, known: KnownState) -> Sequence[_Layer]:
+        """Return the layers in which a state may be spelled, the deepest of JSON first."""
+        return (self._plain,) if known.is_plain else self._all
+
+    @cached_property
+    def _all(self) -> tuple[_Layer, ...]:
+        in_json = [*_undone(self._plain, "json")]
+        in_url = (*_undone(self._plain, "url"), *_undone(self._plain, "form"))
+        return (*reversed(in_json), self._plain, *in_url)
+
+
+def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
+    """Yield a text with the escapes of one layer undone, and of the one below it."""
+    for _ in range(2):
+        decoded = decode_layer(layer.text, kind)
+        if decoded is None:
+            return
+        layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=kind != "json")
+        yield layer
 
 
 class KnownStates:
@@ -229,18 +316,19 @@ class KnownStates:
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the states wherever they stand, except those so short that they may be words."""
-        # A state that contains another comes before it.
-        for known in sorted(self._likely(raw), key=_by_length):
-            raw = known.seal(raw)
-        return raw
+        return _with_sealed(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> Collection[KnownState]:
         """Return the states that a text may contain, without a search for each."""
         likely = dict.fromkeys(self._without_run)
-        if self._by_gram:
-            for word in long_words(raw, _LONG_RUN):
-                for at in range(0, len(word) - _GRAM + 1, _GRAM):
-                    likely.update(dict.fromkeys(self._by_gram.get(word[at : at + _GRAM], ())))
+        grams: set[bytes] = set()
+        for word in long_words(raw, _LONG_RUN) if self._by_gram else ():
+            for begin in range(0, len(word) - _GRAM + 1, _SLICE):
+                end = min(begin + _SLICE, len(word) - _GRAM + 1)
+                some = {word[at : at + _GRAM] for at in range(begin, end, _GRAM)}
+                grams |= some & self._by_gram.keys()
+        for gram in sorted(grams):
+            likely.update(dict.fromkeys(self._by_gram[gram]))
         return likely
 
     def seal_text(self, text: str) -> str:
@@ -254,36 +342,3 @@ class KnownStates:
 
 def _by_length(known: KnownState) -> int:
     return -len(known.state)
-
-
-def _spellings(text: str) -> bytes:
-    """Return a pattern for a text as it is, in a JSON string, JSON in such a string, and a URL."""
-    runs = _RUNS.findall(text)
-    patterns = [b"".join(_in_layer(run, layer) for run in runs) for layer in (2, 1, 0)]
-    in_url = b"".join(map(_in_url, runs))
-    return b"|".join(dict.fromkeys([*patterns, b"(?P<in_url>%s)" % in_url]))
-
-
-def _in_layer(run: str, layer: int) -> bytes:
-    """Return a pattern for a run of `_RUNS` inside so many nested JSON strings."""
-    raw = re.escape(run.encode("utf-8", "surrogatepass"))
-    if layer == 0 or _PLAIN_RUN.fullmatch(run):
-        return raw
-    escape = rb"\\{1,%d}" % layer
-    units = run.encode("utf-16-be", "surrogatepass").hex(" ", 2).encode().split()
-    spelled = [b"".join(rb"%su(?i:%s)" % (escape, unit) for unit in units)]
-    if run[0] == "\\":
-        spelled.append(rb"\\{%d}" % (len(run) * 2**layer))
-    elif run == '"':
-        spelled.append(rb'\\{%d}"' % (2**layer - 1))
-    else:
-        spelled += [raw, *(escape + short.encode() for short in _SHORT_ESCAPES.get(run, ""))]
-    return b"(?:%s)" % b"|".join(spelled)
-
-
-def _in_url(run: str) -> bytes:
-    raw = run.encode("utf-8", "surrogatepass")
-    if _PLAIN_RUN.fullmatch(run):
-        return re.escape(raw)
-    encoded = b"".join(rb"%%(?:25)?(?i:%02x)" % byte for byte in raw)
-    return rb"(?:%s|%s%s)" % (encoded, re.escape(raw), rb"|\+" if run == " " else b"")

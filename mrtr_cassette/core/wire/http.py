@@ -33,10 +33,11 @@ _KEPT_OF_RESPONSES = frozenset(
         "content-type",
         "location",
         "retry-after",
+        "vary",
         "www-authenticate",
     }
 )
-_KEPT_PREFIX = "mcp-"
+_KEPT_PREFIXES = ("access-control-", "mcp-")
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -148,7 +149,7 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
     return tuple(
         (name, value)
         for name, value in headers
-        if (name.lower() in names or name.lower().startswith(_KEPT_PREFIX))
+        if (name.lower() in names or name.lower().startswith(_KEPT_PREFIXES))
         # Nobody can send what HTTP forbids, so a replay could not either.
         and HEADER_NAME.fullmatch(name)
         and not FORBIDDEN_IN_HEADER.search(value)

@@ -77,7 +77,9 @@ _decoder = json.JSONDecoder(
     parse_constant=_refuse_constant,
     strict=True,
 )
-_scan_value: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
+# Where a value ends needs no number, and a body may have millions of them.
+_ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
+_scan_value: Callable[[str, int], tuple[Any, int]] = _ends.scan_once  # type: ignore[attr-defined]
 
 
 def parse(raw: bytes) -> Any:

@@ -12,6 +12,7 @@ Source: WHATWG HTML, "Parsing an event stream".
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -38,12 +39,17 @@ class Event:
 
     def raw_span(self, span: Span) -> Span | None:
         """Return where in `raw` a span of `data` stands, or None if it crosses a line end."""
-        for offset, line in self.lines:
-            length = line.end - line.start
-            if offset <= span.start and span.end <= offset + length:
+        index = bisect_right(self.lines, span.start, key=_offset) - 1
+        if index >= 0:
+            offset, line = self.lines[index]
+            if span.end <= offset + line.end - line.start:
                 shift = line.start - offset
                 return Span(span.start + shift, span.end + shift)
         return None
+
+
+def _offset(line: tuple[int, Span]) -> int:
+    return line[0]
 
 
 def read_event(raw: bytes, *, first: bool) -> Event:

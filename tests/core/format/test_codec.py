@@ -218,7 +218,13 @@ def test_file_whose_turns_cannot_have_happened_is_refused(
 
 @pytest.mark.parametrize(
     ("rules", "named"),
-    [({"patterns": ["("]}, "no regular expression"), ({"disabled": ["cursor"]}, "'cursor'")],
+    [
+        ({"patterns": ["("]}, "no regular expression"),
+        ({"patterns": ["a{99999999999999999999}"]}, "no regular expression"),
+        ({"patterns": ["(?=a)"]}, "'\\(\\?=a\\)' is no regular expression"),
+        ({"patterns": ["(" * 500 + "a*" + ")" * 500]}, "matches the empty text"),
+        ({"disabled": ["cursor"]}, "'cursor'"),
+    ],
 )
 def test_file_whose_rules_cannot_be_meant_is_refused(
     rules: dict[str, list[str]], named: str

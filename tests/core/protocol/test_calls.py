@@ -245,8 +245,9 @@ FULL = with_meta(
         ("capabilities", post(FULL.replace(b"elicitation", b"sampling"))),
         ("protocol_version", post(FULL.replace(b"2026-07-28", b"2027-01-01"))),
         ("protocol_version", post(FULL, ("MCP-Protocol-Version", "2026-07-28"))),
-        ("mcp_headers", post(FULL, ("Mcp-Name", "deploy"))),
-        ("mcp_headers", post(FULL, ("MCP-Param-Region", "eu"))),
+        ("further_headers", post(FULL, ("Mcp-Name", "deploy"))),
+        ("further_headers", post(FULL, ("MCP-Param-Region", "eu"))),
+        ("further_headers", post(FULL, ("Access-Control-Request-Method", "POST"))),
         ("accept", post(FULL, ("Accept", "text/event-stream"))),
     ],
 )

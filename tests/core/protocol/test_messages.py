@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from adversarial import steps
 from builders import (
     JSON_HEADERS,
     STREAM_HEADERS,
@@ -140,6 +141,7 @@ def test_ask_is_a_response_to_a_request() -> None:
         ([(Span(2, 7), b"=")], [b"ab=", b"", b"hi"]),
         ([(Span(3, 6), b"=")], [b"abc", b"=", b"ghi"]),
         ([(Span(7, 8), b"x"), (Span(0, 1), b"y")], [b"ybc", b"def", b"gxi"]),
+        ([(Span(2, 4), b"="), (Span(4, 6), b"-"), (Span(6, 7), b"+")], [b"ab=", b"-", b"+hi"]),
     ],
 )
 def test_span_is_replaced_across_pieces(
@@ -152,6 +154,18 @@ def test_span_is_replaced_across_pieces(
 
     assert [piece.raw for piece in changed] == spliced
     assert [piece.at_ms for piece in changed] == [0, 1, 2]
+
+
+def test_many_spans_in_many_pieces_are_replaced_in_one_walk() -> None:
+    """Neither is each span looked at for each piece, nor each piece for each span."""
+    pieces = tuple(Piece(b"abc", 0, 0) for _ in range(2_000))
+    spans = [(Span(at, at + 1), b"-") for at in range(0, 6_000, 3)]
+    short, short_spans = pieces[:500], spans[:500]
+
+    assert steps(lambda: splice_pieces(pieces, spans)) <= 5 * steps(
+        lambda: splice_pieces(short, short_spans)
+    )
+    assert splice_pieces(pieces, spans)[1_999].raw == b"-bc"
 
 
 def test_json_headers_make_no_stream() -> None:

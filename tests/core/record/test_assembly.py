@@ -33,7 +33,9 @@ from builders import (
     tool,
 )
 
+from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
+from mrtr_cassette.core.record.assembly import has_recording
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
@@ -547,3 +549,30 @@ def test_array_dialect_is_assembled_like_the_other() -> None:
 
     assert shapes(cassette) == [(1, True)]
     assert states(cassette.interactions[0])[0] == states(cassette.interactions[0])[1]
+
+
+FIRST_AT, SECOND_AT = "2026-08-01T00:00:00+00:00", "2026-08-01T00:00:01+00:00"
+
+
+def test_cassette_knows_the_recording_that_it_has() -> None:
+    """A recording is known by when it began and by its exchanges, added or not, edited or not."""
+    first = converse((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), {}))
+    added = converse((tool("x"), text("x")), (CALL, stream(progress(1), progress(2))))
+    cassette = assembled(first, recorded_at=FIRST_AT)
+    both = assembled(added, recorded_at=SECOND_AT, earlier=cassette)
+
+    def has(recording: list[Any], recorded_at: str, model: CassetteModel) -> bool:
+        header = JournalHeader("http://h/mcp", "sealed", recorded_at, "append")
+        journal = {exchange.number or 0: exchange for exchange in recording}
+        return has_recording(loaded(model), header, journal)
+
+    assert has(first, FIRST_AT, cassette)
+    assert has(added, SECOND_AT, both)
+    assert has(added[1:], SECOND_AT, both)
+    assert not has(added, SECOND_AT, cassette)
+    assert not has(added, FIRST_AT, cassette)
+    assert not has(first, FIRST_AT, both)
+    assert not has([*added, exchange(CALL, text("x"), number=3)], SECOND_AT, both)
+    assert not has([], SECOND_AT, both)
+    one_more = assembled([], recorded_at=SECOND_AT)
+    assert not has(added, SECOND_AT, one_more)

@@ -38,6 +38,8 @@ from mrtr_cassette.core.report.events import (
     reading_line,
     request_event,
     response_event,
+    restored_event,
+    restored_line,
     unreachable_event,
     unreachable_line,
     unread_coding_event,
@@ -211,6 +213,17 @@ def test_unread_coding_is_printable() -> None:
             failed_event("disk full"),
             failed_line("disk full"),
             ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
+        ),
+        (
+            restored_event("c.json.journal"),
+            restored_line("c.json.journal"),
+            (
+                "restored",
+                (
+                    "c.json.journal was removed by another program; it has been written anew, "
+                    "nothing is lost"
+                ),
+            ),
         ),
         (
             reading_event(1500),

@@ -30,6 +30,7 @@ from builders import (
     text,
     tool,
 )
+from harmless import HOSTILE, assert_harmless
 
 from mrtr_cassette.core.exchange import recorded
 from mrtr_cassette.core.report.inspection import (
@@ -214,6 +215,20 @@ def test_answer_that_was_not_asked_for_is_told() -> None:
         "      answered c = 3, which was not asked",
         "      answered d = 4, which was not asked",
     ]
+
+
+def test_inspection_steers_neither_terminal_nor_runner() -> None:
+    """Whatever stands in a cassette, nothing of it is obeyed, and it forges no line."""
+    call = tool(HOSTILE, **{HOSTILE: HOSTILE})
+    ask = {"inputRequests": {HOSTILE: {"message": HOSTILE}}, "resultType": "input_required"}
+    inspection = inspection_of(
+        (call, ask), (retry(call, {HOSTILE: HOSTILE}), refusal(call, -1, HOSTILE))
+    )
+    shown = inspection_text(
+        replace(inspection, upstream=HOSTILE, recorded_at=HOSTILE, tool=HOSTILE, cassette=HOSTILE)
+    )
+    assert_harmless(shown)
+    assert len(shown.split("\n")) == len(inspection_text(inspection).split("\n"))
 
 
 def test_one_interaction_is_singular() -> None:

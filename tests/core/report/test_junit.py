@@ -8,6 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from builders import NO, YES, asks, play, player_of, post, retry, state_in, text, tool
+from harmless import assert_harmless
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_junit_is_well_formed_whatever_the_names(words: str) -> None:
     root = ET.fromstring(junit(hostile))
 
     assert len(list(root.iter("testcase"))) == 4
+    assert_harmless(junit(hostile).decode().replace("\t", ""))
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a\x00b", "a\\u0000b"), ("é<&\t", "é<&\t")])

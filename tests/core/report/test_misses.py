@@ -10,6 +10,7 @@ import pytest
 from builders import (
     NO,
     YES,
+    Answer,
     form,
     get,
     missed,
@@ -20,6 +21,7 @@ from builders import (
     text,
     tool,
 )
+from harmless import HOSTILE, assert_harmless
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss
@@ -152,6 +154,31 @@ def test_text_of_a_miss_has_no_secret_that_the_cassette_knows() -> None:
 
     assert "hush" not in report.text
     assert report.text.count("<secret>") == 2
+
+
+def test_miss_steers_neither_terminal_nor_runner() -> None:
+    """Names, arguments, answers and questions may be anything, and the path of the file too."""
+    reports = []
+    for recorded, received in (
+        (tool("x"), tool(HOSTILE)),
+        (tool(HOSTILE), tool("x")),
+        (tool(HOSTILE, a=HOSTILE), tool(HOSTILE, a=1, **{HOSTILE: HOSTILE})),
+        (get("/" + HOSTILE), get("/x" + HOSTILE)),
+        (rpc(HOSTILE), rpc("x" + HOSTILE)),
+    ):
+        miss = missed(player_of((recorded, Answer((b"x",)))), received)
+        reports.append(report_of_miss(miss, HOSTILE, lambda text: text + HOSTILE))
+    ask = {"inputRequests": {HOSTILE: form(HOSTILE)}, "resultType": "input_required"}
+    player = player_of((CALL, ask), (retry(CALL, {HOSTILE: YES}), text("x")))
+    play(player, CALL)
+    reports.append(report_of_miss(missed(player, retry(CALL, {HOSTILE: NO})), "f"))
+    for report in reports:
+        assert_harmless(report.text)
+        assert annotation(report).isprintable()
+        for shown in (report.request, report.detail, *report.questions, *map(str, report.fixes)):
+            assert shown.isprintable()
+        for difference in report.differences:
+            assert all(each is None or each.isprintable() for each in difference)
 
 
 def test_annotation_is_one_line_that_names_the_file() -> None:

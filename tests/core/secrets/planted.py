@@ -198,6 +198,7 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("telegram", "123456789" + ":A" + "A" + fill(33)),
     ("discord", "MT" + fill(24) + "." + fill(6) + "." + fill(38)),
     ("notion", "nt" + "n_" + fill(46)),
+    ("notion", "sec" + "ret_" + fill(43)),
     ("linear", "lin" + "_api_" + fill(40)),
     ("figma", "fi" + "gd_" + fill(40)),
     ("atlassian", "ATA" + "TT3x" + fill(180) + "=FA4E0BAD"),

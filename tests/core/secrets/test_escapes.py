@@ -7,6 +7,7 @@ from mrtr_cassette.core.secrets.escapes import (
     SpanSet,
     decode_form,
     decode_json,
+    decode_layer,
     decode_url,
     json_tokens,
     long_words,
@@ -18,6 +19,7 @@ from mrtr_cassette.core.secrets.escapes import (
     spell_nothing,
     without_overlaps,
 )
+from mrtr_cassette.errors import NotJsonError
 
 
 @pytest.mark.parametrize(
@@ -105,16 +107,42 @@ def test_overlapping_findings_become_one() -> None:
 )
 def test_tokens_of_json_are_read(text: str, kinds: list[str]) -> None:
     """JSON texts may follow one another, be cut off, or be nested to any depth."""
-    tokens = json_tokens(text)
+    tokens = list(json_tokens(text))
 
-    assert tokens is not None
     assert [token.lastgroup for token in tokens][: len(kinds)] == kinds
 
 
 @pytest.mark.parametrize("text", ["prose", "", "{a: 1}", '{"a" 1} and more'])
 def test_other_text_has_no_tokens(text: str) -> None:
     """Text that is no JSON is told apart."""
-    assert json_tokens(text) is None
+    with pytest.raises(NotJsonError):
+        list(json_tokens(text))
+
+
+def test_many_numbers_are_one_token() -> None:
+    """Of numbers in a row only the first is read, as only that one can stand under a name."""
+    tokens = list(json_tokens("[" + "0, -1.5e7,\n" * 1_000 + '"a"]'))
+
+    assert [token.lastgroup for token in tokens] == ["opening", "number", "text", "closing"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "text"),
+    [
+        ("json", r"a\u00e9\/\x", "a\u00c3\u00a9/\\x"),
+        ("url", "a%C3%A9+", "a\u00c3\u00a9+"),
+        ("form", "a%C3%A9+", "a\u00c3\u00a9 "),
+        ("json", "plain", None),
+        ("url", "a+", None),
+    ],
+)
+def test_escapes_of_bytes_are_undone(kind: str, raw: str, text: str | None) -> None:
+    """Of bytes that are one character each an escape stands for the bytes of UTF-8."""
+    decoded = decode_layer(raw, kind)
+
+    assert (decoded and decoded.text) == text
+    if decoded is not None:
+        assert decoded.source(len(decoded.text)) == len(raw)
 
 
 def test_long_words_are_found() -> None:

@@ -26,10 +26,8 @@ class Search:
 
 def found(text: str, shortest: int = 0) -> list[tuple[str, str]]:
     """Return rule and spelling of what is found in JSON."""
-    tokens = json_tokens(text)
-    assert tokens is not None
-    findings = secrets_in_json(tokens, Search(shortest), 3)
-    kept = without_exempt(text, tokens, findings)
+    findings = secrets_in_json(json_tokens(text), Search(shortest), 3)
+    kept = without_exempt(text, findings)
     return [(finding.rule, text[finding.start : finding.end]) for finding in kept]
 
 
@@ -44,6 +42,7 @@ def found(text: str, shortest: int = 0) -> list[tuple[str, str]]:
         ('{"dependentRequired":{"key":["other"]},"key":"a"}', [("rule", "a")]),
         ('{"dependencies":{"key":"other"}}', []),
         ('{"key":true}', []),
+        ('{"key":1, 2,-3e5\n,"key":4}', [("rule", "1"), ("rule", "4")]),
         ('["key","x"]', [("x", "x")]),
         ('["x":"key"', [("x", "x")]),
         ('{}}{"key":"a"}', [("rule", "a")]),

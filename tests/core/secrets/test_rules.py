@@ -4,12 +4,12 @@ import pytest
 
 from mrtr_cassette.core.secrets.rules import (
     CUSTOM_KEY,
-    RULES,
     ActiveRules,
     RedactionRules,
     builtin_rule_of,
     fold,
 )
+from mrtr_cassette.core.secrets.shapes import RULES
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,12 @@ from mrtr_cassette.core.secrets.rules import (
     [
         ({"patterns": ("(",)}, "'\\('.*no regular expression"),
         ({"patterns": ("a", "b*")}, "'b\\*'.*empty"),
+        ({"patterns": ("a{99999999999999999999}",)}, "'a\\{9+\\}'.*larger than 1000"),
+        ({"patterns": ("a{1001}",)}, "no regular expression: invalid repetition size"),
+        ({"patterns": ("(?<=a)b",)}, "looked at without being matched"),
+        ({"patterns": ("(a)\\1",)}, "no regular expression: invalid escape sequence"),
+        ({"patterns": ("\ud800",)}, "half of a surrogate pair"),
+        ({"patterns": ("(" * 500 + "a*" + ")" * 500,)}, "empty"),
         ({"keys": ("",)}, "''"),
         ({"keys": ("-_",)}, "'-_'"),
         ({"disabled": ("passwort",)}, "'passwort'.*api-key, .*password"),
@@ -73,3 +79,71 @@ def test_active_rules_are_the_table_and_the_users_own() -> None:
         "secret",
         "",
     ]
+
+
+def rules_of(**rules: tuple[str, ...]) -> ActiveRules:
+    """Return the rules of a recording."""
+    return ActiveRules(RedactionRules(**rules))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":7}}}',
+        b"passwords are asked for",
+        b'{"password":{"type":"string"}}',
+        b"ghp_tooshort",
+        b"task-abcdefghijklmnopqrstuvwxyz",
+    ],
+)
+def test_most_texts_are_not_searched(raw: bytes) -> None:
+    """Where neither a shape nor a name can be, there is nothing to search for."""
+    assert not rules_of().may_match(raw)
+    assert rules_of().plan(raw) == ((), False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rules"),
+    [
+        (b"a ghp_" + b"a" * 30, {"github"}),
+        (b"a\\nghp_" + b"a" * 30, {"github"}),
+        (b"x_ghp_" + b"a" * 30, {"github"}),
+        (b"-----BEGIN PRIVATE KEY-----", {"private-key"}),
+        (b"https://discord.com/api/webhooks/1/x", {"webhook"}),
+    ],
+)
+def test_text_is_searched_for_the_shapes_that_it_may_contain(raw: bytes, rules: set[str]) -> None:
+    """Only rules with a marker in the text are tried."""
+    assert rules_of().may_match(raw)
+    assert {rule.name for rule in rules_of().plan(raw).rules} == rules
+
+
+def test_names_count_where_they_are_given_values() -> None:
+    """A name counts where a value follows it, in any spelling."""
+    for raw in (b'{"DB_Password": "x"}', b"api-key=x", b'{\\"secret\\" :\\n 1}'):
+        assert rules_of().may_match(raw)
+        assert rules_of().plan(raw) == ((), True)
+
+
+@pytest.mark.parametrize("raw", [b'"\\u0067hp_"', b"%67hp_", b'"\\u0022password\\u0022"', b"%2567"])
+def test_escapes_may_spell_anything(raw: bytes) -> None:
+    """A text with escapes of ASCII may contain anything."""
+    assert rules_of().may_match(raw)
+
+
+def test_what_a_user_adds_is_always_searched_for() -> None:
+    """A user's pattern has no markers, and a name that isn't ASCII has many spellings."""
+    assert rules_of(patterns=("x+",)).may_match(b"text")
+    assert [rule.name for rule in rules_of(patterns=("x+",)).plan(b"text").rules] == ["custom-1"]
+    assert rules_of(keys=("ключ",)).may_match(b"text")
+    assert rules_of(keys=("ключ",)).plan(b"text").has_names
+    assert rules_of(keys=("progressToken",)).may_match(b'{"progressToken":"x"}')
+
+
+def test_disabled_rules_are_not_searched_for() -> None:
+    """A rule that is switched off is in no plan, even if no other rule remains."""
+    nothing = rules_of(disabled=tuple({rule.name for rule in RULES}))
+
+    assert not nothing.may_match(b"a ghp_" + b"a" * 30)
+    assert nothing.plan(b"password=x") == ((), True)

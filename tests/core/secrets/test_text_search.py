@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.secrets.prefilter import SearchPlan
-from mrtr_cassette.core.secrets.rules import NAMES, ActiveRules, RedactionRules
+from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.text_search import FORM_QUERY, URL_QUERY, TextSearch
 
 RULES = ActiveRules(RedactionRules(patterns=(r"EMP-(\d+)?",), keys=("licence",)))
-SEARCH = TextSearch(RULES, SearchPlan((*RULES.custom, *RULES.shapes), tuple(NAMES)))
+SEARCH = TextSearch(RULES)
 TOKEN = "ghp_" + "a1" * 16
 
 
@@ -28,6 +27,14 @@ def found(findings: list) -> list[tuple[str, str]]:
         ("password: enter", []),
         ("password=$PASSWORD", []),
         ("token: none", []),
+        ('password="a\\\\" b', [("password", "a")]),
+        ('"password"="a\nb"', []),
+        ("password='x", [("password", "x")]),
+        ("password=" + "x" * 2048, [("password", "x" * 2048)]),
+        ("password=" + "x" * 2049, []),
+        ('password="' + "x" * 2049 + '"', []),
+        ("password=a(b)", []),
+        ("password=password=password=x y", [("password", "password=password=x")]),
         ("<password:1>", []),
         ("https://a.example/?api_key=x&b=EMP-7", [("api-key", "x"), ("custom-1", "7")]),
         ("https://a.example/?n=%7B%22password%22%3A%22x%22%7D", [("password", "x")]),
@@ -69,9 +76,9 @@ def test_member_is_a_secret_by_its_rule(
     assert found(SEARCH.in_member(rule, value)) == findings
 
 
-def test_names_count_only_if_the_plan_has_some() -> None:
-    """Without stems a search is one by shapes."""
-    by_shape = TextSearch(RULES, SearchPlan(RULES.shapes, ()))
+def test_search_may_be_one_by_shapes_only() -> None:
+    """Where names don't count, a value under a secret's name is a text like any other."""
+    by_shape = TextSearch(RULES, by_name=False)
 
     assert by_shape.rule_of("password") == ""
     assert SEARCH.rule_of("licence") == "custom-key"

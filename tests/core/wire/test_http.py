@@ -65,6 +65,8 @@ def test_kept_headers_are_on_the_list() -> None:
     """Only headers that matter to MCP and to replay are kept, in order and as spelled."""
     asked = (("Accept", "a"), ("Mcp-Method", "m"), ("CONTENT-TYPE", "c"), ("Last-Event-ID", "7"))
     answered = (("Content-Type", "c"), ("mcp-session-id", "s"), ("WWW-Authenticate", "w"))
+    asked += (("Access-Control-Request-Headers", "x"), ("access-control-request-method", "PUT"))
+    answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
     assert kept_request_headers((*SECRETS, *asked, ("Host", "h"))) == asked
     assert kept_response_headers((*SECRETS, *answered, ("Content-Length", "5"))) == answered

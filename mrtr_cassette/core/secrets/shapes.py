@@ -1,0 +1,351 @@
+"""The table of shapes: what each provider's tokens look like, and where they are in a text.
+
+Owns: the shape of each secret, and finding all matches of a pattern in linear time.
+Does not own: secrets that are known by a name (`rules`), which texts are searched (`text_search`).
+Rule: RE2 does the search, so its cost grows with the length of the text only; a row has no
+look-around, and what a match has to be besides is checked in code.
+Source: the providers' own descriptions of their tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
+
+_WINDOW = 1024
+"""Bytes in which the next match of a user's pattern is looked for first."""
+_MARGIN = 64
+"""Bytes before a window's end; a match that reaches so far may go on behind the window."""
+_BODY = r"[\w.+/%~\\-]"
+"""What the beginning of a token consists of, also where its slashes are escaped."""
+_BEFORE = r"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})"
+"""What stands before a token in a body, where an escape such as `\\n` ends with a letter."""
+_LEAST = 20
+"""Characters that a token has at least."""
+_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str, *, is_text: bool = False) -> Any:
+    """Compile a pattern by RE2.
+
+    Args:
+        pattern: the pattern.
+        is_text: it speaks of characters; otherwise of bytes, which is all that ASCII needs.
+
+    Raises:
+        re2.error: RE2 refuses it.
+        UnicodeEncodeError: it has a lone surrogate.
+    """
+    return re2.compile(pattern.encode(), quiet_options(is_text=is_text))
+
+
+def quiet_options(*, is_text: bool = False) -> Any:
+    """Return RE2's options: nothing is logged, and automata have room for all rules of ours."""
+    options = re2.Options()
+    options.log_errors = False
+    if not is_text:
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.max_mem = 64 << 20
+    return options
+
+
+class EncodedText:
+    """A text as bytes, and which of its characters stands where in them.
+
+    Attributes:
+        raw: the text in UTF-8.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Encode the text."""
+        self.raw = text.encode("utf-8", "surrogatepass")
+        self._is_ascii = len(self.raw) == len(text)
+
+    def characters(self, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield spans of bytes, which come in order, as spans of characters."""
+        if self._is_ascii:
+            yield from spans
+            return
+        at = count = 0
+        for start, end in spans:
+            first = count + self._count(at, start)
+            at, count = end, first + self._count(start, end)
+            yield first, count
+
+    def _count(self, start: int, end: int) -> int:
+        return len(self.raw[start:end].translate(None, _CONTINUATION))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One shape of secret; several rows of the table may share a name.
+
+    Attributes:
+        name: what stands before the colon of its placeholders.
+        pattern: finds it, by RE2; the secret is the group that took part, or all of the match.
+        markers: patterns; every text with a match has a match of one of them too.
+        is_folded: the markers are looked for in a text that is folded as member names are.
+        needs: what else a secret is, matched at its beginning; None for nothing.
+        is_custom: a user wrote it.
+    """
+
+    name: str
+    pattern: str
+    markers: tuple[str, ...]
+    is_folded: bool = False
+    needs: re.Pattern[bytes] | None = None
+    is_custom: bool = False
+
+    def spans(self, raw: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where secrets stand in a text, in order."""
+        pattern = compiled(self.pattern, is_text=self.is_custom)
+        at = 0
+        while match := _next_match(pattern, raw, at, has_window=self.is_custom):
+            group = match.lastindex or 0
+            if self.is_custom:
+                # A group that took no part means that there is no secret here.
+                group = min(pattern.groups, 1)
+            start, end = match.span(group)
+            if 0 <= start < end and (self.needs is None or self.needs.match(raw[start:end])):
+                yield start, end
+            # What ends one match may begin the next one, so only the secret itself is passed.
+            at = max(match.end() if self.is_custom else max(end - 1, match.start() + 1), at + 1)
+
+
+def _next_match(pattern: Any, raw: bytes, at: int, *, has_window: bool) -> Any:
+    """Return the next match, or None.
+
+    A pattern may look at all of the text before it settles for a short match. Of a pattern that
+    isn't ours the match is therefore looked for in a window, which grows until it has one.
+    """
+    if not has_window:
+        return pattern.search(raw, at) if at < len(raw) else None
+    size = _WINDOW
+    while at < len(raw):
+        end = min(at + size, len(raw))
+        match = pattern.search(raw, at, end)
+        if end == len(raw) or (match is not None and match.end() <= end - _MARGIN):
+            return match
+        size *= 4
+    return None
+
+
+def custom_rule(number: int, pattern: str) -> Rule:
+    """Return the row of a user's own pattern, whose group 1, if there is one, is the secret."""
+    return Rule(f"custom-{number}", pattern, (), is_custom=True)
+
+
+def _token(
+    name: str, beginnings: str, pattern: str, needs: bytes | None = None, *, ends: str = ""
+) -> Rule:
+    """Return the row of a token that is known by its beginning.
+
+    Args:
+        name: the rule.
+        beginnings: literals, one of which begins each match.
+        pattern: the token, at least 20 characters.
+        needs: what else it is.
+        ends: the characters that can't follow it, as a class has them.
+    """
+    # After a letter or a digit it is the inside of a word: `task-…` contains no `sk-…`.
+    bounded = rf"(?:^|[^A-Za-z0-9])({pattern})"
+    if ends:
+        bounded += rf"(?:[^{ends}]|$)"
+    markers = [
+        rf"{_BEFORE}{_literal(beginning)}{_BODY}{{{_LEAST - len(beginning)}}}"
+        for beginning in beginnings.split()
+    ]
+    return Rule(name, bounded, tuple(markers), needs=_check(needs))
+
+
+def _shape(name: str, markers: str, pattern: str, needs: bytes | None = None) -> Rule:
+    """Return the row of a secret that is known by the text around it; its markers are literals."""
+    escaped = tuple(map(_literal, markers.split(",")))
+    return Rule(name, pattern, escaped, is_folded=True, needs=_check(needs))
+
+
+def _literal(text: str) -> str:
+    return text.replace(".", r"\.")
+
+
+def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
+    return None if needs is None else re.compile(needs, re.DOTALL)
+
+
+_DIGIT = rb"[^0-9]*+[0-9]"
+_WORD = "A-Za-z0-9"
+
+RULES: Final[tuple[Rule, ...]] = (
+    _shape(
+        "private-key",
+        "private",
+        # The words alone are prose. A key that is cut off has no end, but lines of base64.
+        r"(?s)-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:(?:-{0,4}[^-]){32,}-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"|[A-Za-z0-9+/=\s\\]{48,})",
+    ),
+    _token("private-key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _token(
+        "jwt",
+        "eyJ",
+        # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
+        r"eyJ[\w-]{10,}\.(?:[\w-]{10,}\.[\w-]{10,}|[\w-]*\.[\w-]+\.[\w-]+\.[\w-]{10,})",
+    ),
+    _token("aws", "AKIA ASIA", r"(?:AKIA|ASIA)[A-Z0-9]{16}", ends=_WORD),
+    _token("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
+    _shape(
+        "aws",
+        "secretkey,secret key,secretaccesskey,secret access key",
+        # Forty hexadecimal digits are a commit.
+        r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
+        r"\\{0,8}[\"']?"
+        r"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)",
+        rb"[0-9a-f]*+[^0-9a-f]",
+    ),
+    _token("google", "AIza", r"AIza[\w-]{35,}"),
+    _token("google", "ya29. GOCSPX- AQ.Ab", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
+    _shape("azure", "accountkey,sharedaccesskey", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
+    _shape("azure", "sig=,sig%3d", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
+    _shape("azure", "q~", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
+    _token(
+        "github",
+        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        r"gh[oprsu]_[A-Za-z0-9_]{30,}|github_pat_\w{30,}",
+    ),
+    _token(
+        "gitlab",
+        "glpat- gldt- glrt- glcbt- glptt- glft- glsoat- glimt- glagent- gloas-",
+        r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[\w.-]{20,}",
+    ),
+    _token(
+        "slack",
+        "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxp- xoxr- xoxs- xapp-",
+        r"(?:xox[a-eprs][.-]|xapp-)[\w%.-]{16,}",
+        _DIGIT,
+    ),
+    _shape(
+        "webhook",
+        "hook",
+        r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{20,})",
+    ),
+    _shape("webhook", "hook", r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/([\w-]{20,})"),
+    _shape("webhook", "hook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
+    _shape("webhook", "hook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
+    _token(
+        "stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{12,}"
+    ),
+    _shape("webhook-secret", "whsec", r"(?:^|[^A-Za-z0-9])(whsec_[A-Za-z0-9+/]{24,}=*)"),
+    _token("anthropic", "sk-ant-", r"sk-ant-[\w-]{20,}"),
+    _token("openrouter", "sk-or-", r"sk-or-[\w-]{20,}"),
+    _token("langfuse", "sk-lf-", r"sk-lf-[0-9a-f-]{30,}"),
+    _token(
+        "openai",
+        "sk-",
+        # Also the spelling of many who serve models under OpenAI's API.
+        r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20,}",
+        rb"sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d)",
+    ),
+    _token(
+        "hugging-face",
+        "hf_ api_org_",
+        r"(?:hf|api_org)_[A-Za-z0-9]{30,}",
+        rb"(?:hf|api_org)_[a-z]*+[A-Z0-9]",
+    ),
+    _token("groq", "gsk_", r"gsk_[A-Za-z0-9]{40,}"),
+    _token("xai", "xai-", r"xai-[A-Za-z0-9]{60,}"),
+    _token("perplexity", "pplx-", r"pplx-[A-Za-z0-9]{40,}"),
+    _token("replicate", "r8_", r"r8_[A-Za-z0-9]{36,}"),
+    _token("nvidia", "nvapi-", r"nvapi-[\w-]{50,}"),
+    _token("cerebras", "csk-", r"csk-[a-z0-9]{40,}"),
+    _token("together", "tgp_v1_", r"tgp_v1_[\w-]{40,}"),
+    _token("elevenlabs", "sk_", r"sk_[0-9a-f]{40,}"),
+    _token("pinecone", "pcsk_", r"pcsk_\w{40,}"),
+    _token("langsmith", "lsv2_", r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    _token("tavily", "tvly-", r"tvly-[\w-]{20,}", rb"[A-Za-z-]*+[0-9]"),
+    _token("firecrawl", "fc-", r"fc-[0-9a-f]{32}", ends=_WORD),
+    _token("apify", "apify_api_", r"apify_api_[A-Za-z0-9]{30,}"),
+    _token("databricks", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?", ends=_WORD),
+    _token("alibaba", "LTAI", r"LTAI[A-Za-z0-9]{16,26}", ends=_WORD),
+    _token("tencent", "AKID", r"AKID[A-Za-z0-9]{32}", ends=_WORD),
+    _token("digitalocean", "dop_v1_ doo_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{40,}"),
+    _token("heroku", "HRKU-", r"HRKU-[\w-]{36,}"),
+    _token("fly", "fo1_ fm1_ fm2_", r"fo1_[\w-]{40,}|fm[12]_[A-Za-z0-9+/]{40,}=*"),
+    _token("supabase", "sbp_ sb_secret_", r"sbp_[0-9a-f]{40,}|sb_secret_[\w-]{20,}"),
+    _token("netlify", "nfp_", r"nfp_[A-Za-z0-9]{36,}"),
+    _token("neon", "napi_", r"napi_[a-z0-9]{40,}"),
+    _token("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
+    _token("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
+    _token("square", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[\w-]{22,}"),
+    _token("sendgrid", "SG.", r"SG\.[\w-]{16,}\.[\w-]{16,}"),
+    _token("mailgun", "key-", r"key-[0-9a-f]{32}", ends=_WORD),
+    _token("resend", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    _shape("twilio", "twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
+    _shape("telegram", ":aa,%3aaa", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
+    Rule(
+        "discord",
+        r"(?:^|[^A-Za-z0-9])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)",
+        (r"\.[\w-]{6}\.[\w-]{27}",),
+        needs=re.compile(rb"[\w-]*[0-9]"),
+    ),
+    _token("notion", "ntn_", r"ntn_[A-Za-z0-9]{40,}"),
+    _token("notion", "secret_", r"secret_[A-Za-z0-9]{43}", ends=r"\w"),
+    _token("linear", "lin_api_ lin_oauth_", r"lin_(?:api|oauth)_[A-Za-z0-9]{32,}"),
+    _token("figma", "figd_", r"figd_[\w-]{36,}"),
+    _token("atlassian", "ATATT3 ATCTT3", r"AT[AC]TT3[\w-]{60,}=?[0-9A-F]*"),
+    Rule(
+        "airtable",
+        r"(?:^|[^A-Za-z0-9])(pat[A-Za-z0-9]{14}\.[0-9a-f]{60,})",
+        (r"pat[A-Za-z0-9]{14}\.[0-9a-f]{20}",),
+    ),
+    _token("postman", "PMAK-", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    _token("doppler", "dp.", r"dp\.(?:pt|st|ct|sa|scim|audit)\.[\w.-]{40,}"),
+    _token("vault", "hvs. hvb. hvr.", r"hv[bsr]\.[\w-]{24,}", _DIGIT),
+    _token("grafana", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}"),
+    _shape("grafana", "glc", r"(?:^|[^A-Za-z0-9])(glc_eyJ[A-Za-z0-9+/]{32,}=*)"),
+    _token("new-relic", "NRAK-", r"NRAK-[A-Z0-9]{27}"),
+    _shape("sentry", "sntry", r"(?:^|[^A-Za-z0-9])(sntry[su]_[\w+/=-]{40,})"),
+    _token("docker", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{24,}"),
+    _token("npm", "npm_", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
+    _token("pypi", "pypi-AgE", r"pypi-AgE[\w-]{40,}"),
+    _token("rubygems", "rubygems_", r"rubygems_[0-9a-f]{40,}"),
+    _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
+    _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
+    _shape(
+        "url-password",
+        "@,%40",
+        r"://[^\s/?#@:\"'<>\\]{0,256}:([^\s/?#@\"'<>\\]{1,512})@",
+        rb"(?![$%]?\{)",
+    ),
+    _shape(
+        "basic",
+        "basic",
+        # Base64 of a text with a colon, which has three spellings; so "Basic authentication" stays.
+        r"(?:^|[^\w-])(?i:basic)[ \t]{1,4}([A-Za-z0-9+/]{7,}={0,2})(?:[^\w+/=-]|$)",
+        rb"(?:[A-Za-z0-9+/]{4})*?"
+        rb"(?:O[g-v]|[A-Za-z0-9+/][DTjz][o-r]|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]6)",
+    ),
+    _shape(
+        "bearer",
+        "bearer",
+        # A challenge goes on with parameters (`Bearer resource_metadata="…"`), prose with words.
+        r"(?:^|[^\w-])(?i:bearer)[ \t]{1,4}(?:([\w.~+/-]{16,}={1,2})"
+        r"(?:[^\w/\"']|[\"'](?:[^\w/]|$)|$)|([\w.~+/-]{16,})(?:[^\w.~+/=-]|$))",
+        rb"[^=]*?[0-9]|(?=[^=]{24})[^=]*?[a-z][A-Z]",
+    ),
+    _shape(
+        "bearer",
+        "authorization",
+        # After the header's name anything but a plain word is a credential.
+        r"(?i:authorization)\\{0,8}[\"']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,8}[\"']?"
+        r"(?i:bearer|token|apikey|api-key|key)[ \t]{1,4}"
+        r"([\w.~+/=:-]{8,})",
+        rb"[a-z]*+[^a-z]",
+    ),
+)
+"""The shapes; where two rows find the same text, the first names it."""

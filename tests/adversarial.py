@@ -1,0 +1,127 @@
+"""Texts that cost a careless search for secrets more than their length.
+
+Each rule of the table has its own: parts of a token of it, repeated, so that a match begins
+everywhere and ends nowhere. Those of bodies are what has stood an event loop still for minutes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from core.secrets.planted import IN_CONTEXT, SHAPES
+
+ByLength = Callable[[int], bytes]
+FIXED_STEPS = 10_000
+"""Steps of a search that don't depend on the length of a text."""
+
+
+def steps(run: Callable[[], object]) -> int:
+    """Return how many lines are run and how many functions are called, Python's own included."""
+    count = 0
+
+    def traced(_frame: FrameType, _event: str, _what: Any) -> Any:
+        nonlocal count
+        count += 1
+        return traced
+
+    def profiled(_frame: FrameType, event: str, _what: Any) -> None:
+        nonlocal count
+        count += event == "c_call"
+
+    before = sys.gettrace(), sys.getprofile()
+    sys.setprofile(profiled)
+    sys.settrace(traced)
+    try:
+        run()
+    finally:
+        sys.settrace(before[0])
+        sys.setprofile(before[1])
+    return count
+
+
+def assert_linear(run: Callable[[bytes], object], short: bytes, long: bytes) -> None:
+    """Check that four times the text takes at most four times the steps, and a little."""
+    run(short)  # automata are built once
+
+    assert steps(lambda: run(long)) <= 5 * steps(lambda: run(short)) + FIXED_STEPS
+
+
+def repeated(piece: str, end: str = "") -> ByLength:
+    """Return a text of a given length that consists of one piece."""
+    return lambda length: ((piece * (length // len(piece) + 1))[:length] + end).encode()
+
+
+def near_misses(secret: str) -> Iterator[tuple[str, ByLength]]:
+    """Yield what begins like a secret everywhere and is none, or is one everywhere."""
+    yield "beginning", repeated(secret[: min(len(secret) // 2, 12)])
+    yield "almost", repeated(secret[:-1])
+    yield "secret", repeated(secret + " ")
+    yield "separated", repeated(secret[:-1] + " ")
+    yield "long", lambda length: (secret + secret[-1] * length)[:length].encode()
+
+
+def of_rules() -> Iterator[tuple[str, ByLength]]:
+    """Yield the adversarial texts of each rule, by name."""
+    for number, (rule, secret) in enumerate(SHAPES):
+        for name, text in near_misses(secret):
+            yield f"{rule} {number} {name}", text
+    for number, (rule, secret, text) in enumerate(IN_CONTEXT):
+        for name, made in near_misses(text.format(secret)):
+            yield f"{rule} context {number} {name}", made
+
+
+def _base64url(length: int) -> bytes:
+    return base64.urlsafe_b64encode(random.Random(1).randbytes(length))[:length]
+
+
+def _prose(length: int) -> bytes:
+    words = (
+        "the quick brown fox jumps over the lazy dog and runs through the key-value store of a task"
+    )
+    chosen = random.Random(1).choices(words.split(), k=length // 4)
+    return " ".join(chosen)[:length].encode()
+
+
+def _filled(begin: str, piece: str, end: str) -> ByLength:
+    return lambda length: (begin + piece * (length // len(piece)) + end).encode()
+
+
+def _nested(length: int) -> bytes:
+    text = '{"apiKey":"x"}'
+    while len(text) < length // 2:
+        text = json.dumps([text])
+    return text.encode()
+
+
+OF_BODIES: dict[str, tuple[str, ByLength]] = {
+    "prose": ("text/plain", _prose),
+    "base64url": ("text/plain", _base64url),
+    "base64url in JSON": (
+        "application/json",
+        lambda length: b'{"blob":"%s","apiKey":"x"}' % _base64url(length),
+    ),
+    "numbers beside a name": ("application/json", _filled('{"apiKey":"x","n":[', "0,", "0]}")),
+    "literals beside a name": ("application/json", _filled('{"apiKey":"x","n":[', "true,", "0]}")),
+    "short URLs": ("text/plain", repeated("http://a.example/?a=%20&apiKey=b ")),
+    "short strings": ("application/json", _filled('["apiKey=x"', ',"http://a.b/%41"', "]")),
+    "parameters": ("application/x-www-form-urlencoded", repeated("a=b%20c&apiKey=d&")),
+    "deep JSON": ("application/json", _filled("", '{"a":[', '{"apiKey":"x"}')),
+    "data lines": ("text/event-stream", _filled("", "data: apiKey=x\n", "\n\n")),
+    "events": ("text/event-stream", repeated('data: {"apiKey":"x"}\n\n')),
+    "dashes": ("text/plain", _filled("apiKey=x", "-", "")),
+    "names": ("text/plain", repeated("password=")),
+    "quoted names": ("text/plain", repeated('"password":\'')),
+    "escapes": ("application/json", _filled('{"password":"', "\\u0061", '"}')),
+    "backslashes": ("application/json", _filled('["', '\\\\\\"', 'password=x"]')),
+    "percent": ("text/plain", _filled("http://a.example/?password=", "%25", "")),
+    "messages": ("application/json", repeated('{"id":1,"apiKey":"x"}\n')),
+    "spaces": ("text/plain", _filled("password", " ", "= x")),
+    "nested strings": ("application/json", _nested),
+}
+"""Bodies by name, each with its media type."""

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from mrtr_cassette.core.secrets.shapes import RULES, EncodedText, Rule, custom_rule
+
+BY_NAME = {rule.name: rule for rule in RULES}
+GITHUB = "ghp" + "_" + "a1" * 16
+
+
+def found(rule: Rule, text: str) -> list[str]:
+    """Return what a rule finds in a text."""
+    encoded = EncodedText(text)
+    return [text[start:end] for start, end in encoded.characters(rule.spans(encoded.raw))]
+
+
+def test_no_row_looks_around() -> None:
+    """Each pattern is one that RE2 takes, so its search is linear."""
+    assert not [rule.name for rule in RULES if "(?<" in rule.pattern or "(?=" in rule.pattern]
+
+
+@pytest.mark.parametrize("between", [" ", "\n", "é🔑", "\ud800", '"', ","])
+def test_token_begins_after_what_is_no_letter(between: str) -> None:
+    """What ends one token may begin the next one, and no offset is lost to characters."""
+    text = f"é{GITHUB}{between}{GITHUB}"
+
+    assert found(BY_NAME["github"], text) == [GITHUB, GITHUB]
+    assert found(BY_NAME["github"], f"x{GITHUB}") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hugging-face", "h" + "f_" + "abc" * 12),
+        ("tavily", "tv" + "ly-" + "a-b" * 12),
+        ("vault", "hv" + "s." + "abc_" * 8),
+        ("npm", "np" + "m_" + "abc" * 12),
+    ],
+)
+def test_token_of_letters_only_is_none(name: str, text: str) -> None:
+    """Words after a token's beginning are no token."""
+    assert found(BY_NAME[name], text) == []
+    assert found(BY_NAME[name], text[:-2] + "1A") == [text[:-2] + "1A"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "secrets"),
+    [
+        (r"EMP-\d+", "EMP-1 EMP-2", ["EMP-1", "EMP-2"]),
+        (r"x(y)?", "x xy", ["y"]),
+        (r"(?s)b.*", "a" * 10_000 + "b" * 10_000, ["b" * 10_000]),
+        (r"[à-ü]+", "abc äöü", ["äöü"]),
+        (r"a$", "aaa", ["a"]),
+        (r"\b", "a b", []),
+        (r"x", "", []),
+    ],
+)
+def test_pattern_of_a_user_finds_all_matches(pattern: str, text: str, secrets: list[str]) -> None:
+    """Group 1 is the secret if there is one, however far the match is from the last one."""
+    assert found(custom_rule(1, pattern), text) == secrets

@@ -1,0 +1,110 @@
+"""What the search for secrets costs, counted in steps, whatever it searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from adversarial import OF_BODIES, ByLength, assert_linear, of_rules, steps
+from patience import seconds
+
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.states import KnownState, KnownStates, find_states
+from mrtr_cassette.core.wire.jsonbytes import Span
+from mrtr_cassette.core.wire.sse import read_event
+
+REDACTOR = Redactor(RedactionRules(), lambda _rule, _secret: "T")
+LENGTH = 6_000
+"""Bytes; steps are counted for a text of this length and for one that is four times as long."""
+
+
+def assert_linear_by_length(run: Callable[[bytes], object], text: ByLength) -> None:
+    """Check that the steps of a search grow with the length of a text only."""
+    assert_linear(run, text(LENGTH), text(4 * LENGTH))
+
+
+@pytest.mark.parametrize(("name", "text"), list(of_rules()), ids=lambda value: str(value)[:40])
+def test_each_rule_takes_steps_in_proportion(name: str, text: ByLength) -> None:
+    """No text makes a rule begin again and again at what it has looked at."""
+    assert name
+    assert_linear_by_length(lambda raw: REDACTOR.body(raw, "text/plain"), text)
+
+
+@pytest.mark.parametrize("name", OF_BODIES)
+def test_each_body_takes_steps_in_proportion(name: str) -> None:
+    """The search takes steps in proportion to the length, in whatever layer secrets stand."""
+    content_type, text = OF_BODIES[name]
+
+    assert_linear_by_length(lambda raw: REDACTOR.body(raw, content_type), text)
+
+
+@pytest.mark.parametrize("name", OF_BODIES)
+@pytest.mark.timeout(seconds(60))
+def test_large_bodies_are_searched(name: str) -> None:
+    """Neither do the parts of Python and of RE2 that do the search, which have no steps."""
+    content_type, text = OF_BODIES[name]
+
+    REDACTOR.body(text(1_000_000), content_type)
+
+
+@pytest.mark.timeout(seconds(60))
+def test_ten_megabytes_of_numbers_are_read_in_few_steps() -> None:
+    """Numbers that stand under no name are passed in one step."""
+    _, text = OF_BODIES["numbers beside a name"]
+    raw = text(10_000_000)
+
+    assert steps(lambda: REDACTOR.body(raw, "application/json")) < 5_000
+
+
+@pytest.mark.parametrize("pattern", ["(?s)a.*b|a", "(a+)+$", "(?:a|aa)*c|a", "a*a*a*a*b|aa"])
+@pytest.mark.timeout(seconds(60))
+def test_no_pattern_of_a_user_hangs(pattern: str) -> None:
+    """Whatever a pattern looks at before it settles for a short match, the search goes on."""
+    redactor = Redactor(RedactionRules(patterns=(pattern,)), lambda _rule, _secret: "T")
+
+    assert b"a" not in redactor.body(b"a" * 5_000, "text/plain").replace(b"custom-1", b"")
+
+
+# States
+
+
+@pytest.mark.parametrize("state", ["=" * 27_000, "ab+/" * 7_000, "a" * 27_000, '"' * 5_000])
+@pytest.mark.timeout(seconds(60))
+def test_large_states_are_looked_for_in_steps_of_the_body(state: str) -> None:
+    """The length of a state, and what it consists of, cost nothing beside the body."""
+    text = (state[: len(state) // 2] + "\\u003d%3D ").encode()
+    known = KnownState(state)
+
+    def body(length: int) -> bytes:
+        return (text * (length // 10 + 1))[: length * 10]
+
+    assert_linear_by_length(known.seal, body)
+    known.seal(body(100_000))
+
+
+@pytest.mark.timeout(seconds(60))
+def test_many_states_are_looked_for_in_one_walk() -> None:
+    """All states are looked for in the layers of a text, which are made once."""
+    many, one = KnownStates(), KnownStates()
+    for number in range(256):
+        many.remember("=" * 24 + "/" * number)
+    one.remember("=" * 24)
+    raw = b"\\u003d%3d" * 10_000
+
+    assert steps(lambda: many.seal(raw)) <= 2 * steps(lambda: one.seal(raw))
+
+
+def test_states_in_many_lines_are_placed_one_by_one() -> None:
+    """A place in the data of an event is found without a look at each line."""
+    event = read_event(b"data: abc\n" * 60_000 + b"\n", first=True)
+
+    assert steps(lambda: event.raw_span(Span(4 * 59_999, 4 * 59_999 + 3))) < 100
+    assert event.raw_span(Span(4 * 59_999, 4 * 59_999 + 3)) == Span(599_996, 599_999)
+
+
+def test_many_states_in_one_body_are_found_in_proportion() -> None:
+    """States under their name are found in one walk."""
+    assert_linear_by_length(
+        find_states, lambda length: b'{"requestState":"abc"}\n' * (length // 22)
+    )
