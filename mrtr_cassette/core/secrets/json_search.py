@@ -47,6 +47,10 @@ _EXEMPT: Final[tuple[MemberPath, ...]] = (
 
 _SCHEMAS = frozenset({"dependentRequired", "dependencies"})
 """Members of a JSON Schema: an object whose keys and values are the names of properties."""
+_NAMING = frozenset({"name", "id", "key"})
+_VALUE = "value"
+"""Members of an object that names its value: `{"name": "DB_PASSWORD", "value": …}`."""
+_LONGEST_NAME = 128
 _OF_SCHEMA = "{}"
 """Stands for the bracket of such an object."""
 
@@ -78,23 +82,28 @@ def secrets_in_json(
         depth: levels of URLs in URLs that are still searched.
     """
     findings: list[Finding] = []
-    # Of each open object or array: its bracket, and the rule for values directly in it.
-    opened = [("", "")]
+    # Of each open object or array: its bracket, and the rules for values directly in it and for
+    # the one that is called `value`.
+    opened = [("", "", "")]
     key = ""
     for token in tokens:
-        bracket, rule = opened[-1]
+        bracket, rule, of_value = opened[-1]
         match token.lastgroup:
             case "key" if bracket != "[":
                 key = token["text"]
                 if "\\" in key:
                     key = decode_json(key).text
-                opened[-1] = (bracket, "" if bracket == _OF_SCHEMA else search.rule_of(key))
+                rule = "" if bracket == _OF_SCHEMA else search.rule_of(key)
+                rule = of_value if key == _VALUE and not rule else rule
+                opened[-1] = (bracket, rule, of_value)
                 continue
             case "opening":
                 opened.append(_opened(token["opening"], bracket, rule, key))
             case "closing" if len(opened) > 1:
                 opened.pop()
             case "text" | "key":
+                if bracket == "{" and key in _NAMING and len(token["text"]) <= _LONGEST_NAME:
+                    opened[-1] = (bracket, rule, search.rule_of(token["text"]) or of_value)
                 findings += _in_string(token, rule, search, depth)
             case "number" if rule and bracket != "[":
                 start, end = token.span("number")
@@ -103,11 +112,11 @@ def secrets_in_json(
     return findings
 
 
-def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str]:
-    """Return the bracket, and the rule for values directly inside it."""
+def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str, str]:
+    """Return the bracket, and the rules for values directly inside it."""
     if bracket == "[":
-        return "[", "" if outer == "[" else rule
-    return (_OF_SCHEMA if key in _SCHEMAS else "{"), ""
+        return "[", "" if outer == "[" else rule, ""
+    return (_OF_SCHEMA if key in _SCHEMAS else "{"), "", rule
 
 
 def _in_string(

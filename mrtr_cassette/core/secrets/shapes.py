@@ -178,8 +178,30 @@ def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
     return None if needs is None else re.compile(needs, re.DOTALL)
 
 
+def _named(name: str, names: str) -> tuple[Rule, ...]:
+    """Return the rows of what XML and multipart forms have under some names."""
+    element = rf"(?:[\w.-]{{1,64}}:)?(?i:{names})"
+    field = rf'name=\\*"(?i:{names})\\*"'
+    meant = re.compile(rb"\s*+(?![$%]?\{)\S")
+    return (
+        Rule(
+            name,
+            rf"<{element}(?:\s[^<>]{{0,256}})?>([^<>]{{1,512}})</{element}\s*>",
+            (rf"<\\?/{element}\s*>",),
+            needs=meant,
+        ),
+        Rule(
+            name,
+            rf"(?:^|[\s;]){field}(?:\r?\n[^\r\n]{{1,200}}){{0,3}}\r?\n\r?\n([^\r\n]{{1,512}})",
+            (field,),
+            needs=meant,
+        ),
+    )
+
+
 _DIGIT = rb"[^0-9]*+[0-9]"
 _WORD = "A-Za-z0-9"
+_UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
 RULES: Final[tuple[Rule, ...]] = (
     _shape(
@@ -249,7 +271,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "sk-",
         # Also the spelling of many who serve models under OpenAI's API.
         r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20,}",
-        rb"sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d)",
+        rb"sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
     _token(
         "hugging-face",
@@ -314,6 +336,30 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("npm", "npm_", r"npm_[A-Za-z0-9]{36}", rb"npm_[a-z]*+[A-Z0-9]", ends=r"\w"),
     _token("pypi", "pypi-AgE", r"pypi-AgE[\w-]{40,}"),
     _token("rubygems", "rubygems_", r"rubygems_[0-9a-f]{40,}"),
+    Rule(
+        "azure",
+        r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})(?:[^A-Za-z0-9]|$)",
+        ("AZDO[A-Za-z0-9]{4}",),
+    ),
+    Rule(
+        "terraform",
+        r"(?:^|[^A-Za-z0-9])([A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,})",
+        (r"\.atlasv1\.",),
+    ),
+    Rule(
+        "asana",
+        r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
+        (r"\d:[0-9a-f]{32}",),
+    ),
+    _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[A-Za-z0-9]{24,}", _DIGIT),
+    _token("hubspot", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
+    _token("contentful", "CFPAT-", r"CFPAT-[\w-]{40,}"),
+    # Of these letters such a token has many, and base64 of other data hasn't.
+    _token("facebook", "EAA", r"EAA[A-Za-z0-9]{90,}", rb"(?:.*?Z[A-D]){2}", ends=r"\w+/="),
+    _token("dropbox", "sl.", r"sl\.[\w.-]{100,}", _DIGIT),
+    _token("fireworks", "fw_", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
+    _token("mapbox", "sk.eyJ tk.eyJ", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
+    _token("launchdarkly", "sdk- api-", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
     _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
     _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
     _shape(
@@ -322,6 +368,25 @@ RULES: Final[tuple[Rule, ...]] = (
         r"://[^\s/?#@:\"'<>\\]{0,256}:([^\s/?#@\"'<>\\]{1,512})@",
         rb"(?![$%]?\{)",
     ),
+    Rule(
+        "password",
+        r"(?:^|[\s\"'])--(?:\w{1,32}-)?(?:password|passwd|passphrase)[ \t]{1,4}"
+        r"\\{0,8}[\"']?([^\s\"'<>$\\-][^\s\"'<>\\]{2,255})",
+        (r"--[\w-]{0,40}pass[a-z]{1,8}[ \t]",),
+        # Words after it are prose about the option.
+        needs=re.compile(rb"[a-z]*+[^a-z.,:;)]"),
+    ),
+    _shape(
+        "password",
+        "curl ",
+        r"(?i:curl)(?:[ \t][^\r\n]{0,400}?)?[ \t](?:-u|--user)[ \t=]{0,2}\\{0,8}[\"']?"
+        r"[^\s:\"'<>]{0,128}:([^\s\"'<>\\]{1,255})",
+        rb"(?![$%]?\{|\$)",
+    ),
+    *_named("password", "password|passwd|passphrase|pwd"),
+    *_named("secret", "secret|client[_-]?secret"),
+    *_named("api-key", "(?:x-)?api[_-]?key"),
+    *_named("token", "(?:access|refresh|auth|id)[_-]?token"),
     _shape(
         "basic",
         "basic",
