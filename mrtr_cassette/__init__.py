@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mrtr_cassette.api import Recording, Replay, record, replay
-    from mrtr_cassette.core.report.failures import MissesError, UnplayedError
+    from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
@@ -31,6 +31,7 @@ __all__ = [
     "ReplayOptions",
     "Turn",
     "UnplayedError",
+    "UnpublishedError",
     "UpstreamError",
     "UsageError",
     "record",
@@ -47,6 +48,7 @@ _ELSEWHERE = {
     "ReplayOptions": "options",
     "Turn": "core.report.inspection",
     "UnplayedError": "core.report.failures",
+    "UnpublishedError": "core.report.failures",
     "UpstreamError": "errors",
     "UsageError": "errors",
 }

@@ -16,7 +16,7 @@ from typing import TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.failures import MissesError, UnplayedError
+from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.summary import reports_of_misses
@@ -93,6 +93,11 @@ class Recording:
         return self._session.problem
 
     @property
+    def objection(self) -> str | None:
+        """Why what was recorded is not published as a cassette, or None."""
+        return self._session.objection
+
+    @property
     def unreachable(self) -> int:
         """How many requests the upstream did not answer."""
         return self._session.unreachable
@@ -161,6 +166,7 @@ class RecordKeywords(_Keywords, total=False):
     ca_file: FilePath | None
     insecure: bool
     fsync: bool
+    publish_anyway: bool
     existing: Existing
 
 
@@ -169,7 +175,8 @@ def record(
 ) -> Proxy[Recording]:
     """Record what passes between a client and a server, in a `with` or an `async with` block.
 
-    The cassette is written when the block ends, also where it ends with an exception.
+    The cassette is written when the block ends, also where it ends with an exception, but not if
+    every request got an error that is not MCP's, unless `publish_anyway` is true.
 
     Args:
         upstream: URL of the real server, as the client would name it.
@@ -179,10 +186,11 @@ def record(
     Raises:
         UsageError: an option is wrong; or, when the block begins, the address can't be bound.
         CassetteError: when the block begins or ends: the cassette can't be written, or exists.
+        UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     checked = RecordOptions(**options)
     opened = partial(recording, upstream, Path(path), checked)
-    return Proxy(partial(_shown_as, Recording, opened))
+    return Proxy(partial(_shown_as, Recording, opened), _check_recording)
 
 
 def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
@@ -208,6 +216,12 @@ def replay_with(path: FilePath, options: ReplayOptions) -> Proxy[Replay]:
     """Serve a cassette as `replay` does, with options that have been checked."""
     opened = partial(replaying, Path(path), options)
     return Proxy(partial(_shown_as, Replay, opened), partial(_check_replay, options))
+
+
+def _check_recording(recording: Recording) -> None:
+    """Raise why a recording that has ended is no cassette."""
+    if recording.objection is not None:
+        raise UnpublishedError(recording.path, recording.objection)
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:

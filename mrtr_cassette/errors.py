@@ -6,6 +6,7 @@ MrtrCassetteError
 ├── CassetteError             the file: missing, existing, damaged, too new   exit 3
 ├── BodyTooLargeError         a response is too large to keep                 exit 3
 ├── UpstreamError             the real server can't be used                   exit 4
+├── UnpublishedError          a recording of errors only is no cassette       exit 4
 ├── MissesError               a replay was asked what was not recorded        exit 1
 ├── UnplayedError             a replay was to play all, and did not           exit 1
 └── NotJsonError              a peer's bytes; raised and caught inside the core
@@ -13,7 +14,7 @@ MrtrCassetteError
 
 A subclass exists only where a caller acts differently.
 A miss is a value, see `mrtr_cassette.core.replay.diagnosis`; only the library raises an error for
-what a replay missed, when it has ended (`mrtr_cassette.core.report.failures`).
+what a run came to, when it has ended (`mrtr_cassette.core.report.failures`).
 
 Owns: the errors, how a text names an option without knowing which front shows it, and how text
 from elsewhere is shown so that it steers neither a terminal nor a CI runner.

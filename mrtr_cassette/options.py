@@ -260,6 +260,15 @@ class RecordOptions(Options):
             "--fsync",
         ),
     )
+    publish_anyway: bool = field(
+        default=False,
+        metadata=_option(
+            "switch",
+            "Write the cassette even if the command failed, or every request got an error that is "
+            "not MCP's",
+            "--publish-anyway",
+        ),
+    )
     existing: Existing = field(
         default="keep",
         metadata=_option(

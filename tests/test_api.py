@@ -9,6 +9,7 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 import trio
@@ -17,7 +18,7 @@ from harness import demo_server
 from messages import CAPABLE, message, tool_call
 from patience import HANGS_S
 
-from mrtr_cassette import MissesError, UnplayedError, record, replay
+from mrtr_cassette import MissesError, UnplayedError, UnpublishedError, record, replay
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.background import in_thread
 
@@ -91,6 +92,32 @@ def test_record_and_replay_in_plain_code(server, tmp_path):
     assert miss.text == error["message"]
     assert miss.facts == error["data"]
     assert 'recorded "accept", received "decline"' in miss.text
+
+
+def test_errors_only_are_no_recording(server, tmp_path):
+    """The block ends with an error that says what was seen, unless the cassette is wanted anyway."""
+    path = tmp_path / "deploy.json"
+
+    def ask(url):
+        with pytest.raises(HTTPError, match="404"):
+            post(url, DEPLOY)
+
+    with (
+        pytest.raises(UnpublishedError) as caught,
+        record(f"{server.removesuffix('/mcp')}/no", path) as recording,
+    ):
+        ask(recording.url)
+    assert caught.value.reason == "the only request got 404; is the path /no right?"
+    assert recording.objection == caught.value.reason
+    assert caught.value.exit_code == 4
+    assert len(recording.interactions) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["deploy.json.journal"]
+
+    wanted = tmp_path / "wanted.json"
+    with record(f"{server.removesuffix('/mcp')}/no", wanted, publish_anyway=True) as recording:
+        ask(recording.url)
+    assert recording.objection is None
+    assert wanted.exists()
 
 
 def test_a_miss_is_raised_when_the_block_ends(server, tmp_path):

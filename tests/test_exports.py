@@ -20,6 +20,7 @@ def test_public_names_are_these():
         "ReplayOptions",
         "Turn",
         "UnplayedError",
+        "UnpublishedError",
         "UpstreamError",
         "UsageError",
         "record",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import signal
 
     from mrtr_cassette.shell.announcing import OnEvent
+    from mrtr_cassette.shell.running import CommandEnd
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
@@ -212,7 +213,7 @@ def tell_of_journal(cassette: Path, log: Log) -> None:
 
 
 def tell_no_client(command: Sequence[str], log: Log) -> None:
-    """Say that a command ended and sent nothing to the proxy."""
+    """Say that a command has run and sent nothing to the proxy."""
     from mrtr_cassette.shell.running import URL_VARIABLE
 
     text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
@@ -221,12 +222,12 @@ def tell_no_client(command: Sequence[str], log: Log) -> None:
 
 async def until_stopped(
     url: str, command: Sequence[str], signals: asyncio.Queue[signal.Signals]
-) -> int:
-    """Announce the address; wait for the command's end or a signal; return the command's code."""
-    from mrtr_cassette.shell.running import run_command
+) -> CommandEnd:
+    """Announce the address, and wait for the command's end or a signal."""
+    from mrtr_cassette.shell.running import CommandEnd, run_command
 
     click.echo(printable_lines(f"listening on {url}"))
     if command:
         return await run_command(command, url, signals, say)
     await signals.get()
-    return 0
+    return CommandEnd(0, was_stopped=True)

@@ -47,7 +47,8 @@ def record(
 
     Point the client at the address that is printed, do what is to be recorded, and stop with
     Ctrl-C: the cassette is written then. With -- COMMAND it stops when the command ends; the
-    command finds the address in the environment variable MRTR_CASSETTE_URL. With --append the
+    command finds the address in the environment variable MRTR_CASSETTE_URL. A command that failed
+    leaves no cassette, and neither do requests that got only errors such as 404. With --append the
     upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
     """
     from mrtr_cassette.shell.running import allow_many_files, run
@@ -69,19 +70,25 @@ async def _record(
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
-            code = await until_stopped(session.url, command, signals)
+            end = await until_stopped(session.url, command, signals)
+            if end.code and not end.was_stopped:
+                session.failure = f"{command[0]!r} ended with {end.code}"
         _conclude(session, log)
-        if command and session.is_unused:
+        is_unused = bool(command) and end.has_run and session.is_unused
+        if is_unused:
             tell_no_client(command, log)
-    if code:
-        return code
+    return end.code or _code_of(session, log) or int(is_unused)
+
+
+def _code_of(session: RecordSession, log: Log) -> int:
+    """Return the exit code of a recording, and say why it is not whole."""
     if session.problem is not None:
         text = f"error: the recording is not whole: {session.problem}"
         log.tell(text, {"event": "concluded", "problem": session.problem})
         return 3
-    if session.unreachable and not session.exchanges:
+    if session.objection is not None or (session.unreachable and not session.exchanges):
         return UpstreamError.exit_code
-    return 1 if session.unrecorded or (command and session.is_unused) else 0
+    return 1 if session.unrecorded else 0
 
 
 def _conclude(session: RecordSession, log: Log) -> None:
@@ -94,5 +101,6 @@ def _conclude(session: RecordSession, log: Log) -> None:
         exchanges=session.exchanges,
         played=None if session.player is None else session.played,
         unrecorded=len(session.unrecorded),
+        objection=session.objection,
     )
     log.tell(recording_text(report), recording_event(report))

@@ -78,16 +78,16 @@ async def _replay(
                 session = await stack.enter_async_context(served)
                 # What was loaded stays: the collector need not look at it again and again.
                 gc.freeze()
-            code = await until_stopped(session.url, command, signals)
+            end = await until_stopped(session.url, command, signals)
         summary = report_of_replay(session.player, session.terms)
         log.tell(summary_text(summary), summary_event(summary))
         _report(summary, report)
         player = session.player
-        is_unused = bool(command) and not player.plays and not player.misses
+        is_unused = bool(command) and end.has_run and not player.plays and not player.misses
         if is_unused:
             tell_no_client(command, log)
     fails = is_unused or player.misses or (options.fail_on_unplayed and summary.incomplete)
-    return code or (1 if fails else 0)
+    return end.code or (1 if fails else 0)
 
 
 def _report(summary: ReplayReport, path: Path | None) -> None:

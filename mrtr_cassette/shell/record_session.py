@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
-from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.record.objections import Verdict, objection_to, verdict_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
@@ -28,7 +29,11 @@ class RecordSession:
         exchanges: how many exchanges are in the journal.
         unreachable: how many requests the upstream did not answer.
         unrecorded: requests that could not be recorded, in order.
+        has_success: an exchange is no error of the transport.
+        verdicts: what the exchanges say of the recording, by number, until there is a success.
+        failure: how the command that was recorded failed, or None.
         problem: why the recording is not whole, or None.
+        objection: why it is not published as a cassette, or None.
         published: how many interactions the published cassette has; None where there is none.
     """
 
@@ -40,13 +45,37 @@ class RecordSession:
     exchanges: int = 0
     unreachable: int = 0
     unrecorded: list[Unrecorded] = field(default_factory=list)
+    has_success: bool = False
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    failure: str | None = None
     problem: str | None = None
+    objection: str | None = None
     published: int | None = None
 
     @property
     def is_unused(self) -> bool:
         """Whether no client has sent a request."""
         return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
+
+    def written(self, exchange: RecordedExchange) -> None:
+        """Take note of an exchange that is in the journal."""
+        # One success says enough, so no more is kept of a long recording.
+        if self.has_success:
+            return
+        verdict = verdict_of(exchange)
+        if verdict is None or exchange.number is None:
+            return
+        if verdict.error is None:
+            self.has_success = True
+            self.verdicts.clear()
+        else:
+            self.verdicts[exchange.number] = verdict
+
+    def find_objection(self) -> str | None:
+        """Return why what was recorded is hardly what was meant, and keep it; None if it may be."""
+        if self.exchanges:
+            self.objection = objection_to(self.verdicts, self.failure, self.terms)
+        return self.objection
 
     @property
     def played(self) -> int:

@@ -98,7 +98,7 @@ async def recording(
             raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
         session_url = listener.address.url(url.raw_path_qs)
         session = RecordSession(session_url, output, earlier, player, options.terms)
-        with _journal(session, header, syncs=options.fsync, publishes=publishes) as journal:
+        with _journal(session, header, options, publishes=publishes) as journal:
             live_asks = LiveAsks()
             watcher = Watcher(
                 _recorder(options, redactor),
@@ -154,15 +154,17 @@ def _appender(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAs
 
 @contextmanager
 def _journal(
-    session: RecordSession, header: JournalHeader, *, syncs: bool, publishes: bool
+    session: RecordSession, header: JournalHeader, options: RecordOptions, *, publishes: bool
 ) -> Iterator[journal_file.Journal]:
-    """Keep a journal until the block ends, and then publish it."""
-    journal = journal_file.Journal(journal_file.journal_path(session.path), header, syncs=syncs)
+    """Keep a journal until the block ends, and then publish it unless something speaks against."""
+    path = journal_file.journal_path(session.path)
+    journal = journal_file.Journal(path, header, syncs=options.fsync)
     try:
         yield journal
     finally:
         is_in_place = _close(journal, session)
-        if publishes and is_in_place:
+        wanted = options.publish_anyway or session.find_objection() is None
+        if publishes and is_in_place and wanted:
             session.published, lost = publish_journal(session.path)
             if lost is not None:
                 session.problem = lost

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mrtr_cassette.shell.files import reason_of
 
@@ -24,6 +24,21 @@ _MOST_FILES = 65_536
 """The limit that is requested; a shell's usual 1,024 are enough for 500 clients, with two each."""
 
 T = TypeVar("T")
+
+
+class CommandEnd(NamedTuple):
+    """How a command ended.
+
+    Attributes:
+        code: its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where
+            it could not be started, as a shell would.
+        has_run: it could be started.
+        was_stopped: a signal to this process ended it.
+    """
+
+    code: int
+    has_run: bool = True
+    was_stopped: bool = False
 
 
 def allow_many_files() -> None:
@@ -73,7 +88,7 @@ async def run_command(
     signals: asyncio.Queue[signal.Signals],
     say: Callable[[str], None],
     grace_s: float = 10.0,
-) -> int:
+) -> CommandEnd:
     """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
 
     Args:
@@ -82,10 +97,6 @@ async def run_command(
         signals: those that come to this process.
         say: takes a line about what goes wrong.
         grace_s: seconds that the command has to end after a signal before it is killed.
-
-    Returns:
-        its exit code; 128 plus the signal's number where a signal ended it; 127 or 126 where it
-        could not be started, as a shell would.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -93,7 +104,8 @@ async def run_command(
         )
     except OSError as error:
         say(f"error: can't run {command[0]!r}: {reason_of(error)}")
-        return 127 if isinstance(error, FileNotFoundError) else 126
+        code = 127 if isinstance(error, FileNotFoundError) else 126
+        return CommandEnd(code, has_run=False)
     ended = asyncio.ensure_future(process.wait())
     number = await _signal_before(ended, signals, None)
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
@@ -105,7 +117,7 @@ async def run_command(
                 end()
             await asyncio.wait({ended}, timeout=grace_s)
     code = await ended
-    return 128 - code if code < 0 else code
+    return CommandEnd(128 - code if code < 0 else code, was_stopped=number is not None)
 
 
 async def _signal_before(

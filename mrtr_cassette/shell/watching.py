@@ -193,3 +193,4 @@ class WatchedExchange:
         restored = watcher.journal.append(encode_line(due.exchange))
         if restored is not None:
             watcher.restored(restored)
+        watcher.session.written(due.exchange)

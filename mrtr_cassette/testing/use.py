@@ -272,6 +272,10 @@ class CassetteUse:
             problems.append(f"the upstream did not answer {counted(count, 'request')}")
         if passed and plays_all and self.cassette.unplayed:
             problems.append(_unplayed_text(self.cassette))
+        if not self._settings.record.publish_anyway:
+            objection = session.find_objection()
+            if objection is not None:
+                problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
         if not passed or problems:
             journal_file.journal_path(self.path).unlink(missing_ok=True)
             return [*problems, f"{self.path} was not written"] if problems else []

@@ -40,6 +40,7 @@ from standin import (
     answering,
     chunk,
     json_response,
+    response,
     stream_head,
     upstream,
 )
@@ -124,16 +125,78 @@ async def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> 
 @looped
 async def test_a_command_is_recorded_and_its_code_passed_on(tmp_path: Path) -> None:
     """`-- COMMAND` finds the URL, its end ends the recording, and its code is ours."""
-    for code in (0, 7):
+    for code, options in ((0, ()), (7, ("--publish-anyway",))):
         path = tmp_path / f"{code}.json"
         async with upstream(answering(json_response(result({}, id=0)))) as server:
             ended = await run(
-                "record", "--port", 0, "--output", path, "--upstream", server.url, "--",
+                "record", "--port", 0, "--output", path, "--upstream", server.url, *options, "--",
                 *caller("ping", code=code),
             )  # fmt: skip
         assert ended.code == code
         assert ended.out.splitlines()[1:] == ['{"jsonrpc":"2.0","id":0,"result":{}}']
         assert len(read(path)["interactions"]) == 1
+
+
+@looped
+async def test_a_command_that_failed_leaves_no_cassette(tmp_path: Path) -> None:
+    """What it recorded stays in the journal, which `recover` publishes; the code is the command's."""
+    path = tmp_path / "c.json"
+    async with upstream(answering(json_response(result({}, id=0)))) as server:
+        ended = await run(
+            "record", "--port", 0, "--output", path, "--upstream", server.url, "--",
+            *caller("ping", code=7),
+        )  # fmt: skip
+    assert ended.code == 7
+    assert ended.err.endswith(
+        f"{path} was not written: {sys.executable!r} ended with 7\n"
+        "what was recorded is in the journal beside it; publish it with: "
+        f"mrtr-cassette recover {path} (or delete the journal)\n"
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
+    assert (await run("recover", path)).code == 0
+    assert len(read(path)["interactions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "what"),
+    [
+        (response(b"no", status="404 Not Found"), "404; is the path /mcp right?"),
+        (
+            response(b"no", status="401 Unauthorized"),
+            "401; does the server want credentials, such as --header 'Name: value'?",
+        ),
+        (response(b"no", status="502 Bad Gateway"), "502; does the server run?"),
+        (
+            response(b"<html></html>", "Content-Type: text/html"),
+            "HTML; is the upstream an MCP server?",
+        ),
+    ],
+)
+@looped
+async def test_errors_of_the_transport_are_no_recording(
+    tmp_path: Path, reply: bytes, what: str
+) -> None:
+    """Where every request got an error that is not MCP's, no cassette is written, and the code is 4."""
+    path = tmp_path / "c.json"
+    arguments = ("record", "--port", 0, "--output", path)
+    async with upstream(answering(reply, reply, reply)) as server:
+        async with command(*arguments, "--upstream", server.url) as process:
+            url = await process.listening()
+            await post(url, message("ping"))
+            await post(url, message("ping"))
+            ended = await process.stopped()
+        assert ended.code == 4
+        assert ended.err.splitlines()[-2] == f"{path} was not written: all 2 requests got {what}"
+        assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
+        (tmp_path / "c.json.journal").unlink()
+
+        more = ("--publish-anyway", "--log-format", "json")
+        async with command(*arguments, *more, "--upstream", server.url) as process:
+            await post(await process.listening(), message("ping"))
+            ended = await process.stopped()
+    assert ended.code == 0
+    assert "unpublished" not in json.loads(ended.err.splitlines()[-1])
+    assert len(read(path)["interactions"]) == 1
 
 
 @looped

@@ -28,6 +28,8 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Repeat
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.report.rpc_errors import MISS_CODE
+from mrtr_cassette.core.secrets.answers import seal_answers
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
@@ -290,6 +292,47 @@ def test_state_with_one_character_changed_is_unknown(at: int, seals: bool) -> No
 
     assert miss.reason is Reason.STATE_UNKNOWN
     assert said(play(replay.player, retry(SELL, {"price": 9}, state=state))) == "sold"
+
+
+@pytest.mark.parametrize("seals", [True, False])
+def test_hash_of_a_state_is_unknown(seals: bool) -> None:  # noqa: FBT001
+    """What stands for a state in a journal or a file is not the state itself."""
+    replay = Replay(seals=seals)
+
+    for state in (STATES[2], replay.states[2], sealed_hash(STATES[2])):
+        miss = replay.miss(retry(SELL, {"price": 9}, state=sealed_hash(state)))
+        assert miss.reason is Reason.STATE_UNKNOWN
+    assert said(play(replay.player, retry(SELL, {"price": 9}, state=replay.states[2]))) == "sold"
+
+
+def test_sealed_answer_is_no_answer() -> None:
+    """Whoever reads a sealed cassette doesn't know what was answered."""
+    replay = Replay(seals_answers=True)
+    sealed = seal_answers(retry(SELL, {"price": 9}, state=replay.states[2]))
+    assert b"mrtr-answer:" in sealed
+
+    assert replay.miss(sealed).reason is Reason.ANSWERS_DIFFER
+    assert said(play(replay.player, retry(SELL, {"price": 9}, state=replay.states[2]))) == "sold"
+
+
+@pytest.mark.parametrize("token", ["<password:1>", "<password:7>", "<password:received.0>"])
+def test_placeholder_is_no_secret(token: str) -> None:
+    """A placeholder that the client was never given is not what it stands for."""
+    player = player_of((tool("login", password="correct-horse"), text("welcome")), redacts=True)
+
+    assert missed(player, tool("login", password=token)).reason is Reason.ARGUMENTS_DIFFER
+    assert said(play(player, tool("login", password="correct-horse"))) == "welcome"
+
+
+def test_wrong_secret_gets_the_recorded_denial() -> None:
+    """Where a denial and a welcome were recorded, a secret that was denied is never welcome."""
+    wrong, right = (tool("login", password=secret) for secret in ("wrong-horse", "right-horse"))
+    script: tuple[Step, ...] = ((wrong, text("denied")), (right, text("welcome")))
+    player = player_of(*script, redacts=True, repeat=Repeat.ALWAYS)
+
+    assert [said(play(player, wrong)) for _ in range(3)] == ["denied"] * 3
+    assert [said(play(player, right)) for _ in range(3)] == ["welcome"] * 3
+    assert said(play(player, wrong)) == "denied"
 
 
 def test_states_of_parallel_identical_calls_are_not_exchanged() -> None:

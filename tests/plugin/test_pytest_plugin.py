@@ -631,6 +631,38 @@ def test_an_empty_recording_warns(suite):
     assert suite.cassettes() == []
 
 
+ERRORS_ONLY = """
+    import pytest
+    import urllib.error
+    import urllib.parse
+    import urllib.request
+    from agent import APPLICATION
+
+    @pytest.mark.mrtr_cassette(upstream=APPLICATION, **{options!r})
+    def test_nothing(mrtr_cassette):
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(urllib.parse.urljoin(mrtr_cassette.url, "/none"), b"{{}}")
+"""
+
+
+def test_a_recording_of_errors_only_fails(suite):
+    """A test in which every request got an error that is not MCP's leaves no cassette and no journal."""
+    suite.write("test_one.py", ERRORS_ONLY.format(options={}))
+    result = suite.run(passed=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the only request got 404; is the path /none right[?]",
+            "if that is meant: publish_anyway=True in the marker",
+            "*test_nothing.json was not written",
+        ]
+    )
+    assert suite.cassettes() == []
+    suite.write("test_one.py", ERRORS_ONLY.format(options={"publish_anyway": True}))
+    suite.run(passed=1)
+    assert len(suite.cassettes()) == 1
+    suite.run("--mrtr-mode=none", passed=1)
+
+
 def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
     """`--mrtr-fail-on-unplayed` names what was recorded and not asked."""
     suite.write(
@@ -645,7 +677,8 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
         """,
     )
     suite.run()
-    result = suite.run("--mrtr-fail-on-unplayed", passed=1, errors=1)
+    for flag in ("--mrtr-fail-on-unplayed", "--override-ini=mrtr_cassette_fail_on_unplayed=true"):
+        result = suite.run(flag, passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
             f"not all that is on {recorded} was played:",

@@ -16,7 +16,7 @@ from mrtr_cassette.shell.running import URL_VARIABLE, run, run_command, stop_sig
 async def code_of(*command: str, url: str = "http://x/", said: list[str] | None = None) -> int:
     """Run a command to its end and return its code."""
     say = (said if said is not None else []).append
-    return await run_command(command, url, asyncio.Queue(), say)
+    return (await run_command(command, url, asyncio.Queue(), say)).code
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 255])
@@ -87,9 +87,10 @@ async def stopped(
     setup = f"import os, signal, sys, urllib.request\nos.environ['{URL_VARIABLE}'] += f'/{{os.getpid()}}'\n"
     async with upstream(script) as server:
         command = [sys.executable, "-c", setup + program]
-        code = await run_command(command, server.url, signals, print, grace_s)
+        end = await run_command(command, server.url, signals, print, grace_s)
     assert left == []
-    return code
+    assert end.was_stopped == bool(numbers)
+    return end.code
 
 
 @looped

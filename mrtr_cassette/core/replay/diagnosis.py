@@ -73,6 +73,13 @@ def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> M
     return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
 
 
+def other_secrets(call: Call, candidates: Sequence[Playable]) -> Miss:
+    """Explain that a request has none of the secrets that were recorded for it."""
+    reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
+    detail = "this was recorded with another secret, and which one it is counts here"
+    return Miss(call, reason, detail, candidates[-1])
+
+
 def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
     key = lookup_key(call, ignored).call

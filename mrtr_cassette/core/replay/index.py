@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mrtr_cassette.core.exchange.lookup import LookupKey
 from mrtr_cassette.core.protocol.calls import Traits
-from mrtr_cassette.core.replay.matching import by_any_rule
+from mrtr_cassette.core.replay.matching import Secret, by_any_rule
 from mrtr_cassette.core.replay.playable import Playable
 
 
@@ -20,9 +20,16 @@ class Candidates:
     """Recorded exchanges of one lookup key, in recorded order, by traits."""
 
     by_traits: dict[Traits, list[Playable]] = field(default_factory=dict)
+    _secrets: set[tuple[Secret, ...]] = field(default_factory=set)
+
+    @property
+    def has_several_secrets(self) -> bool:
+        """Whether the requests are told apart by the secrets in them."""
+        return len(self._secrets) > 1
 
     def add(self, playable: Playable) -> None:
         """Add an exchange, after all whose requests arrived earlier."""
+        self._secrets.add(playable.secrets)
         self.by_traits.setdefault(playable.traits, []).append(playable)
 
     def nearest(self, traits: Traits) -> list[Playable]:

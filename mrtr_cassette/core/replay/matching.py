@@ -1,25 +1,69 @@
 """The form in which a request is matched: states, answers and secrets as they were recorded.
 
 Owns: turning what a client sends, and what was recorded, into that form.
-Does not own: what is compared (`exchange.lookup`), what a request gets (`player`).
-Rule: which of several secrets it was is not known any more, so a placeholder tells its rule only.
+Does not own: what is compared (`exchange.lookup`), what a request gets (`player`), which of several
+secrets it was (`told_apart`).
+Rule: what stands for a state, an answer or a secret counts in a cassette, and from a client only
+where this replay gave it out; anything else that looks so is the client's own text.
 Source: docs/matching.md.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 from mrtr_cassette.core.exchange.lookup import LookupKey
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import CallKey
-from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.placeholders import without_numbers, without_rules
+from mrtr_cassette.core.replay.given import GivenOut
+from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
+from mrtr_cassette.core.secrets.placeholders import (
+    LONGEST_TOKEN,
+    PLACEHOLDER,
+    placeholder,
+    renumber,
+    without_numbers,
+    without_rules,
+)
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import seal_states
-from mrtr_cassette.core.secrets.surrogates import as_recorded
+from mrtr_cassette.core.secrets.states import may_have_states, seal_states
+from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
 from mrtr_cassette.core.wire.http import Headers, Request
+
+_RECEIVED: Final = "received."
+"""What the token of a secret that a client sent begins with; a cassette's tokens are numbers."""
+_NOT_GIVEN: Final = "not-given."
+"""The same for what looks like a placeholder, and was not given to the client."""
+
+
+class Secret(NamedTuple):
+    """What stands for a secret.
+
+    Attributes:
+        rule: the rule that found it.
+        token: tells it from others of this rule.
+    """
+
+    rule: str
+    token: str
+
+    @property
+    def is_received(self) -> bool:
+        """Whether a client sent the secret itself."""
+        return self.token.startswith(_RECEIVED)
+
+
+def secrets_in(lookup: LookupKey) -> tuple[Secret, ...]:
+    """Return what stands for secrets in a lookup key, in the order of its canonical texts."""
+    return tuple(
+        Secret(match["rule"], match["token"])
+        for text in (*lookup.call, lookup.answers or "")
+        for match in PLACEHOLDER.finditer(text)
+    )
 
 
 def redactor_of(cassette: Cassette) -> Redactor | None:
@@ -36,39 +80,93 @@ class MatchedForm:
         has_placeholders: some recorded request has placeholders of secrets.
     """
 
-    def __init__(self, cassette: Cassette) -> None:
-        """Look at how a cassette was recorded."""
+    def __init__(self, cassette: Cassette, given: GivenOut) -> None:
+        """Look at how a cassette was recorded.
+
+        Args:
+            cassette: what was recorded.
+            given: what the replay gave the client.
+        """
+        self._given = given
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.seals_answers
         self._redactor = redactor_of(cassette)
+        self._telling_redactor: Redactor | None = None
+        self._tokens: dict[Secret, str] = {}
         self.has_placeholders = self._redactor is not None and any(
             has_placeholders(exchange.request)
             for interaction in cassette.interactions
             for exchange in interaction.own
         )
+        if self.has_placeholders and cassette.redaction is not None:
+            self._telling_redactor = Redactor(cassette.redaction, self._token)
 
-    @property
-    def keeps_bodies(self) -> bool:
-        """Whether a request without states is matched as it was sent."""
-        return not (self.has_placeholders or self._answers_are_sealed)
+    def keeps_body(self, recorded: Request) -> bool:
+        """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
+        if self.has_placeholders or self._answers_are_sealed:
+            return False
+        # The hash of a state counts only where it was given.
+        return b"sha256" not in recorded.body or not may_have_states(recorded.body)
 
-    def of(self, request: Request) -> Request:
-        """Return a request as it is matched; the same one where nothing has to change."""
+    def recorded(self, request: Request) -> Request:
+        """Return a recorded request as it is matched, its secrets told apart."""
+        new_state = as_recorded if self._states_are_sealed else _raw
+        request = self._sealed(request, new_state, looks_sealed)
+        return self._redacted(request)
+
+    def received(self, request: Request) -> Request:
+        """Return a client's request as it is matched; the same one where nothing has to change."""
+        new_state = self._received_state if self._states_are_sealed else _raw
+        request = self._sealed(request, new_state, self._is_given_answer)
+        if not self.has_placeholders or not _may_have_placeholders(request):
+            return self._redacted(request)
+        # What is not ours stays what it looks like until secrets have been found: it is none.
+        marked = _changed(request, self._marked)
+        return _changed(self._redacted(marked), _disowned)
+
+    def _sealed(
+        self,
+        request: Request,
+        new_state: Callable[[str], str],
+        is_sealed_answer: Callable[[str], bool],
+    ) -> Request:
         body = request.body
-        if self._states_are_sealed:
-            body = seal_states(body, as_recorded)
+        if self._states_are_sealed or b"sha256" in body or b"\\u" in body:
+            body = seal_states(body, new_state)
         if self._answers_are_sealed:
-            body = seal_answers(body)
-        if body != request.body:
-            request = replace(request, body=body)
-        return self.without_secrets(request) if self.has_placeholders else request
+            body = seal_answers(body, is_sealed_answer)
+        return request if body == request.body else replace(request, body=body)
 
-    def without_secrets(self, request: Request) -> Request:
-        """Return a request in which secrets are placeholders; the same one where it has none."""
+    def _redacted(self, request: Request) -> Request:
+        redactor = self._telling_redactor
+        return request if redactor is None else redactor.request(request)
+
+    def _received_state(self, state: str) -> str:
+        sealed = SEALED_HASH.fullmatch(state)
+        if sealed is not None and f"sha256:{sealed[2]}" not in self._given:
+            return sealed_hash(state)
+        return as_recorded(state)
+
+    def _is_given_answer(self, text: str) -> bool:
+        return looks_sealed(text) and text in self._given
+
+    def _marked(self, text: str) -> str:
+        def marked(rule: str, token: str) -> str | None:
+            is_given = placeholder(rule, token) in self._given
+            return None if is_given else f"{_NOT_GIVEN}{token}"[:LONGEST_TOKEN]
+
+        return renumber(text, marked)
+
+    def _token(self, rule: str, secret: str) -> str:
+        return self._tokens.setdefault(Secret(rule, secret), f"{_RECEIVED}{len(self._tokens)}")
+
+    def told(self, request: Request) -> Request:
+        """Return a client's request as it is matched, without secrets, for what is told of it."""
+        matched = self.received(request)
         if self._redactor is None:
-            return request
-        redacted = _without_numbers(self._redactor.request(request))
-        return request if redacted == request else redacted
+            return matched
+        # Once more would take what was not given for a secret.
+        return all_alike(matched if self.has_placeholders else self._redactor.request(matched))
 
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without what the cassette's rules know as secrets."""
@@ -87,16 +185,38 @@ def by_any_rule(lookup: LookupKey) -> LookupKey:
 
 def has_placeholders(request: Request) -> bool:
     """Tell whether a request has placeholders of secrets."""
-    return _may_have_placeholders(request) and _without_numbers(request) != request
+    return _may_have_placeholders(request) and all_alike(request) != request
 
 
-def _without_numbers(request: Request) -> Request:
+def all_alike(request: Request) -> Request:
+    """Return a request in which all secrets of a rule are the same one."""
+    return _changed(request, without_numbers)
+
+
+def _changed(request: Request, change: Callable[[str], str]) -> Request:
     return Request(
         request.method,
-        without_numbers(request.target),
-        tuple((name, without_numbers(value)) for name, value in request.headers),
-        without_numbers(request.body.decode("latin-1")).encode("latin-1"),
+        change(request.target),
+        tuple((name, change(value)) for name, value in request.headers),
+        change(request.body.decode("latin-1")).encode("latin-1"),
     )
+
+
+def _disowned(text: str) -> str:
+    """Return a text in which what is marked as not given is no placeholder any more."""
+
+    def disowned(match: re.Match[str]) -> str:
+        token = match["token"]
+        if not token.startswith(_NOT_GIVEN):
+            return match[0]
+        return match[0].replace(token, f"{token.removeprefix(_NOT_GIVEN)}~not-given")
+
+    return PLACEHOLDER.sub(disowned, text)
+
+
+def _raw(state: str) -> str:
+    """Return a state that is no hash, whatever it looks like."""
+    return sealed_hash(state) if SEALED_HASH.fullmatch(state) else state
 
 
 def _may_have_placeholders(request: Request) -> bool:

@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
+from mrtr_cassette.core.replay.matching import Secret
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
@@ -50,6 +51,7 @@ class Playable:
         ask: where its response asks for input, or None.
         parent: the exchange whose ask it answers; None for a first request and an orphan.
         digest: digest of the request's body without the caller's values, where these can be cut.
+        secrets: what stands for secrets in its request.
         question: what its ask asks, where that has no state.
         played: how often it has been played.
     """
@@ -65,6 +67,7 @@ class Playable:
     ask: Ask | None
     parent: Playable | None
     digest: bytes | None
+    secrets: tuple[Secret, ...]
     question: Question | None = field(init=False)
     played: int = 0
 
@@ -110,6 +113,7 @@ def playable(
     place: tuple[int, int],
     request: Request,
     parent: Playable | None,
+    secrets: tuple[Secret, ...],
     ignored: Collection[MemberPath],
 ) -> Playable:
     """Return an exchange as a replay knows it.
@@ -119,6 +123,7 @@ def playable(
         place: its interaction and its turn.
         request: its request as it is matched.
         parent: the exchange whose ask it answers, or None.
+        secrets: what stands for secrets in its request.
         ignored: members of the params that don't count.
     """
     call = read_call(request)
@@ -134,4 +139,5 @@ def playable(
         ask=exchange.ask,
         parent=parent,
         digest=None if call.message is None else digest_of(call.message),
+        secrets=secrets,
     )

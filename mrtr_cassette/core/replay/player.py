@@ -26,12 +26,20 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more
+from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, other_secrets
 from mrtr_cassette.core.replay.gates import gates_of
+from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.index import Candidates, Index
-from mrtr_cassette.core.replay.matching import MatchedForm, has_placeholders
+from mrtr_cassette.core.replay.matching import (
+    MatchedForm,
+    Secret,
+    all_alike,
+    has_placeholders,
+    secrets_in,
+)
 from mrtr_cassette.core.replay.playable import Playable, Question, playable
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
+from mrtr_cassette.core.replay.told_apart import ToldApart
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
@@ -68,6 +76,7 @@ class _Wanted(NamedTuple):
     traits: Traits
     caller: str
     values: CallerValues
+    secrets: tuple[Secret, ...]
 
 
 class Player:
@@ -104,7 +113,9 @@ class Player:
         self._paced = paced
         self._arrived: set[int] = set()
         self._asked: set[Question] = set()
-        self._matched = MatchedForm(cassette)
+        self._given = GivenOut(cassette.upstream)
+        self._told_apart = ToldApart()
+        self._matched = MatchedForm(cassette, self._given)
         self.interactions = _playables(cassette, self._matched, self._ignored)
         self._playables = [each for own in self.interactions for each in own]
         self._gates = gates_of(self._playables)
@@ -115,7 +126,7 @@ class Player:
         for each in sorted(self._playables, key=lambda each: each.arrival):
             self._index.add(each)
             # Otherwise the form in which a request is matched depends on all of it.
-            if self._matched.keeps_bodies and each.digest is not None:
+            if each.digest is not None and self._matched.keeps_body(each.request):
                 self._by_digest.setdefault(each.digest, each)
 
     def key_of(self, call: Call) -> CallKey:
@@ -127,11 +138,16 @@ class Player:
         wanted = self._recognised(request) or self._read(request)
         candidates = self._candidates(wanted.lookup, request)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
-        chosen = self._choose(nearest, wanted.caller)
+        several = candidates is not None and candidates.has_several_secrets
+        fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
+        chosen = self._choose(fitting, wanted.caller)
         if chosen is None:
-            miss = self._miss(request, nearest)
+            miss = self._miss(request, nearest, fitting)
             self.misses.append(miss)
             return miss
+        self._told_apart.played(chosen, wanted.secrets)
+        if not chosen.played and chosen.exchange.response is not None:
+            self._given.played(chosen.exchange.response)
         chosen.played += 1
         if chosen.question is not None:
             self._asked.add(chosen.question)
@@ -152,14 +168,15 @@ class Player:
             or traits_of_headers(request.headers) != traits_of_headers(same.request.headers)
         ):
             return None
-        return _Wanted(same.lookup, same.traits, same.caller, cut.values)
+        return _Wanted(same.lookup, same.traits, same.caller, cut.values, ())
 
     def _read(self, request: Request) -> _Wanted:
         received = read_call(request)
-        matched = self._matched.of(request)
+        matched, secrets = _alike(self._matched, self._matched.received(request), self._ignored)
         call = received if matched is request else read_call(matched)
         lookup = lookup_key(call, self._ignored)
-        return _Wanted(lookup, call.traits, call.caller, caller_values(received.message))
+        values = caller_values(received.message)
+        return _Wanted(lookup, call.traits, call.caller, values, secrets)
 
     def _candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
         candidates = self._index.of(lookup)
@@ -191,12 +208,16 @@ class Player:
             return playable.request.method in _SAFE_HTTP
         return playable.kind is Kind.NOTIFICATION or is_read_only(playable.key.method)
 
-    def _miss(self, request: Request, candidates: Sequence[Playable]) -> Miss:
+    def _miss(
+        self, request: Request, candidates: Sequence[Playable], fitting: Sequence[Playable]
+    ) -> Miss:
         # What is told of a miss has no secrets either.
-        call = read_call(self._matched.without_secrets(self._matched.of(request)))
+        call = read_call(self._matched.told(request))
         if not candidates:
             return no_match(call, self._playables, self._ignored)
-        return no_more(call, candidates, was_asked=any(map(self._was_asked, candidates)))
+        if not fitting:
+            return other_secrets(call, candidates)
+        return no_more(call, fitting, was_asked=any(map(self._was_asked, fitting)))
 
     def _reply(self, playable: Playable) -> Reply | None:
         exchange = playable.exchange
@@ -238,6 +259,18 @@ class Player:
         return gate <= self._arrived
 
 
+def _alike(
+    matched: MatchedForm, request: Request, ignored: Collection[MemberPath]
+) -> tuple[Request, tuple[Secret, ...]]:
+    """Return a request in which all secrets of a rule are the same one, and which they are."""
+    if not matched.has_placeholders:
+        return request, ()
+    alike = all_alike(request)
+    if alike == request:
+        return request, ()
+    return alike, secrets_in(lookup_key(read_call(request), ignored))
+
+
 def _playables(
     cassette: Cassette, matched: MatchedForm, ignored: Collection[MemberPath]
 ) -> list[list[Playable]]:
@@ -250,8 +283,8 @@ def _playables(
         for exchange in interaction.own:
             place = interaction.number, len(chain)
             parent = chain[-1] if chain else None
-            request = matched.of(exchange.request)
-            chain.append(playable(exchange, place, request, parent, ignored))
+            request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)
+            chain.append(playable(exchange, place, request, parent, secrets, ignored))
         chains.append(chain)
     return [
         chain[interaction.shared :] if interaction.shared else chain

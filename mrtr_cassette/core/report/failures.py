@@ -27,6 +27,25 @@ class MissesError(MrtrCassetteError):
         self.misses = tuple(misses)
 
 
+class UnpublishedError(MrtrCassetteError):
+    """What was recorded is hardly what was meant, so it is not published as a cassette.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    exit_code = 4
+
+    def __init__(self, path: object, reason: str) -> None:
+        """Hold the reason."""
+        super().__init__(
+            f"{path} was not written: {reason}\n"
+            "what was recorded is in the journal beside it; publish it with: "
+            f"mrtr-cassette recover {path} (or delete the journal)"
+        )
+        self.reason = reason
+
+
 class UnplayedError(MrtrCassetteError):
     """A replay was to play all of its cassette, and did not.
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.failures import UnpublishedError
 from mrtr_cassette.core.report.misses import MissReport, report_of_miss
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted
 
@@ -152,6 +153,7 @@ class RecordingReport:
         played: how many requests were played from the cassette that was added to; None where
             there was none.
         unrecorded: how many requests could not be recorded.
+        objection: why it was not published as a cassette, or None.
     """
 
     cassette: str
@@ -159,10 +161,13 @@ class RecordingReport:
     exchanges: int
     played: int | None
     unrecorded: int
+    objection: str | None = None
 
 
 def recording_text(report: RecordingReport) -> str:
     """Return what a recording came to, in one line."""
+    if report.objection is not None:
+        return str(UnpublishedError(report.cassette, report.objection))
     parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
     if report.played is not None:
         parts.append(f"{report.played} played")
@@ -179,7 +184,12 @@ def recording_text(report: RecordingReport) -> str:
 
 def recording_event(report: RecordingReport) -> dict[str, Any]:
     """Return what a recording came to, for a log that programs read."""
-    facts = {"interactions": report.interactions or 0, "exchanges": report.exchanges}
+    facts: dict[str, Any] = {
+        "interactions": report.interactions or 0,
+        "exchanges": report.exchanges,
+    }
     if report.played is not None:
         facts |= {"played": report.played, "unrecorded": report.unrecorded}
+    if report.objection is not None:
+        facts["unpublished"] = report.objection
     return {"event": "concluded", **facts}

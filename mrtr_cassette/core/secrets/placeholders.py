@@ -14,7 +14,8 @@ from typing import Final, overload
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 
 _RULE = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
-_PLACED = r"[A-Za-z0-9_.-]{1,200}"
+LONGEST_TOKEN: Final = 200
+_PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
 PLACEHOLDER: Final = re.compile(
     # Clients that echo one may escape it: Go and .NET write `\u003c` for `<` in JSON.
     rf"(?:<|%3[Cc]|\\{{1,8}}u003[cC])(?P<rule>{_RULE})(?::|%3[Aa])"
@@ -37,16 +38,16 @@ def placeholder(rule: str, token: str) -> str:
 
 
 @overload
-def renumber(raw: bytes, number: Callable[[str, str], int | None]) -> bytes: ...
+def renumber(raw: bytes, number: Callable[[str, str], int | str | None]) -> bytes: ...
 @overload
-def renumber(raw: str, number: Callable[[str, str], int | None]) -> str: ...
-def renumber(raw: bytes | str, number: Callable[[str, str], int | None]) -> bytes | str:
+def renumber(raw: str, number: Callable[[str, str], int | str | None]) -> str: ...
+def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -> bytes | str:
     """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`.
 
     Args:
         raw: any bytes or text; what has the form of a placeholder but not the name of a rule stays.
-        number: returns the number for a rule and a token, or None for text that only looks like a
-            placeholder and stays; it is asked from left to right.
+        number: returns the number, or another token, for a rule and a token, or None for text that
+            only looks like a placeholder and stays; it is asked from left to right.
     """
     if isinstance(raw, bytes):
         return renumber(raw.decode("latin-1"), number).encode("latin-1")

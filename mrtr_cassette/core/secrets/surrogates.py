@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
-_SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
+SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 _SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
@@ -33,13 +33,13 @@ def sealed_hash(secret: str) -> str:
 
 def compared_sha256(state: str) -> str:
     """Return the hash by which a state is compared on replay; a sealed hash is compared as such."""
-    sealed = _SEALED_HASH.fullmatch(state)
+    sealed = SEALED_HASH.fullmatch(state)
     return sha256_of(state) if sealed is None else sealed[2]
 
 
 def as_recorded(state: str) -> str:
     """Return what stands in a cassette for a state that a client sends on replay."""
-    is_sealed = STATE_SURROGATE.fullmatch(state) or _SEALED_HASH.fullmatch(state)
+    is_sealed = STATE_SURROGATE.fullmatch(state) or SEALED_HASH.fullmatch(state)
     return state if is_sealed else sealed_hash(state)
 
 

@@ -39,6 +39,8 @@ from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.format.model import RedactionModel
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -592,6 +594,7 @@ def test_secret_of_another_kind_is_another_argument() -> None:
     github = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
     script: list[Step] = [
         ISSUING,
+        (tool("look"), text(github)),
         (tool("use", api_key=TOKEN), text("by name")),
         (tool("use", api_key=github), text("by shape")),
         (tool("use", other=github), text("by shape only")),
@@ -599,6 +602,8 @@ def test_secret_of_another_kind_is_another_argument() -> None:
     player = player_of(*script, redacts=True)
     play(player, tool("login"))
 
+    missed(player, tool("use", api_key="<github:1>"))
+    play(player, tool("look"))
     missed(player, tool("use", other="sk-ant-" + "0123456789abcdefghijABCDEFGHIJ012345"))
     assert said(play(player, tool("use", api_key="<github:1>"))) == "by shape"
     assert said(play(player, tool("use", api_key="<token:1>"))) == "by name"
@@ -674,3 +679,58 @@ def test_sealed_answers_of_any_form_play(answer_of: bytes) -> None:
     assert "1234" not in str(members(cassette))
     missed(player, answer_of % 4321)
     assert play(player, recorded) == b""
+
+
+# What the replay gave
+
+
+def test_a_hash_that_the_replay_gave_counts() -> None:
+    """A state that no ask issued is a hash on replay, and the client may send that."""
+    shown: Step = (tool("peek"), {"resultType": "complete", "seen": {"requestState": STATE}})
+    player = player_of(shown, (retry(tool("go"), {"a": 1}, state=STATE), text("gone")))
+
+    missed(player, retry(tool("go"), {"a": 1}, state=sealed_hash(STATE)))
+    given = result_of(play(player, tool("peek")))["seen"]["requestState"]
+    assert given == sealed_hash(STATE)
+    assert said(play(player, retry(tool("go"), {"a": 1}, state=given))) == "gone"
+
+
+def test_a_sealed_answer_that_the_replay_gave_counts() -> None:
+    """A client that repeats what it was given sends what was recorded."""
+    sealed = f"mrtr-answer:{'ab' * 32}"
+    script: list[Step] = [
+        (tool("peek"), text(sealed)),
+        (tool("go"), asks("a")),
+        (retry(tool("go"), {"a": sealed}), text("gone")),
+    ]
+    player = player_of(*script, seals_answers=True)
+    play(player, tool("go"))
+
+    missed(player, retry(tool("go"), {"a": sealed}))
+    play(player, tool("peek"))
+    assert said(play(player, retry(tool("go"), {"a": sealed}))) == "gone"
+
+
+def test_a_sealed_body_counts_only_where_it_was_given() -> None:
+    """A body that nobody can read is kept as one hash, which is no body of a client's."""
+    body = b'{"jsonrpc":"2.0","id":"pushed","result":{"pin":1234,}}'
+    cassette = loaded(cassette_of((body, Answer((), status=202)), seals_answers=True))
+    recorded = cassette.interactions[0].exchanges[0].request.body
+    assert SEALED_ANSWER.fullmatch(recorded.decode())
+    player = Player(cassette)
+
+    missed(player, recorded)
+    play(player, post(body))
+
+
+def test_a_verbatim_state_is_not_its_hash() -> None:
+    """Where states are kept, one that looks like a hash is a state like any other."""
+    for recorded, other in ((STATE, sealed_hash(STATE)), (sealed_hash(STATE), STATE)):
+        go = tool("go")
+        script: list[Step] = [(go, asks("a", state=recorded))]
+        script.append((retry(go, {"a": 1}, state=recorded), text("gone")))
+        player = player_of(*script, seals=False)
+        play(player, go)
+
+        missed(player, retry(go, {"a": 1}, state=other))
+        assert said(play(player, retry(go, {"a": 1}, state=recorded))) == "gone"
