@@ -21,16 +21,16 @@ class GivenOut:
 
     def __init__(self, url: str) -> None:
         """Begin with the recorded URL, which is the path and query of the client's."""
-        self._unread: list[Response] = []
+        self._unread: dict[int, Response] = {}
         self._texts = set(_ours_in(url))
 
     def played(self, response: Response) -> None:
         """Take note of a response; it is read when the first client sends what looks like ours."""
-        self._unread.append(response)
+        self._unread[id(response)] = response
 
     def __contains__(self, text: str) -> bool:
         """Tell whether the client was given a text, spelled as in a cassette."""
-        for response in self._unread:
+        for response in self._unread.values():
             self._texts.update(_ours_in(response.body.decode("latin-1")))
             for _, value in response.headers:
                 self._texts.update(_ours_in(value))

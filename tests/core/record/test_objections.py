@@ -12,8 +12,8 @@ from builders import (
     refusal,
     rpc,
     sse,
-    text,
 )
+from messages import text
 
 from mrtr_cassette.core.record.objections import objection_to, verdict_of
 from mrtr_cassette.core.wire.http import Headers, Request

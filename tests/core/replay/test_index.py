@@ -21,7 +21,7 @@ TOKEN = with_token(CALL, 1)
 
 def known(recorded: RecordedExchange, interaction: int = 1) -> Playable:
     """Return a recorded exchange as a replay knows it."""
-    return playable(recorded, (interaction, 0), recorded.request, None, ())
+    return playable(recorded, (interaction, 0), recorded.request, None, (), ())
 
 
 def recorded_as(request: bytes | Request, number: int = 1) -> Playable:
@@ -104,7 +104,7 @@ def test_exchange_is_found_by_the_raw_state_too() -> None:
         (CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), text("done"))
     )
     surrogate = retry(CALL, {"a": YES}, state="mrtr-state:0000000000000000:1:1")
-    answered = playable(echoed, (1, 1), post(surrogate), None, ())
+    answered = playable(echoed, (1, 1), post(surrogate), None, (), ())
     index = Index(has_placeholders=False)
     index.add(answered)
 

@@ -3,18 +3,29 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import JSON_HEADERS, Step, cassette_of, get, loaded, post, retry, rpc, token_of, tool
+from builders import (
+    JSON_HEADERS,
+    Step,
+    cassette_of,
+    get,
+    loaded,
+    post,
+    response_of,
+    retry,
+    rpc,
+    tool,
+)
 from messages import YES, asks, text
 
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     by_any_rule,
     has_placeholders,
     redactor_of,
 )
-from mrtr_cassette.core.secrets.placeholders import placeholder
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import Request
 
@@ -27,7 +38,10 @@ LOGIN = tool("login", key=SECRET)
 
 def form(*script: Step, **options: bool) -> MatchedForm:
     """Return the matched form of a script's cassette."""
-    return MatchedForm(loaded(cassette_of(*(script or ((CALL, text("done")),)), **options)))
+    cassette = loaded(cassette_of(*(script or ((CALL, text("done")),)), **options))
+    given = GivenOut("/mcp")
+    given.played(response_of((SURROGATE + sealed_hash(STATE)).encode()))
+    return MatchedForm(cassette, given)
 
 
 def with_secret() -> MatchedForm:
@@ -41,15 +55,19 @@ def lookup_of(body: bytes) -> LookupKey:
 
 
 def test_states_are_matched_as_the_cassette_has_them() -> None:
-    """A raw state becomes its hash in a sealed cassette's form; a surrogate and a hash stay."""
+    """A raw state becomes its hash; what this replay gave out stays, and what it didn't does not."""
     raw = post(retry(CALL, {"a": YES}, state=STATE))
     hashed = post(retry(CALL, {"a": YES}, state=sealed_hash(STATE)))
     surrogate = post(retry(CALL, {"a": YES}, state=SURROGATE))
+    made_up = post(retry(CALL, {"a": YES}, state=sealed_hash("another")))
 
-    assert form().of(raw) == hashed
-    assert form(seals=False).of(raw) is raw
-    for recorded in (hashed, surrogate, post(CALL)):
-        assert form().of(recorded) is recorded
+    assert form().received(raw) == form().recorded(raw) == hashed
+    assert form(seals=False).received(raw) is raw
+    for given in (hashed, surrogate, post(CALL)):
+        assert form().received(given) is given
+        assert form().recorded(given) is given
+    assert form().received(made_up) != made_up
+    assert form().recorded(made_up) is made_up
 
 
 def test_answers_are_matched_as_hashes_where_they_were_sealed() -> None:
@@ -57,16 +75,16 @@ def test_answers_are_matched_as_hashes_where_they_were_sealed() -> None:
     request = post(retry(CALL, {"a": YES}))
     matched = form(seals_answers=True)
 
-    (answer,) = json.loads(matched.of(request).body)["params"]["inputResponses"].values()
+    (answer,) = json.loads(matched.received(request).body)["params"]["inputResponses"].values()
 
     assert answer["action"] == "accept"
     assert answer["content"].startswith("mrtr-answer:")
-    assert matched.of(matched.of(request)) == matched.of(request)
-    assert form().of(request) is request
+    assert matched.recorded(matched.recorded(request)) == matched.received(request)
+    assert form().received(request) is request
 
 
-def test_secrets_are_matched_without_their_numbers() -> None:
-    """A secret, its token and its number are the same, wherever in a request they stand."""
+def test_secrets_are_told_without_their_numbers() -> None:
+    """A secret and its placeholder are the same in what is told, wherever in a request they stand."""
     matched = with_secret()
 
     def request(secret: str, spelled: str) -> Request:
@@ -74,32 +92,26 @@ def test_secrets_are_matched_without_their_numbers() -> None:
             "POST", f"/mcp?s={spelled}", (("Mcp-Param-Key", secret),), tool("go", key=secret)
         )
 
-    token = placeholder("github", token_of("github", SECRET))
-    expected = matched.of(request(SECRET, SECRET))
-
-    assert expected == request("<github>", "<github>")
-    assert matched.of(request(token, token.replace("<", "%3C").replace(">", "%3E"))) == expected
-    assert matched.of(request("<github:1>", "%3cgithub:12%3e")) == expected
+    assert matched.told(request(SECRET, SECRET)) == request("<github>", "<github>")
 
 
 def test_request_without_secrets_is_matched_as_it_is() -> None:
     """What has neither a secret nor a placeholder stays the same request."""
     request = post(tool("login", key="none"), ("Mcp-Name", "login"))
 
-    assert with_secret().of(request) is request
-    assert with_secret().without_secrets(request) is request
+    assert with_secret().received(request) == request
+    assert with_secret().told(request) == request
 
 
 def test_secrets_count_only_where_some_were_recorded() -> None:
     """A cassette without placeholders in its requests is matched without a search for secrets."""
     redacting = form(redacts=True)
-    verbatim = form()
     request = post(LOGIN)
 
     assert not redacting.has_placeholders
-    assert redacting.of(request) is request
-    assert redacting.without_secrets(request) == post(tool("login", key="<github>"))
-    assert verbatim.without_secrets(request) is request
+    assert redacting.received(request) is request
+    assert redacting.told(request) == post(tool("login", key="<github>"))
+    assert form().told(request) == request
     assert with_secret().has_placeholders
 
 
@@ -126,11 +138,12 @@ def test_placeholder_in_a_branch_counts() -> None:
         (with_secret(), False),
     ],
 )
-def test_bodies_are_kept_unless_secrets_or_answers_are_replaced(
+def test_body_matches_by_itself_unless_something_in_it_is_replaced(
     matched: MatchedForm, *, keeps: bool
 ) -> None:
-    """A request without states is matched as it was sent, unless something else is replaced."""
-    assert matched.keeps_bodies is keeps
+    """Bytes are compared only where neither secrets, answers nor hashes of states are replaced."""
+    assert matched.keeps_body(post(CALL)) is keeps
+    assert not matched.keeps_body(post(retry(CALL, state=sealed_hash(STATE))))
 
 
 def test_text_for_the_terminal_has_no_known_secret() -> None:

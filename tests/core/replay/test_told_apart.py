@@ -3,19 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from builders import (
-    Step,
-    asks,
-    missed,
-    play,
-    player_of,
-    result_of,
-    retry,
-    said,
-    state_in,
-    text,
-    tool,
-)
+from builders import Step, missed, play, player_of, result_of, retry, said, state_in, tool
+from messages import asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Repeat

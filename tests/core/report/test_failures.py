@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from builders import cassette_of, loaded, missed, play, player_of, text, tool
+from builders import cassette_of, loaded, missed, play, player_of, tool
+from messages import text
 
 from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
 from mrtr_cassette.core.report.inspection import inspected
