@@ -39,6 +39,7 @@ from standin import (
     answering,
     event,
     read_head,
+    response,
     upstream,
 )
 
@@ -282,6 +283,15 @@ async def taped(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any) -
     async with taping(cassette, script, **options) as tape:
         for message, _ in exchanges:
             await post(tape.url, message)
+
+
+async def some_cassette(path: Path) -> list[bytes]:
+    """Record something, remove the file, and return what it held, in pieces."""
+    async with taping(path, answering(response(b"x"))) as tape:
+        await http("GET", tape.url)
+    data = path.read_bytes()
+    path.unlink()
+    return [data[:10], data[10:]]
 
 
 @asynccontextmanager

@@ -6,21 +6,12 @@ from pathlib import Path
 
 import pytest
 from builders import JOURNAL_HEADER
-from harness import http, looped, read, taping
+from harness import http, looped, read, some_cassette, taping
 from standin import answering, response
 
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, files, journal_file
 from mrtr_cassette.shell.journal_file import Journal, Restored
-
-
-async def some_cassette(path: Path) -> list[bytes]:
-    """Record something, remove the file, and return what it held, in pieces."""
-    async with taping(path, answering(response(b"x"))) as tape:
-        await http("GET", tape.url)
-    data = path.read_bytes()
-    path.unlink()
-    return [data[:10], data[10:]]
 
 
 @pytest.mark.parametrize("is_moved", [False, True])

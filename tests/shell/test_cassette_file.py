@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from builders import JOURNAL_HEADER
-from harness import http, looped, read, taping
-from standin import answering, response
+from harness import looped, read, some_cassette
 
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.errors import CassetteError
@@ -26,15 +25,6 @@ def umask(mask: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-async def some_cassette(path: Path) -> list[bytes]:
-    """Record something, remove the file, and return what it held, in pieces."""
-    async with taping(path, answering(response(b"x"))) as tape:
-        await http("GET", tape.url)
-    data = path.read_bytes()
-    path.unlink()
-    return [data[:10], data[10:]]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
