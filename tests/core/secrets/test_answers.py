@@ -42,6 +42,28 @@ def hash_of(value: bytes) -> str:
             {"a": {"action": "accept", "content": hash_of(b'{"pin":1}')}},
         ),
         ({"a": {"action": 5}}, {"a": hash_of(b'{"action":5}')}),
+        ({"a": {"action": {}}}, {"a": hash_of(b'{"action":{}}')}),
+        ({"a": {"action": "my secret"}}, {"a": hash_of(b'{"action":"my secret"}')}),
+        ({"a": {"id": "4711"}}, {"a": hash_of(b'{"id":"4711"}')}),
+        (
+            {"a": {"action": "accept", "content": {"id": "4711", "action": "accept"}}},
+            {"a": {"action": "accept", "content": hash_of(b'{"action":"accept","id":"4711"}')}},
+        ),
+        (
+            {"a": {"action": "accept", "4711": True}},
+            {"a": {"action": "accept", hash_of(b'"4711"'): hash_of(b"true")}},
+        ),
+        (
+            [{"id": "a", "value": {"id": "4711"}, "4711": 1}, {"id": 4711}],
+            [
+                {
+                    "id": "a",
+                    "value": hash_of(b'{"id":"4711"}'),
+                    hash_of(b'"4711"'): hash_of(b"1"),
+                },
+                hash_of(b'{"id":4711}'),
+            ],
+        ),
         ([{"id": "a", "value": "x"}], [{"id": "a", "value": hash_of(b'"x"')}]),
         (["x"], [hash_of(b'"x"')]),
     ],
@@ -79,6 +101,38 @@ ELICITED = b'{"jsonrpc": "2.0","id":"pushed","result":{"action":"accept","conten
 
 
 SAMPLED = b'{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"text":"1234"}}}'
+
+
+@pytest.mark.parametrize(
+    "result", [b'"1234"', b"1234", b"false", b"0", b"[1234]", b'{"id":"1234"}']
+)
+def test_posted_result_of_any_shape_is_sealed(result: bytes) -> None:
+    """A result is hashed whatever it is; only an empty object says nothing."""
+    sealed = seal_answers(b'{"jsonrpc":"2.0","id":7,"result":%s}' % result)
+
+    assert b":%s}" % result not in sealed
+    assert b"1234" not in sealed
+    assert sealed.count(b"mrtr-answer:") == 1
+    assert seal_answers(sealed) == sealed
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"params":{"inputResponses":{"a":1234}},"params":{}}',
+        b'{"params":{"inputResponses":{"a":1234},"inputResponses":null}}',
+        b'{"jsonrpc":"2.0","id":1,"result":1234,"result":{}}',
+        b'[{"jsonrpc":"2.0","id":1,"result":1234,"result":{}}]',
+        b'{"params":{"inputRespons\\u0065s":{"a":1234}}}',
+        b'{"params":{"inputRespons\\u0065s":{"a":1234}}',
+    ],
+)
+def test_answers_are_sealed_under_a_name_that_comes_twice_or_is_escaped(body: bytes) -> None:
+    """No answer hides behind a later member of the same name, or in another spelling of it."""
+    sealed = seal_answers(body)
+
+    assert b"1234" not in sealed
+    assert seal_answers(sealed) == sealed
 
 
 @pytest.mark.parametrize("body", [ELICITED, SAMPLED])
