@@ -34,6 +34,8 @@ class RecordedExchange:
         ended_ms: when the response ended.
         issued_sha256: hash of the raw request state that the response issued, or None.
         echoed_sha256: hash of the raw request state that the request carried, or None.
+        ended_after: how many requests had arrived when the response ended; None where it is not
+            known.
     """
 
     number: int | None
@@ -43,6 +45,7 @@ class RecordedExchange:
     ended_ms: float
     issued_sha256: str | None
     echoed_sha256: str | None
+    ended_after: int | None = None
 
     @property
     def call(self) -> Call:
@@ -71,23 +74,69 @@ class Branch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class PushedRequest:
+    """A request that the server sent of itself, to be answered by a JSON-RPC response.
+
+    Attributes:
+        key: our name for it within its turn, such as `elicitation-1`.
+        exchange: in whose response it stands: the call's own, or a listening stream.
+        piece: index of the piece of that response that completes it.
+    """
+
+    key: str
+    exchange: RecordedExchange
+    piece: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PostedAnswer:
+    """The response that a client posted to a pushed request.
+
+    Attributes:
+        key: that of the pushed request.
+        exchange: the request that carried the response.
+    """
+
+    key: str
+    exchange: RecordedExchange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PushedTurn:
+    """Pushed requests that were open together, and the answers to them.
+
+    Attributes:
+        position: index of the exchange that was pending meanwhile, among those of its interaction.
+        asked: the requests, in the order in which they came.
+        answers: the answers, in the order in which they came; a request may have none.
+    """
+
+    position: int
+    asked: tuple[PushedRequest, ...]
+    answers: tuple[PostedAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
-    The exchange at index `turn` has the answer of that turn in its request; the one before it has
-    the ask.
+    The exchange at index `position` answers, in its request, the ask of the one before it.
+    What the server pushed meanwhile, and what was posted in return, stands in `pushed_turns`.
 
     Attributes:
         number: its number in the cassette, from 1.
-        exchanges: all of them; it shares those before `branch.turn` with the other interaction.
+        exchanges: all of them but posted answers; it shares the first ones with the interaction
+            that it parts from.
         branch: where it parts from another interaction, or None.
         is_orphan: its first request continues a state that no recorded ask issued.
+        pushed_turns: its turns in which the server pushed the asks, in order.
     """
 
     number: int
     exchanges: tuple[RecordedExchange, ...]
     branch: Branch | None
     is_orphan: bool
+    pushed_turns: tuple[PushedTurn, ...] = ()
 
     @property
     def shared(self) -> int:
