@@ -90,6 +90,18 @@ def printable_json(text: str) -> str:
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\u003a", "\n".join(lines))
 
 
+def internal_error(error: BaseException) -> str:
+    """Say which error of our own it was, and where; its text may have what somebody sent."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = ""
+    if place is not None:
+        code = place.tb_frame.f_code
+        where = f" at line {place.tb_lineno} of {code.co_filename.rpartition('/')[2]}"
+    return f"INTERNAL ERROR, please report it: {type(error).__name__}{where}"
+
+
 _COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
 """What begins a command to GitHub Actions, Azure Pipelines or TeamCity anywhere in a line."""
 

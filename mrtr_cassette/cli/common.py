@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     import signal
 
     from mrtr_cassette.shell.announcing import OnEvent
+    from mrtr_cassette.shell.record_session import RecordSession
+    from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -221,13 +223,15 @@ def tell_no_client(command: Sequence[str], log: Log) -> None:
 
 
 async def until_stopped(
-    url: str, command: Sequence[str], signals: asyncio.Queue[signal.Signals]
+    session: RecordSession | ReplaySession,
+    command: Sequence[str],
+    signals: asyncio.Queue[signal.Signals],
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
     from mrtr_cassette.shell.running import CommandEnd, run_command
 
-    click.echo(printable_lines(f"listening on {url}"))
+    click.echo(printable_lines(f"listening on {session.shown_url}"))
     if command:
-        return await run_command(command, url, signals, say)
+        return await run_command(command, session.url, signals, say)
     await signals.get()
     return CommandEnd(0, was_stopped=True)

@@ -70,7 +70,7 @@ async def _record(
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
-            end = await until_stopped(session.url, command, signals)
+            end = await until_stopped(session, command, signals)
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"
         _conclude(session, log)

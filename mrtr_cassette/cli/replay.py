@@ -78,7 +78,7 @@ async def _replay(
                 session = await stack.enter_async_context(served)
                 # What was loaded stays: the collector need not look at it again and again.
                 gc.freeze()
-            end = await until_stopped(session.url, command, signals)
+            end = await until_stopped(session, command, signals)
         summary = report_of_replay(session.player, session.terms)
         log.tell(summary_text(summary), summary_event(summary))
         _report(summary, report)

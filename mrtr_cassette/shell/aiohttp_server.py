@@ -22,9 +22,10 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 
 from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
 from mrtr_cassette.core.wire.http import Headers
-from mrtr_cassette.errors import printable, printable_lines
+from mrtr_cassette.errors import internal_error, printable, printable_lines
 from mrtr_cassette.shell.http_message import MOST_HEADERS, Head, render_head, write_together
 from mrtr_cassette.shell.transport import RawHeaders
 
@@ -224,9 +225,18 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        text = f"a request could not be handled: {error!r}" if error else record.getMessage()
+        text = f"a request could not be handled: {_reason(error)}" if error else record.getMessage()
         with suppress(OSError):
             self._log(printable_lines(printable(text)))
+
+
+def _reason(error: BaseException) -> str:
+    """Say why a request could not be handled: aiohttp's own words repeat what the client sent."""
+    if isinstance(error, LineTooLong):
+        return f"a line of its head has more than {LONGEST_HEADER // 1024} KiB"
+    if isinstance(error, BadHttpMessage):
+        return f"it is no HTTP that can be read ({type(error).__name__})"
+    return internal_error(error)
 
 
 def _server_log(log: Callable[[str], None] | None) -> logging.Logger:

@@ -22,6 +22,7 @@ class RecordSession:
 
     Attributes:
         url: what the client connects to.
+        shown_url: the same without the secrets in it.
         path: the cassette that will be published.
         earlier: the cassette that is added to; None where there was none.
         player: what plays it.
@@ -38,6 +39,7 @@ class RecordSession:
     """
 
     url: str
+    shown_url: str
     path: Path
     earlier: Cassette | None = None
     player: Player | None = None

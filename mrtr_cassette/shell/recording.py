@@ -81,27 +81,27 @@ async def recording(
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
     """
-    url = upstream_url(upstream)
+    url = upstream_url(upstream, _shown_by(options.redaction))
     with cassette_file.without_collection():
         earlier = _check_output(output, options)
         player = None
         if earlier is not None:
             player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat))
     rules = _rules_of_both(earlier, options.redaction)
-    redactor = Redactor(rules, _keyed_hash(secrets.token_bytes(32)))
-    header = _header(options, rules, redactor.text(named or shown_url(url)))
+    shown = _shown_by(rules)
     headers = (*credentials(url), *options.added_headers)
     tls = tls_context(url, options.ca_path, verifies=not options.insecure)
     access = access_of(options)
     with listening(access) as listener:
         if url.port == listener.address.port and access.is_named(url.host or ""):
-            raise UsageError(f"the upstream {shown_url(url)} is this proxy itself")
-        session_url = listener.address.url(url.raw_path_qs)
-        session = RecordSession(session_url, output, earlier, player, options.terms)
+            raise UsageError(f"the upstream {shown(shown_url(url))} is this proxy itself")
+        own_url = listener.address.url(url.raw_path_qs)
+        session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
+        header = _header(options, rules, shown(named or shown_url(url)))
         with _journal(session, header, options, publishes=publishes) as journal:
             live_asks = LiveAsks()
             watcher = Watcher(
-                _recorder(options, redactor),
+                _recorder(options, rules),
                 journal,
                 session,
                 Announcer(options.log, on_event, options.terms),
@@ -120,10 +120,15 @@ async def recording(
                     yield session
 
 
-def _recorder(options: RecordOptions, redactor: Redactor) -> Recorder:
+def _shown_by(rules: RedactionRules) -> Callable[[str], str]:
+    """Return what takes secrets out of a URL that is shown: the same in every recording."""
+    return Redactor(rules, lambda _rule, _secret: "1").text
+
+
+def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
     return Recorder(
         seals=options.request_state == "sealed",
-        redactor=redactor,
+        redactor=Redactor(rules, _keyed_hash(secrets.token_bytes(32))),
         seals_answers=options.seal_answers,
         largest_body=options.max_body,
     )

@@ -49,12 +49,14 @@ class ReplaySession:
 
     Attributes:
         url: what the client connects to.
+        shown_url: the same without the secrets in it.
         cassette: what is served.
         player: knows what it came to.
         terms: how its reports spell the options.
     """
 
     url: str
+    shown_url: str
     cassette: Cassette
     player: Player
     terms: Terms
@@ -104,7 +106,7 @@ async def replaying(
             query = f"?{upstream.query}" if upstream.query else ""
             # What stands in the cassette may be anything; what is no URL is percent-encoded.
             url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
-            yield ReplaySession(url, cassette, player, options.terms)
+            yield ReplaySession(url, player.redacted(url), cassette, player, options.terms)
 
 
 def _progress_of(

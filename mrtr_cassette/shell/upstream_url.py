@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 from yarl import URL
@@ -17,9 +18,18 @@ from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.files import reason_of
 
+_SCHEME = "[A-Za-z][A-Za-z0-9+.-]*://"
+_USER = re.compile(rf"\A({_SCHEME}|).*@", re.DOTALL)
+_NO_PORT = re.compile(rf"\A({_SCHEME}[^/?#:\[]*:)(?![0-9]*(?:[/?#]|\Z))[^/?#]*")
+"""What stands in the place of a port, such as the password where the host lacks."""
 
-def upstream_url(text: str) -> URL:
+
+def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
     """Return the URL of an upstream.
+
+    Args:
+        text: the URL.
+        redacted: takes secrets out of a text that is shown.
 
     Raises:
         UsageError: it is none, or no HTTP URL.
@@ -27,8 +37,9 @@ def upstream_url(text: str) -> URL:
     try:
         url = URL(text)
         port = url.port
-    except ValueError as error:
-        raise UsageError(f"the upstream {text!r} is no URL: {error}") from None
+    except ValueError:
+        # The parser's own words repeat what it can't read, which may be part of a password.
+        url, port = URL(), None
     if (
         re.search(r"\s", text)
         or url.scheme not in {"http", "https"}
@@ -36,9 +47,15 @@ def upstream_url(text: str) -> URL:
         or port is None
     ):
         raise UsageError(
-            f"the upstream {text!r} is no HTTP URL", hint="give one like http://localhost:8000/mcp"
+            f"the upstream {redacted(_without_user(text))!r} is no HTTP URL",
+            hint="give one like http://localhost:8000/mcp",
         )
     return url
+
+
+def _without_user(text: str) -> str:
+    """Return what is no URL without what may be a user and a password in it."""
+    return _NO_PORT.sub(r"\1…", _USER.sub(r"\1…@", text))
 
 
 def shown_url(url: URL) -> str:

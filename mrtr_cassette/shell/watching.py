@@ -31,7 +31,7 @@ from mrtr_cassette.core.report.events import (
     unread_coding_line,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
-from mrtr_cassette.errors import MrtrCassetteError
+from mrtr_cassette.errors import MrtrCassetteError, internal_error
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
@@ -103,7 +103,7 @@ class Watcher:
         elif isinstance(error, OSError):
             problem = f"{self.session.path}: {error.strerror or error}".lower()
         else:
-            problem = f"INTERNAL ERROR, please report it: {error!r}"
+            problem = internal_error(error)
         self.session.problem = problem
         self.announcer.say(partial(failed_event, problem), partial(failed_line, problem))
 

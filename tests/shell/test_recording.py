@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from standin import (
     json_response,
     response,
     stream_head,
+    upstream,
 )
 
 from mrtr_cassette.errors import CassetteError, UsageError
@@ -350,7 +352,7 @@ async def test_recording_an_unchanged_server_again_changes_no_line(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "url",
-    ["", "localhost:8000/mcp", "ftp://x/mcp", "http://", "http:///mcp", "http://x:99999/", "http://[::1", "http://x:port/", "stdio:cat"],
+    ["", "localhost:8000/mcp", "ftp://x/mcp", "http://", "http:///mcp", "http://x:99999/", "http://[::1", "stdio:cat"],
 )  # fmt: skip
 @looped
 async def test_what_is_no_http_url_is_refused(tmp_path: Path, url: str) -> None:
@@ -360,6 +362,44 @@ async def test_what_is_no_http_url_is_refused(tmp_path: Path, url: str) -> None:
             pass
     assert repr(url) in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://bob:hunter2pass", "http://bob:…"),
+        ("http://bob:hunter2pass/mcp", "http://bob:…/mcp"),
+        ("http://bob:hunter2/pass@host/mcp", "http://…@host/mcp"),
+        ("http://bob:hunter2?pass@host/mcp", "http://…@host/mcp"),
+        ("bob:hunter2pass@host/?api_key=sup3rs3cret", "…@host/?api_key=<api-key:1>"),
+        ("ftp://host/ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ftp://host/%3Cgithub:1%3E"),
+    ],
+)
+@looped
+async def test_what_is_no_http_url_is_shown_without_its_secrets(
+    tmp_path: Path, url: str, shown: str
+) -> None:
+    """The error about an upstream repeats neither user and password nor a known secret."""
+    with pytest.raises(UsageError) as caught:
+        async with recording(url, tmp_path / "c.json"):
+            pass
+    assert repr(shown) in str(caught.value)
+    assert not re.search("hunter2|pass|sup3rs3cret|ghp_", str(caught.value))
+
+
+@looped
+async def test_upstreams_url_is_kept_and_shown_without_its_secrets(tmp_path: Path) -> None:
+    """Secrets in the upstream's URL are placeholders that are the same in every recording."""
+    path = tmp_path / "c.json"
+    async with upstream(answering(json_response(result({})))) as server:
+        named = server.url.replace("//", "//bob:hunter2pass@")
+        named += "/ghp_abcdefghijklmnopqrstuvwxyz0123456789?api_key=sup3rs3cret"
+        async with recording(named, path) as session:
+            await post(session.url, tool_call("x"))
+    assert session.url.endswith("?api_key=sup3rs3cret")
+    assert session.shown_url.endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
+    assert read(path)["upstream"].endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
+    assert not re.search("hunter2|sup3rs3cret|ghp_", path.read_text())
 
 
 @pytest.mark.parametrize("url", ["http://a b/", "http://localhost:8000/mcp "])

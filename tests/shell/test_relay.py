@@ -104,7 +104,7 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
         "http://h/mcp", "verbatim", "2026-01-01T00:00:00+00:00", "keep", None, None
     )
     journal = Journal(journal_path(path), header)
-    session = RecordSession("", path)
+    session = RecordSession("", "", path)
     watcher = Watcher(
         Recorder(seals=False), journal, session, Announcer(), CLOCK, started=CLOCK.now()
     )

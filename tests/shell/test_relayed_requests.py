@@ -331,3 +331,30 @@ async def test_a_large_request_and_its_answer_pass(tmp_path: Path) -> None:
     assert answer.body == compact(answered)
     async with playing(tmp_path / "c.json") as replay:
         assert (await post(replay.url, asked)).body == answer.body
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /?api_key=hunter2 HTTP/9.9.9\r\n",
+        b"GET / HTTP/1.1\r\nAuth\x01orization: Bearer hunter2\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: hunter2\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: hunter2\r\n",
+        b"GET / HTTP/1.1\r\nCookie: " + b"hunter2" * 50_000 + b"\r\n",
+    ],
+    ids=["version", "name", "length", "framing", "long"],
+)
+@looped
+async def test_malformed_request_is_told_without_what_it_has(tmp_path: Path, head: bytes) -> None:
+    """The log says that a request is no HTTP, and repeats nothing of its target and its headers."""
+    log: list[str] = []
+    async with (
+        upstream(answering()) as server,
+        recording(server.url, tmp_path / "c.json", RecordOptions(log=log.append)) as session,
+        connected(session.url) as client,
+    ):
+        await client.write(head, b"Host: h\r\n\r\n")
+        while await client.raw():
+            pass
+    assert "hunter2" not in "".join(log)
+    assert any("a request could not be handled: " in line for line in log)

@@ -128,13 +128,18 @@ def report_of_miss(
         redacted: takes secrets out of a text.
         terms: how the front spells its options.
     """
-    request = request_text(miss.call)
-    questions = _questions(miss)
-    nearest = _nearest(miss)
-    shown = [printable_difference(difference) for difference in miss.differences]
+
+    def shown_as(text: str) -> str:
+        return printable(redacted(text))
+
+    request = shown_as(request_text(miss.call))
+    detail = shown_as(miss.detail)
+    questions = [shown_as(question) for question in _questions(miss)]
+    nearest = _nearest(miss, shown_as)
+    shown = [printable_difference(difference, redacted) for difference in miss.differences]
     fixes = [in_terms(fix, terms) for fix in _FIXES[miss.reason]]
     lines = [
-        f"miss: {miss.reason.value}: {miss.detail}",
+        f"miss: {miss.reason.value}: {detail}",
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
@@ -143,7 +148,7 @@ def report_of_miss(
     ]
     return MissReport(
         reason=miss.reason.value,
-        detail=miss.detail,
+        detail=detail,
         request=request,
         questions=tuple(questions),
         cassette=path,
@@ -169,11 +174,11 @@ def _question(key: str, request: InputRequest) -> str:
     return printable(f"{key} ({request.kind}){message}")
 
 
-def _nearest(miss: Miss) -> Nearest | None:
+def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
     nearest = miss.nearest
     if nearest is None:
         return None
-    return Nearest(nearest.interaction, nearest.turn, str(nearest.key))
+    return Nearest(nearest.interaction, nearest.turn, shown_as(str(nearest.key)))
 
 
 def miss_body(report: MissReport, call: Call) -> bytes:

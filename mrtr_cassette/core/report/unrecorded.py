@@ -105,11 +105,11 @@ def report_of_unrecorded(
         redacted: takes secrets out of a text.
         terms: how the front spells its options.
     """
-    request = request_text(failure.call)
+    request = printable(redacted(request_text(failure.call)))
     fixes = [in_terms(fix, terms) for fix in _FIXES]
     recorded = None if failure.asker is None else recorded_ask(failure.asker)
-    shown = [printable_difference(difference) for difference in failure.differences]
-    detail = printable(failure.detail)
+    shown = [printable_difference(difference, redacted) for difference in failure.differences]
+    detail = printable(redacted(failure.detail))
     lines = [f"not recorded: {detail}", f"  request:  {request}"]
     if recorded is not None:
         lines.append(f"  recorded: {recorded} in {path}")

@@ -6,7 +6,7 @@ Does not own: whole reports (the modules beside this one).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import Answers
@@ -40,13 +40,20 @@ def answering_text(answers: Answers) -> str:
     return text if answers.request_state is None else f"{text}, echoing a request state"
 
 
-def printable_difference(difference: Difference) -> Difference:
-    """Return a difference as it is shown: pointer and values printable, each cut to a line."""
+def printable_difference(
+    difference: Difference, redacted: Callable[[str], str] = str
+) -> Difference:
+    """Return a difference as it is shown: pointer and values printable, each cut to a line.
+
+    Args:
+        difference: the difference.
+        redacted: takes secrets out of a text.
+    """
     pointer, recorded, received = difference
     return Difference(
-        printable(pointer),
-        None if recorded is None else printable(shorten(recorded)),
-        None if received is None else printable(shorten(received)),
+        printable(redacted(pointer)),
+        None if recorded is None else printable(redacted(shorten(recorded))),
+        None if received is None else printable(redacted(shorten(received))),
     )
 
 

@@ -177,3 +177,15 @@ def test_annotation_is_one_line_that_names_the_file() -> None:
     assert annotation(report) == (
         "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
     )
+
+
+def test_facts_of_a_miss_are_redacted_like_its_text() -> None:
+    """What reports take from a miss has no secret that its text lacks."""
+    player = player_of((tool("s3cret", a="s3cret"), text("x")))
+    miss = missed(player, tool("s3cret", a="s3cret too"))
+
+    report = report_of_miss(miss, "f", lambda shown: shown.replace("s3cret", "<custom-1>"))
+
+    assert "<custom-1>" in json.dumps(report.facts["differences"])
+    assert "s3cret" not in json.dumps(report.facts)
+    assert "s3cret" not in report.text
