@@ -1,7 +1,8 @@
 """How servers spell "I need input", and clients the answer: a table of dialects.
 
-Owns: recognising an ask in a result, reading and writing the answers of a retry, and the names of
-the members that all of this has on the wire (`inputRequests`; ours are `input_requests`).
+Owns: recognising an ask in a result, reading a request for input wherever it stands, reading and
+writing the answers of a retry, and the names of the members that all of this has on the wire
+(`inputRequests`; ours are `input_requests`).
 Does not own: which answers are given, and to which server (`drive`).
 Rule: a result that no dialect recognises is a final result; a half-shaped one never makes a client
 loop. A retry is written by splicing: everything else in the request stays byte for byte.
@@ -34,7 +35,7 @@ ISSUED_STATE_PATH: Final[MemberPath] = ("result", REQUEST_STATE)
 
 @dataclass(frozen=True, slots=True)
 class InputRequest:
-    """One of the requests of an ask.
+    """One request for input.
 
     Attributes:
         kind: `form`, `url`, `sampling`, `roots`, or the method or kind as it was spelled.
@@ -95,6 +96,15 @@ class Dialect(NamedTuple):
 _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
+def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
+    """Read a request for input: one of an ask, or one that a server pushes."""
+    kind = _KINDS.get(method, method)
+    if method == "elicitation/create":
+        kind = "url" if params.get("mode") == "url" else "form"
+    message = params.get("message")
+    return InputRequest(kind, message if isinstance(message, str) else "")
+
+
 def _read_map(value: Any) -> dict[str, InputRequest] | None:
     if not isinstance(value, dict):
         return None
@@ -104,12 +114,7 @@ def _read_map(value: Any) -> dict[str, InputRequest] | None:
         if not isinstance(method, str):
             return None
         params = request.get("params")
-        params = params if isinstance(params, dict) else {}
-        kind = _KINDS.get(method, method)
-        if method == "elicitation/create":
-            kind = "url" if params.get("mode") == "url" else "form"
-        message = params.get("message")
-        requests[key] = InputRequest(kind, message if isinstance(message, str) else "")
+        requests[key] = input_request(method, params if isinstance(params, dict) else {})
     return requests
 
 

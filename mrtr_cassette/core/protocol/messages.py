@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from typing import Literal
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
@@ -95,19 +95,29 @@ def response_to(request: Message | None, response: Response) -> Located | None:
     return None
 
 
-class Via(Enum):
-    """How a server asks for input."""
+def completed_by(response: Response, piece: int) -> Message | None:
+    """Return the message that a piece of a response completes, or None."""
+    raw = response.pieces[piece].raw
+    if response.is_event_stream:
+        data = read_event(raw, first=piece == 0).data
+        return None if data is None else classify(data)
+    # A message of its own line needs nothing of what came before it.
+    alone = classify(raw)
+    if alone is not None:
+        return alone
+    return next((each.message for each in messages_in(response) if each.piece == piece), None)
 
-    RESULT = "result"
-    """The response to the call is an input-required result."""
+
+Via = Literal["result", "push"]
+"""How a server asks for input: its response to the call is an input-required result, or it sends a
+request of its own, which the client answers by a JSON-RPC response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A place in a response where the server asks for input.
+    """A response that asks for input: an input-required result.
 
     Attributes:
-        via: how it asks.
         message: the message that asks.
         piece: index of the piece of the response that completes the message.
         dialect: name of the dialect that it is spelled in.
@@ -115,7 +125,6 @@ class Ask:
         request_state: the opaque state as a whole, or None.
     """
 
-    via: Via
     message: Message
     piece: int
     dialect: str
@@ -132,7 +141,6 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     if located is None or required is None:
         return None
     return Ask(
-        Via.RESULT,
         located.message,
         located.piece,
         required.dialect,

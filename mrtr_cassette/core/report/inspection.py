@@ -9,23 +9,24 @@ Rule: `Interaction` and `Turn` are public names of the package.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mrtr_cassette.core.exchange.pushed import number_of_turn, posted_answers, pushed_requests
 from mrtr_cassette.core.exchange.recorded import (
     Branch,
     Cassette,
+    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
 )
 from mrtr_cassette.core.format.model import VERSION
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import Ask, messages_in
+from mrtr_cassette.core.protocol.messages import Ask, Via
+from mrtr_cassette.core.report.endings import Endings
 from mrtr_cassette.core.report.wording import arguments_json
-from mrtr_cassette.core.wire.http import End, Response
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 
@@ -38,14 +39,17 @@ class Turn:
         input_requests: what was asked, by the server's key.
         answers_json: canonical JSON text of each answer, by key; None where the client never
             answered.
-        dialect: in which spelling the server asked.
+        dialect: in which spelling the server asked; None where it pushed requests.
         has_request_state: the server issued a request state with it.
+        via: `result` where the response to the call asked, `push` where the server sent requests
+            of its own, whose keys are ours, such as `elicitation-1`.
     """
 
     input_requests: Mapping[str, InputRequest]
     answers_json: Mapping[str, str] | None
-    dialect: str
+    dialect: str | None
     has_request_state: bool
+    via: Via = "result"
 
     @property
     def asked(self) -> Mapping[str, str]:
@@ -54,7 +58,10 @@ class Turn:
 
     @property
     def answered(self) -> Mapping[str, Any] | None:
-        """What the client answered, as JSON, by key; None where it never did."""
+        """What the client answered, as JSON, by key; None where it never did.
+
+        Where it posted an error, the answer is an object with nothing but `error`.
+        """
         if self.answers_json is None:
             return None
         return {key: json.loads(text) for key, text in self.answers_json.items()}
@@ -117,6 +124,7 @@ class Inspection:
 
 def inspected(cassette: Cassette) -> Inspection:
     """Return what a person wants to know of a cassette."""
+    endings = Endings(cassette.interactions)
     return Inspection(
         cassette=cassette.path,
         version=VERSION,
@@ -124,81 +132,80 @@ def inspected(cassette: Cassette) -> Inspection:
         request_state=cassette.request_state,
         recorded_at=cassette.recorded_at,
         tool=cassette.tool,
-        interactions=tuple(map(_interaction, cassette.interactions)),
+        interactions=tuple(_interaction(each, endings) for each in cassette.interactions),
     )
 
 
-def _interaction(recorded: RecordedInteraction) -> Interaction:
+def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction:
     exchanges = recorded.exchanges
-    calls = [exchange.call for exchange in exchanges]
-    asks = [exchange.ask for exchange in exchanges]
+    first = exchanges[0].call
+    last = exchanges[-1]
+    own = (*recorded.own, *_posts_of(recorded))
     return Interaction(
         number=recorded.number,
-        call=str(calls[0].key()),
-        arguments_json=arguments_json(calls[0]),
-        turns=tuple(
-            _turn(ask, answering)
-            for ask, answering in zip(asks, [*calls[1:], None], strict=True)
-            if ask is not None
-        ),
-        ended=_ended(calls[-1], exchanges[-1].response, asks[-1]),
+        call=str(first.key()),
+        arguments_json=arguments_json(first),
+        turns=_turns(recorded),
+        ended="abandoned: the last ask has no answer" if last.ask else endings.ending(last),
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
-        size_bytes=sum(map(_size, recorded.own)),
+        size_bytes=sum(map(_size, own)),
         duration_ms=sum(round(each.ended_ms - each.started_ms) for each in recorded.own),
     )
 
 
-def _turn(ask: Ask, answering: Call | None) -> Turn:
-    answers = None if answering is None else answering.answers
+def _posts_of(recorded: RecordedInteraction) -> Iterable[RecordedExchange]:
+    """Return the requests with the answers to what was pushed, without shared ones."""
+    for turn in recorded.pushed_turns:
+        if turn.position >= recorded.shared:
+            yield from (answer.exchange for answer in turn.answers)
+
+
+def _turns(recorded: RecordedInteraction) -> tuple[Turn, ...]:
+    """Return the turns in the order in which their asks came."""
+    turns = {number_of_turn(recorded, each): _pushed_turn(each) for each in recorded.pushed_turns}
+    retries = [*(exchange.call for exchange in recorded.exchanges[1:]), None]
+    for index, (exchange, retry) in enumerate(zip(recorded.exchanges, retries, strict=True)):
+        ask = exchange.ask
+        if ask is not None:
+            turns[number_of_turn(recorded, index)] = _turn(ask, retry)
+    return tuple(turns[number] for number in sorted(turns))
+
+
+def _turn(ask: Ask, retry: Call | None) -> Turn:
+    answers = None if retry is None else retry.answers
+    responses = None if answers is None else answers.input_responses or {}
+    has_request_state = ask.request_state is not None
     return Turn(
-        input_requests={
-            printable(key): InputRequest(printable(request.kind), printable(request.message))
-            for key, request in ask.input_requests.items()
-        },
-        answers_json=None
-        if answers is None
-        else {
-            printable(key): canonical(value, without_null=True)
-            for key, value in (answers.input_responses or {}).items()
-        },
-        dialect=ask.dialect,
-        has_request_state=ask.request_state is not None,
+        _shown_requests(ask.input_requests),
+        _shown_answers(responses),
+        ask.dialect,
+        has_request_state,
     )
+
+
+def _pushed_turn(turn: PushedTurn) -> Turn:
+    requests, answers = pushed_requests(turn), posted_answers(turn)
+    return Turn(_shown_requests(requests), _shown_answers(answers), None, False, "push")
+
+
+def _shown_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:
+    return {
+        printable(key): InputRequest(printable(request.kind), printable(request.message))
+        for key, request in requests.items()
+    }
+
+
+def _shown_answers(answers: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if answers is None:
+        return None
+    return {printable(key): canonical(value, without_null=True) for key, value in answers.items()}
 
 
 def _size(exchange: RecordedExchange) -> int:
     response = exchange.response
     pieces = response.pieces if response is not None else ()
     return len(exchange.request.body) + sum(len(piece.raw) for piece in pieces)
-
-
-def _ended(call: Call, response: Response | None, ask: Ask | None) -> str:
-    if response is None:
-        return "no response"
-    if ask is not None:
-        return "abandoned: the last ask has no answer"
-    text = f"HTTP {response.status}"
-    for located in messages_in(response) if call.message is not None else ():
-        if located.message.kind is Kind.RESPONSE:
-            text = _outcome(located.message.tree, text)
-    if response.is_event_stream:
-        text += f", stream of {counted(len(response.pieces), 'event')}"
-    if response.end is End.OPEN:
-        text += ", still open when the recording ended"
-    if response.end is End.BROKEN:
-        text += ", broken off by the upstream"
-    return text
-
-
-def _outcome(tree: dict[str, Any], text: str) -> str:
-    error, result = tree.get("error"), tree.get("result")
-    if isinstance(error, dict):
-        code, message = canonical(error.get("code")), canonical(error.get("message"))
-        return f"{text}, error {code} {shorten(message)}"
-    if isinstance(result, dict) and result.get("isError") is True:
-        return f"{text}, result with isError"
-    return f"{text}, result"
 
 
 # For programs
@@ -234,6 +241,7 @@ def _interaction_data(interaction: Interaction) -> dict[str, Any]:
 
 def _turn_data(turn: Turn) -> dict[str, Any]:
     return {
+        "via": turn.via,
         "asked": [
             {"key": key, "kind": request.kind, "message": request.message}
             for key, request in turn.input_requests.items()
@@ -276,8 +284,8 @@ def _interaction_lines(interaction: Interaction) -> Sequence[str]:
 
 
 def _turn_lines(number: int, turn: Turn) -> Sequence[str]:
-    state = "with request state" if turn.has_request_state else "without request state"
-    lines = [f"    turn {number}, {state}:"]
+    form = "with request state" if turn.has_request_state else "without request state"
+    lines = [f"    turn {number}, {'pushed' if turn.via == 'push' else form}:"]
     if not turn.input_requests:
         lines.append("      asked for a retry only")
     answers = turn.answers_json or {}

@@ -4,7 +4,6 @@ from builders import Answer, answer, cassette_of, exchange, loaded, post, retry,
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange, RecordedInteraction
-from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")
@@ -37,7 +36,7 @@ def test_exchange_reads_its_ask() -> None:
     streamed = exchange(CALL, stream(answer(CALL, asks("a"))))
 
     assert whole.ask is not None
-    assert (whole.ask.via, list(whole.ask.input_requests)) == (Via.RESULT, ["a"])
+    assert list(whole.ask.input_requests) == ["a"]
     assert whole.ask.request_state == "s" * 24
     assert streamed.ask is not None
     assert streamed.ask.request_state is None

@@ -19,8 +19,8 @@ from messages import asks, text
 
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
 from mrtr_cassette.core.protocol.messages import (
-    Via,
     ask_in,
+    completed_by,
     messages_in,
     response_to,
     splice_pieces,
@@ -115,12 +115,35 @@ def test_response_is_the_one_with_the_requests_id(bodies: list[bytes], found: by
     assert (None if located is None else located.message.raw) == found
 
 
+NOTICE = notification("n")
+PUSH = rpc("roots/list", number="p")
+
+
+@pytest.mark.parametrize(
+    ("response", "completed"),
+    [
+        (stream(NOTICE, PUSH), [NOTICE, PUSH]),
+        (Answer((b": hello\n\n", sse(PUSH)), STREAM_HEADERS), [None, PUSH]),
+        (Answer((NOTICE + b"\n", PUSH + b"\n")), [NOTICE, PUSH]),
+        (Answer((NOTICE + b"\n" + PUSH[:9], PUSH[9:] + b"\n")), [NOTICE, PUSH]),
+        (Answer((b"<", b">")), [None, None]),
+    ],
+)
+def test_piece_completes_a_message(response: Answer, completed: list[bytes | None]) -> None:
+    """A message stands in the piece with its last byte, wherever it began."""
+    whole = response_of(response)
+
+    messages = [completed_by(whole, piece) for piece in range(len(whole.pieces))]
+
+    assert [None if each is None else each.raw.strip() for each in messages] == completed
+
+
 def test_ask_is_a_response_to_a_request() -> None:
     """An ask is found as the last event of a stream too; nothing else asks."""
     found = ask_in(message(CALL), response_of(stream(progress(1), ASK)))
 
     assert found is not None
-    assert (found.via, found.message.raw, found.piece) == (Via.RESULT, ASK, 1)
+    assert (found.message.raw, found.piece) == (ASK, 1)
     assert (found.dialect, found.request_state) == ("2026-07-28", "S")
     assert list(found.input_requests) == ["ok"]
     assert ask_in(message(CALL), response_of(DONE)) is None

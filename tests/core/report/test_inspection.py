@@ -27,8 +27,10 @@ from builders import (
 )
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, array_asks, asks, text
+from pushes import PushingSession, cassette_with, elicit, posted, roots, sample
 
 from mrtr_cassette.core.exchange import recorded
+from mrtr_cassette.core.exchange.recorded import RecordedInteraction
 from mrtr_cassette.core.report.inspection import (
     Inspection,
     inspected,
@@ -73,6 +75,7 @@ def test_inspection_is_ready_for_json() -> None:
     assert (first["branch"], second["branch"]) == (None, {"of": 1, "turn": 1})
     assert first["turns"] == [
         {
+            "via": "result",
             "asked": [{"key": "a", "kind": "form", "message": "a?"}],
             "request_state": True,
             "dialect": "2026-07-28",
@@ -195,6 +198,79 @@ def test_inspection_reads_well() -> None:
     assert "      asked for a retry only" in paragraphs[5]
     assert paragraphs[6][2] == "      asked    k (string) 'k?'"
     assert paragraphs[6][3].startswith("      answered k = ")
+
+
+def pushing_interaction() -> RecordedInteraction:
+    """Return a call with a turn of both kinds of push, the result's ask, and an unanswered push."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit(), roots())
+    posts = [session.post(posted(elicit(), YES)), session.post(posted(roots(), {"roots": []}))]
+    session.end(call, answer(CALL, asks("a", state=STATE)))
+    retried = session.open(retry(CALL, {"a": NO}, state=STATE))
+    session.say(retried, sample())
+    session.end(retried, answer(retry(CALL), text("done")))
+    turns = [
+        session.turn(
+            {"elicitation-1": (call, 0), "roots-1": (call, 1)},
+            {"elicitation-1": posts[0], "roots-1": posts[1]},
+        ),
+        session.turn({"sampling-1": (retried, 0)}, position=1),
+    ]
+    exchanges = [session.exchange(call), session.exchange(retried)]
+    return cassette_with((exchanges, turns)).interactions[0]
+
+
+def test_pushed_turns_are_inspected_like_others() -> None:
+    """Turns of both kinds stand in the order of their asks, with what was asked and answered."""
+    recorded = pushing_interaction()
+    inspection = inspected(cassette_with((recorded.exchanges, recorded.pushed_turns)))
+    (interaction,) = inspection.interactions
+
+    assert [turn.via for turn in interaction.turns] == ["push", "result", "push"]
+    assert [turn.asked for turn in interaction.turns] == [
+        {"elicitation-1": "Deploy?", "roots-1": ""},
+        {"a": "a?"},
+        {"sampling-1": ""},
+    ]
+    assert [turn.answered for turn in interaction.turns] == [
+        {"elicitation-1": YES, "roots-1": {"roots": []}},
+        {"a": NO},
+        None,
+    ]
+    assert [turn.dialect for turn in interaction.turns] == [None, "2026-07-28", None]
+    posts = [post.exchange for turn in recorded.pushed_turns for post in turn.answers]
+    assert interaction.size_bytes == sum(
+        len(exchange.request.body) + len(exchange.response.body if exchange.response else b"")
+        for exchange in (*recorded.exchanges, *posts)
+    )
+    assert inspection_text(inspection).splitlines()[3:-1] == [
+        '#1 tools/call "deploy" {"env":"prod"}',
+        "    turn 1, pushed:",
+        "      asked    elicitation-1 (form) 'Deploy?'",
+        '      answered elicitation-1 = {"action":"accept","content":{"ok":true}}',
+        "      asked    roots-1 (roots)",
+        '      answered roots-1 = {"roots":[]}',
+        "    turn 2, with request state:",
+        "      asked    a (form) 'a?'",
+        '      answered a = {"action":"decline"}',
+        "    turn 3, pushed:",
+        "      asked    sampling-1 (sampling)",
+        "      not answered",
+    ]
+    assert inspection_data(inspection)["interactions"][0]["turns"][0] == {
+        "via": "push",
+        "asked": [
+            {"key": "elicitation-1", "kind": "form", "message": "Deploy?"},
+            {"key": "roots-1", "kind": "roots", "message": ""},
+        ],
+        "request_state": False,
+        "dialect": None,
+        "answered": {
+            "elicitation-1": '{"action":"accept","content":{"ok":true}}',
+            "roots-1": '{"roots":[]}',
+        },
+    }
 
 
 def test_answer_that_was_not_asked_for_is_told() -> None:

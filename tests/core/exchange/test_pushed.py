@@ -1,0 +1,72 @@
+"""Facts about what servers push and clients post."""
+
+from __future__ import annotations
+
+import pytest
+from builders import answer, tool
+from messages import NO, YES, text
+from pushes import PushingSession, asked_once, cassette_with, elicit, roots, sample
+
+from mrtr_cassette.core.exchange.pushed import (
+    message_of,
+    number_of_turn,
+    posted_answer,
+    posted_answers,
+    pushed_requests,
+)
+from mrtr_cassette.core.protocol.dialect import InputRequest
+
+CALL = tool("deploy", env="prod")
+
+
+def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
+    """A pushed request has the kind and the message of a request of the same method in an ask."""
+    pushes = [elicit(), elicit("push-4", "Log in", mode="url"), sample(), roots()]
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, *pushes)
+    session.end(call, answer(CALL, text("done")))
+    keys = ["elicitation-1", "elicitation-2", "sampling-1", "roots-1"]
+    turn = session.turn({key: (call, piece) for piece, key in enumerate(keys)})
+
+    assert pushed_requests(turn) == {
+        "elicitation-1": InputRequest("form", "Deploy?"),
+        "elicitation-2": InputRequest("url", "Log in"),
+        "sampling-1": InputRequest("sampling", ""),
+        "roots-1": InputRequest("roots", ""),
+    }
+    assert [message_of(each).raw for each in turn.asked] == pushes
+    assert posted_answers(turn) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (YES, YES),
+        (NO, NO),
+        (None, None),
+        (ValueError("no model"), {"error": {"code": -1, "message": "no model"}}),
+    ],
+)
+def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> None:
+    """An answer is the result that was posted, or an object with the error."""
+    cassette = asked_once(elicit(), value, CALL, text("done"))
+    (turn,) = cassette.interactions[0].pushed_turns
+
+    assert posted_answers(turn) == {"elicitation-1": read}
+    assert posted_answer(None) == {"error": None}
+
+
+def test_turns_are_numbered_in_the_order_of_their_asks() -> None:
+    """What is pushed while a request is pending comes before what its response asks."""
+    session = PushingSession()
+    calls = [session.open(CALL) for _ in range(3)]
+    for call in calls:
+        session.say(call, elicit())
+        session.end(call)
+    turns = [session.turn({"elicitation-1": (calls[at], 0)}, position=at) for at in (0, 0, 2)]
+    exchanges = [session.exchange(call) for call in calls]
+    (interaction,) = cassette_with((exchanges, turns)).interactions
+
+    assert [number_of_turn(interaction, turn) for turn in turns] == [1, 2, 5]
+    assert [number_of_turn(interaction, index) for index in range(3)] == [3, 4, 6]

@@ -1,0 +1,156 @@
+"""Sessions in which a server pushes requests, as recorded interactions.
+
+Owns: conversations of the 2025 era, whose pushes and answers overlap with the call, and the turns
+that these make.
+Does not own: messages (`messages`), requests and responses (`builders`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    Conversation,
+    answer,
+    cassette_of,
+    get,
+    loaded,
+    post,
+    sse,
+)
+from messages import Json, compact, message, result
+
+from mrtr_cassette.core.exchange.recorded import (
+    Cassette,
+    PostedAnswer,
+    PushedRequest,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+)
+from mrtr_cassette.core.wire.http import Request
+
+ACCEPTED = Answer((), (), 202)
+SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
+
+
+def elicit(number: Json = "push-1", words: str = "Deploy?", **params: Json) -> bytes:
+    """Return a pushed form elicitation, or another one with these params."""
+    return compact(message("elicitation/create", {"message": words, **params}, id=number))
+
+
+def sample(number: Json = "push-2") -> bytes:
+    """Return a pushed request for sampling."""
+    return compact(message("sampling/createMessage", {"messages": [], "maxTokens": 9}, id=number))
+
+
+def roots(number: Json = "push-3") -> bytes:
+    """Return a pushed request for roots."""
+    return compact(message("roots/list", id=number))
+
+
+def posted(pushed: bytes, value: Json) -> Request:
+    """Return the request with the answer to a pushed request; an error is an exception's text."""
+    number = json.loads(pushed)["id"]
+    if isinstance(value, Exception):
+        error = {"code": -1, "message": str(value)}
+        return post(compact({"jsonrpc": "2.0", "id": number, "error": error}), SESSION)
+    return post(compact(result(value, id=number)), SESSION)
+
+
+class PushingSession:
+    """A recording under way in which the server pushes requests.
+
+    Attributes:
+        talk: what is recorded.
+    """
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.talk = Conversation()
+
+    def open(self, request: bytes | Request) -> int:
+        """Let a request arrive whose response is a stream; return its number."""
+        whole = request if isinstance(request, Request) else post(request, SESSION)
+        number = self.talk.request(whole)
+        self.talk.observation(number).response_started(200, STREAM_HEADERS)
+        return number
+
+    def listen(self) -> int:
+        """Let the GET of a listening stream arrive; return its number."""
+        return self.open(get("/mcp", SESSION))
+
+    def say(self, stream: int, *messages: bytes) -> None:
+        """Let the server say something on a stream."""
+        for each in messages:
+            self.talk.observation(stream).response_bytes(sse(each), self.talk.tick())
+
+    def post(self, request: bytes | Request, response: Json = ACCEPTED) -> int:
+        """Let a request and its whole response arrive; return its number."""
+        whole = request if isinstance(request, Request) else post(request, SESSION)
+        number = self.talk.request(whole)
+        self.talk.response(number, response)
+        return number
+
+    def end(self, stream: int, *messages: bytes) -> None:
+        """Let a stream end, after these messages."""
+        self.talk.response(stream, Answer(tuple(map(sse, messages)), STREAM_HEADERS))
+
+    def exchange(self, number: int) -> RecordedExchange:
+        """Return an exchange that has ended."""
+        return next(each for each in self.talk.exchanges if each.number == number)
+
+    def turn(
+        self,
+        pushed: dict[str, tuple[int, int]],
+        answers: dict[str, int] | None = None,
+        position: int = 0,
+    ) -> PushedTurn:
+        """Return a turn.
+
+        Args:
+            pushed: for each key, in which exchange and which of its pieces the request stands.
+            answers: for each key, the exchange that answers it.
+            position: index of the exchange that was pending meanwhile.
+        """
+        return PushedTurn(
+            position,
+            tuple(
+                PushedRequest(key, self.exchange(number), piece)
+                for key, (number, piece) in pushed.items()
+            ),
+            tuple(
+                PostedAnswer(key, self.exchange(number)) for key, number in (answers or {}).items()
+            ),
+        )
+
+
+def cassette_with(
+    *interactions: tuple[Sequence[RecordedExchange], Sequence[PushedTurn]],
+) -> Cassette:
+    """Return a cassette of these interactions, each with its pushed turns."""
+    return replace(
+        loaded(cassette_of(), "talk.json"),
+        interactions=tuple(
+            RecordedInteraction(number, tuple(exchanges), None, False, tuple(turns))
+            for number, (exchanges, turns) in enumerate(interactions, start=1)
+        ),
+    )
+
+
+def asked_once(pushed: bytes, value: Json, call: bytes, done: Json) -> Cassette:
+    """Return a cassette of one call in whose stream the server pushes one request."""
+    session = PushingSession()
+    number = session.open(call)
+    session.say(number, pushed)
+    posts = session.post(posted(pushed, value))
+    session.end(number, answer(call, done))
+    key = {"elicitation/create": "elicitation-1", "roots/list": "roots-1"}.get(
+        json.loads(pushed)["method"], "sampling-1"
+    )
+    turn = session.turn({key: (number, 0)}, {key: posts})
+    return cassette_with(([session.exchange(number)], [turn]))
