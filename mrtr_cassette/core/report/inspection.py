@@ -140,7 +140,7 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
     exchanges = recorded.exchanges
     first = exchanges[0].call
     last = exchanges[-1]
-    own = (*recorded.own, *_posts_of(recorded))
+    own = exchanges[recorded.shared :]
     return Interaction(
         number=recorded.number,
         call=str(first.key()),
@@ -149,8 +149,8 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
         ended="abandoned: the last ask has no answer" if last.ask else endings.ending(last),
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
-        size_bytes=sum(map(_size, own)),
-        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in recorded.own),
+        size_bytes=sum(map(_size, (*own, *_posts_of(recorded)))),
+        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in own),
     )
 
 

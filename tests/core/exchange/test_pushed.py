@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import answer, tool
 from messages import NO, YES, text
-from pushes import PushingSession, asked_once, cassette_with, elicit, roots, sample
+from pushing import PushingSession, asked_once, cassette_with, elicit, roots, sample
 
 from mrtr_cassette.core.exchange.pushed import (
     message_of,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from builders import STREAM_HEADERS, Answer, answer, get, post, progress, refusal, sse, tool
 from messages import asks, text
-from pushes import ACCEPTED, SESSION, PushingSession, cassette_with
+from pushing import ACCEPTED, SESSION, PushingSession, cassette_with
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.report.endings import Endings

@@ -27,7 +27,7 @@ from builders import (
 )
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, array_asks, asks, text
-from pushes import PushingSession, cassette_with, elicit, posted, roots, sample
+from pushing import PushingSession, cassette_with, elicit, posted, roots, sample
 
 from mrtr_cassette.core.exchange import recorded
 from mrtr_cassette.core.exchange.recorded import RecordedInteraction
