@@ -150,6 +150,7 @@ class ReplayKeywords(_Keywords, total=False):
     """The keywords of `replay`, as types; `ReplayOptions` says what each does."""
 
     pace: Pace
+    strict: bool
     fail_on_unplayed: bool
     on_miss: OnMiss
 

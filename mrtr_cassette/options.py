@@ -165,6 +165,15 @@ class ReplayOptions(Options):
             choices=("none", "recorded"),
         ),
     )
+    strict: bool = field(
+        default=False,
+        metadata=_option(
+            "switch",
+            "Also miss requests that were not recorded and that every server answers alike, such "
+            "as ping",
+            "--strict",
+        ),
+    )
     fail_on_unplayed: bool = field(
         default=False,
         metadata=_option(

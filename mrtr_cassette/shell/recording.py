@@ -84,9 +84,7 @@ async def recording(
     url = upstream_url(upstream, _shown_by(options.redaction))
     with cassette_file.without_collection():
         earlier = _check_output(output, options)
-        player = None
-        if earlier is not None:
-            player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat))
+        player = None if earlier is None else _player_of(earlier, options)
     rules = _rules_of_both(earlier, options.redaction)
     shown = _shown_by(rules)
     headers = (*credentials(url), *options.added_headers)
@@ -206,6 +204,12 @@ def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
         return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
 
     return token
+
+
+def _player_of(earlier: Cassette, options: RecordOptions) -> Player:
+    """Return what plays the cassette that is added to."""
+    # What it lacks is for the upstream to answer, harmless or not.
+    return Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
 
 
 def _check_output(output: Path, options: RecordOptions) -> Cassette | None:

@@ -24,6 +24,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Part, Reply
 from mrtr_cassette.core.report.events import (
+    harmless_event,
     missed_event,
     played_event,
     reading_event,
@@ -94,7 +95,11 @@ async def replaying(
     with cassette_file.without_collection():
         cassette = cassette_file.load_cassette(path, progress)
         player = Player(
-            cassette, ignored=options.ignored, repeat=Repeat(options.repeat), paced=paced
+            cassette,
+            ignored=options.ignored,
+            repeat=Repeat(options.repeat),
+            paced=paced,
+            strict=options.strict,
         )
     try:
         upstream = urlsplit(cassette.upstream)
@@ -145,10 +150,13 @@ class ReplayServer:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         decision = self.player.request_received(request)
-        if isinstance(decision, Miss):
+        if isinstance(decision, Play):
+            await self.play(decision, downstream)
+        elif isinstance(decision, Miss):
             await self._miss(decision, downstream)
         else:
-            await self.play(decision, downstream)
+            self.announcer.say(partial(harmless_event, decision), None)
+            await downstream.send_whole(decision.status, decision.headers, decision.body)
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""

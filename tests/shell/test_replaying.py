@@ -85,12 +85,30 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
 
 @looped
 async def test_a_miss_of_a_notification_is_counted(tmp_path: Path) -> None:
-    """A notification that was not recorded is a miss too, though it has no id to answer."""
+    """A notification that is not harmless is a miss too, though it has no id to answer."""
     await taped(tmp_path / "c.json", (message("ping"), json_response(result({}))))
-    async with playing(tmp_path / "c.json") as replay:
+    async with playing(tmp_path / "c.json", strict=True) as replay:
         answer = await post(replay.url, message("notifications/x", id=None))
         assert answer.json["id"] is None
         assert [miss.reason.value for miss in replay.player.misses] == ["unknown-method"]
+
+
+@looped
+async def test_harmless_requests_get_what_any_server_answers(tmp_path: Path) -> None:
+    """They need no recording, are logged as events, and are no miss."""
+    await taped(tmp_path / "c.json", (message("initialize"), json_response(result({}))))
+    events: list[JsonObject] = []
+    async with replaying(tmp_path / "c.json", on_event=events.append) as replay:
+        ping = await post(replay.url, message("ping", id="p"))
+        notified = await post(replay.url, message("notifications/x", id=None))
+        probe = await post(replay.url, message("server/discover"))
+        metadata = await http("GET", replay.url, target="/.well-known/x")
+        assert replay.player.misses == []
+
+    assert ping.json == {"jsonrpc": "2.0", "id": "p", "result": {}}
+    assert probe.json["error"]["code"] == -32601
+    assert [(each.status, each.body) for each in (notified, metadata)] == [(202, b""), (404, b"")]
+    assert [event["event"] for event in events] == ["harmless"] * 4
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, other_secrets
 from mrtr_cassette.core.replay.gates import gates_of
 from mrtr_cassette.core.replay.given import GivenOut
+from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
 from mrtr_cassette.core.replay.index import Candidates, Index
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
@@ -86,6 +87,7 @@ class Player:
         path: how messages name the cassette's file.
         interactions: for each interaction, the exchanges that no earlier one has.
         misses: the requests that got no recorded reply, in order.
+        harmless: the requests that were not recorded and got what any server answers, in order.
         plays: how many did.
     """
 
@@ -96,6 +98,7 @@ class Player:
         ignored: Collection[MemberPath] = (),
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,
+        strict: bool = False,
     ) -> None:
         """Prepare a replay.
 
@@ -104,9 +107,11 @@ class Player:
             ignored: members of the params that don't count, as keys from the outermost inwards.
             repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
+            strict: harmless requests that were not recorded are misses.
         """
         self.path = cassette.path
         self.misses: list[Miss] = []
+        self.harmless: list[Harmless] = []
         self.plays = 0
         self._ignored = tuple(ignored)
         self._repeat = repeat
@@ -118,6 +123,7 @@ class Player:
         self._matched = MatchedForm(cassette, self._given)
         self.interactions = _playables(cassette, self._matched, self._ignored)
         self._playables = [each for own in self.interactions for each in own]
+        self._harmless = None if strict else HarmlessRequests(self._playables)
         self._gates = gates_of(self._playables)
         self._replies: dict[Playable, Reply] = {}
         self._echoes: dict[Playable, tuple[Echo, ...]] = {}
@@ -133,8 +139,8 @@ class Player:
         """Return the call key by which a request is matched, for a miss."""
         return call.key(self._ignored)
 
-    def request_received(self, request: Request) -> Play | Miss:
-        """Find the recorded reply to a request, and count it as played or missed."""
+    def request_received(self, request: Request) -> Play | Miss | Harmless:
+        """Find the recorded reply to a request, and count it as played, missed or harmless."""
         wanted = self._recognised(request) or self._read(request)
         candidates = self._candidates(wanted.lookup, request)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
@@ -142,9 +148,7 @@ class Player:
         fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
         chosen = self._choose(fitting, wanted.caller)
         if chosen is None:
-            miss = self._miss(request, nearest, fitting)
-            self.misses.append(miss)
-            return miss
+            return self._unanswered(request, nearest, fitting)
         self._told_apart.played(chosen, wanted.secrets)
         if not chosen.played and chosen.exchange.response is not None:
             self._given.played(chosen.exchange.response)
@@ -187,7 +191,11 @@ class Player:
 
     def _choose(self, candidates: Sequence[Playable], caller: str) -> Playable | None:
         reachable = [each for each in candidates if self._was_asked(each)]
-        unplayed = [each for each in reachable if not each.played]
+        # What may always be repeated begins again with the first, once all have been played.
+        rounds = 0
+        if self._repeat is Repeat.ALWAYS and reachable:
+            rounds = min(each.played for each in reachable)
+        unplayed = [each for each in reachable if each.played <= rounds]
         if len(unplayed) > 1:
             for each in unplayed:
                 if each.caller == caller:
@@ -202,11 +210,24 @@ class Player:
         return parent is None or parent.played > 0 or parent.question in self._asked
 
     def _may_repeat(self, playable: Playable) -> bool:
-        if self._repeat is not Repeat.AUTO:
-            return self._repeat is Repeat.ALWAYS
+        if self._repeat is Repeat.NEVER:
+            return False
         if playable.kind is None or playable.kind is Kind.RESPONSE:
             return playable.request.method in _SAFE_HTTP
         return playable.kind is Kind.NOTIFICATION or is_read_only(playable.key.method)
+
+    def _unanswered(
+        self, request: Request, candidates: Sequence[Playable], fitting: Sequence[Playable]
+    ) -> Miss | Harmless:
+        harmless = None
+        if self._harmless is not None and not candidates:
+            harmless = self._harmless.answer_to(read_call(request))
+        if harmless is not None:
+            self.harmless.append(harmless)
+            return harmless
+        miss = self._miss(request, candidates, fitting)
+        self.misses.append(miss)
+        return miss
 
     def _miss(
         self, request: Request, candidates: Sequence[Playable], fitting: Sequence[Playable]

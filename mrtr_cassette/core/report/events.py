@@ -14,6 +14,7 @@ from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.unrecorded import recorded_ask
@@ -185,6 +186,11 @@ def played_event(play: Play) -> dict[str, Any]:
         "turn": playable.turn,
         "times": playable.played,
     }
+
+
+def harmless_event(harmless: Harmless) -> dict[str, Any]:
+    """Return that a request that was not recorded got what any server answers."""
+    return {"event": "harmless", "call": str(harmless.call.key()), "answer": harmless.answer}
 
 
 def missed_event(miss: Miss) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The outcome of a replay as JUnit XML, for tools that show test results.
 
 Owns: its shape: a test case for each interaction, skipped where it was not played, and a failed
-one for each miss.
+one for each miss; harmless requests are the suite's output.
 Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
 character that `printable_json` leaves is one that XML can't hold.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from mrtr_cassette.core.report.summary import Outcome, ReplayReport
+from mrtr_cassette.core.report.summary import Outcome, ReplayReport, harmless_text
 from mrtr_cassette.errors import printable_json
 
 
@@ -37,7 +37,10 @@ def junit(report: ReplayReport) -> bytes:
         "skipped": str(len(report.incomplete)),
     }
     suites = ET.Element("testsuites", {"name": "mrtr-cassette replay", **counts})
-    ET.SubElement(suites, "testsuite", {"name": cassette, **counts}).extend(cases)
+    suite = ET.SubElement(suites, "testsuite", {"name": cassette, **counts})
+    suite.extend(cases)
+    if report.harmless:
+        ET.SubElement(suite, "system-out").text = printable_json(harmless_text(report.harmless))
     ET.indent(suites)
     xml: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"

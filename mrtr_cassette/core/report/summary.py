@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.failures import UnpublishedError
@@ -47,6 +47,20 @@ class InteractionOutcome:
     plays: int
 
 
+class HarmlessRequest(NamedTuple):
+    """A request that was not recorded and got what any server answers.
+
+    Attributes:
+        call: what was called, such as `ping`.
+        answer: what it got, such as `{}` or an HTTP status.
+        times: how often.
+    """
+
+    call: str
+    answer: str
+    times: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """The outcome of a replay.
@@ -55,11 +69,13 @@ class ReplayReport:
         cassette: how messages name its file.
         interactions: all of the cassette, in its order.
         misses: in the order in which they came.
+        harmless: what was not recorded and got what any server answers.
     """
 
     cassette: str
     interactions: tuple[InteractionOutcome, ...]
     misses: tuple[MissReport, ...]
+    harmless: tuple[HarmlessRequest, ...] = ()
 
     @property
     def incomplete(self) -> list[InteractionOutcome]:
@@ -80,7 +96,16 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
             outcome = Outcome.PLAYED_IN_PART if plays else Outcome.UNPLAYED
         call = redacted(str(exchanges[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
-    return ReplayReport(player.path, tuple(interactions), reports_of_misses(player, terms))
+    # Another thread may replay meanwhile.
+    harmless = Counter(
+        (redacted(str(each.call.key())), each.answer) for each in (*player.harmless,)
+    )
+    return ReplayReport(
+        player.path,
+        tuple(interactions),
+        reports_of_misses(player, terms),
+        tuple(HarmlessRequest(*each, times) for each, times in harmless.items()),
+    )
 
 
 def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[MissReport, ...]:
@@ -100,6 +125,19 @@ def summary_text(report: ReplayReport) -> str:
         lines.append(f"  {state}: #{each.number} {each.call}")
     if len(incomplete) > _MOST_LISTED:
         lines.append(f"  and {len(incomplete) - _MOST_LISTED} more")
+    if report.harmless:
+        lines.append(harmless_text(report.harmless))
+    return "\n".join(lines)
+
+
+def harmless_text(requests: Sequence[HarmlessRequest]) -> str:
+    """Return, a line each, what was not recorded and got what any server answers."""
+    lines = []
+    for each in requests[:_MOST_LISTED]:
+        times = f" {each.times} times" if each.times > 1 else ""
+        lines.append(f"  not recorded, answered as by any server{times}: {each.call}")
+    if len(requests) > _MOST_LISTED:
+        lines.append(f"  and {len(requests) - _MOST_LISTED} more")
     return "\n".join(lines)
 
 
@@ -126,6 +164,7 @@ def summary_data(report: ReplayReport) -> dict[str, Any]:
             for each in report.interactions
         ],
         "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
+        "harmless": [each._asdict() for each in report.harmless],
     }
 
 
@@ -136,6 +175,7 @@ def summary_event(report: ReplayReport) -> dict[str, Any]:
         "interactions": len(report.interactions),
         "unplayed": [each.number for each in report.incomplete],
         "misses": len(report.misses),
+        "harmless": sum(each.times for each in report.harmless),
     }
 
 

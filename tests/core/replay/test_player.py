@@ -37,7 +37,7 @@ from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, f
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.format.model import RedactionModel
-from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
@@ -317,17 +317,18 @@ def again(request: bytes | Request, repeat: Repeat) -> str:
     player = player_of((request, Answer((b"one",))), (request, Answer((b"two",))), repeat=repeat)
     assert [play(player, request) for _ in range(2)] == [b"one", b"two"]
     decision = player.request_received(request if isinstance(request, Request) else post(request))
-    if not isinstance(decision, Play):
+    if isinstance(decision, Miss):
         return decision.reason.value
+    assert isinstance(decision, Play)
     assert decision.reply is not None
     return decision.reply.parts[0].fill(caller_values(None)).decode()
 
 
 @pytest.mark.parametrize("request_", READING)
 def test_reading_may_be_repeated(request_: bytes | Request) -> None:
-    """What only reads gets its last response again, unless that is forbidden."""
+    """What only reads gets its last response again; on demand the first one, or none."""
     assert again(request_, Repeat.AUTO) == "two"
-    assert again(request_, Repeat.ALWAYS) == "two"
+    assert again(request_, Repeat.ALWAYS) == "one"
     assert again(request_, Repeat.NEVER) == "already-played"
 
 
@@ -335,8 +336,15 @@ def test_reading_may_be_repeated(request_: bytes | Request) -> None:
 def test_acting_may_not_be_repeated(request_: bytes | Request) -> None:
     """What may change something is played as often as it was recorded, unless all is allowed."""
     assert again(request_, Repeat.AUTO) == "already-played"
-    assert again(request_, Repeat.ALWAYS) == "two"
+    assert again(request_, Repeat.ALWAYS) == "one"
     assert again(request_, Repeat.NEVER) == "already-played"
+
+
+def test_repeating_always_begins_again_with_the_first() -> None:
+    """Once all recorded answers are used up, they come again in the recorded order."""
+    player = player_of(*((CALL, text(words)) for words in "abc"), repeat=Repeat.ALWAYS)
+
+    assert "".join(said(play(player, CALL)) for _ in range(7)) == "abcabca"
 
 
 def test_repeat_plays_the_whole_conversation_again() -> None:

@@ -6,11 +6,24 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import Answer, Step, answer, conversation, get, missed, player_of, post, retry, tool
+from builders import (
+    Answer,
+    Step,
+    answer,
+    conversation,
+    get,
+    missed,
+    player_of,
+    post,
+    retry,
+    rpc,
+    tool,
+)
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import (
     caught_up_event,
@@ -18,6 +31,7 @@ from mrtr_cassette.core.report.events import (
     exchange_line,
     failed_event,
     failed_line,
+    harmless_event,
     missed_event,
     played_event,
     reading_event,
@@ -136,6 +150,9 @@ def test_events_of_a_replay_tell_hits_and_misses() -> None:
         "pointers": ["/arguments/env"],
     }
     assert missed_event(missed(player, tool("x")))["nearest"] is None
+    harmless = player.request_received(post(rpc("ping")))
+    assert isinstance(harmless, Harmless)
+    assert harmless_event(harmless) == {"event": "harmless", "call": "ping", "answer": "{}"}
 
 
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])

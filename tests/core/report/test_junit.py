@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from builders import play, player_of, post, retry, state_in, tool
+from builders import play, player_of, post, retry, rpc, state_in, tool
 from harmless import assert_harmless
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,6 +56,17 @@ def test_junit_has_a_case_for_each_interaction_and_each_miss() -> None:
     assert (failure.text or "").startswith("miss: answers-differ")
     for suite in (root, root[0]):
         assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["4", "1", "2"]
+
+
+def test_harmless_requests_are_the_output_of_the_suite() -> None:
+    """They are neither cases nor failures."""
+    player = replayed()
+    assert ET.fromstring(junit(report_of_replay(player))).find(".//system-out") is None
+    player.request_received(post(rpc("ping")))
+    root = ET.fromstring(junit(report_of_replay(player)))
+
+    assert (root.findtext("testsuite/system-out") or "").strip().endswith("any server: ping")
+    assert root.get("tests") == "3"
 
 
 def test_replay_without_misses_has_no_failures() -> None:

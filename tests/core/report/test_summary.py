@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Step, get, missed, play, player_of, post, retry, tool
+from builders import Step, get, missed, play, player_of, post, retry, rpc, tool
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.report.summary import (
@@ -76,9 +76,41 @@ def test_report_tells_played_unplayed_and_missed() -> None:
             {"number": 3, "call": 'tools/call "drop"', "outcome": "unplayed", "plays": 0},
         ],
         "misses": [{"text": report.misses[0].text, **report.misses[0].facts}],
+        "harmless": [],
     }
     assert data["misses"][0]["reason"] == "arguments-differ"
     assert [each.number for each in report.incomplete] == [2, 3]
+
+
+def test_report_lists_harmless_requests() -> None:
+    """What was not recorded and got what any server answers is counted, and is no miss."""
+    player = player_of((CALL, text("x")))
+    play(player, CALL)
+    for request in (post(rpc("ping")), post(rpc("ping", number=2)), get("/.well-known/x")):
+        player.request_received(request)
+    report = report_of_replay(player)
+
+    assert summary_text(report).splitlines() == [
+        "played 1 of 1 interactions, no misses",
+        "  not recorded, answered as by any server 2 times: ping",
+        "  not recorded, answered as by any server: GET /.well-known/x",
+    ]
+    assert summary_data(report)["harmless"] == [
+        {"call": "ping", "answer": "{}", "times": 2},
+        {"call": "GET /.well-known/x", "answer": "404", "times": 1},
+    ]
+    assert summary_event(report)["harmless"] == 3
+
+
+def test_summary_of_many_harmless_requests_is_cut() -> None:
+    """At most ten of them are listed, and the rest is counted."""
+    player = player_of((CALL, text("x")))
+    play(player, CALL)
+    for number in range(12):
+        player.request_received(get(f"/.well-known/{number}"))
+
+    lines = summary_text(report_of_replay(player)).splitlines()
+    assert (len(lines), lines[-1]) == (12, "  and 2 more")
 
 
 def test_report_has_no_secrets() -> None:
@@ -104,6 +136,7 @@ def test_event_of_a_replay_has_the_counts() -> None:
         "interactions": 2,
         "unplayed": [1, 2],
         "misses": 1,
+        "harmless": 0,
     }
 
 

@@ -1,0 +1,89 @@
+"""Requests that were never recorded and that every server answers alike.
+
+Owns: which requests these are, and what they get.
+Does not own: whether a request was recorded (`player`), the list of them in a report (`report`).
+Rule: an answer depends on nothing that only the recorded server knew. What was recorded is played
+and never answered from here.
+Source: docs/matching.md, "Harmless requests".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.wire.http import EVENT_STREAM, SESSION_HEADER, Headers
+
+_JSON: Final[Headers] = (("Content-Type", "application/json"),)
+_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
+"""A refusal of `server/discover` that clients take for a server of the 2025 era."""
+
+
+class Harmless(NamedTuple):
+    """A request that was not recorded, and the answer of any server.
+
+    Attributes:
+        call: the request.
+        status: the HTTP status of the answer.
+        headers: its headers.
+        body: its body.
+        answer: what it says, in a few words.
+    """
+
+    call: Call
+    status: int
+    headers: Headers
+    body: bytes
+    answer: str
+
+
+class HarmlessRequests:
+    """What was recorded at each path, as far as it decides which requests are harmless there."""
+
+    def __init__(self, playables: Iterable[Playable]) -> None:
+        """Look at what was recorded."""
+        self._posted: dict[str, set[str]] = {}
+        self._read: set[str] = set()
+        for each in playables:
+            http_method, _, path = each.key.endpoint.partition(" ")
+            if http_method == "POST":
+                self._posted.setdefault(path, set()).add(each.key.method)
+            elif http_method == "GET":
+                self._read.add(path)
+
+    def answer_to(self, call: Call) -> Harmless | None:
+        """Return what any server answers to a request; None where that depends on the server."""
+        http_method, _, path = call.key().endpoint.partition(" ")
+        if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
+            return Harmless(call, 404, (), b"", "404")
+        methods = self._posted.get(path)
+        if methods is None:
+            return None
+        if call.message is not None:
+            return _answer_to_message(call, call.message, methods)
+        if http_method == "DELETE" and call.request.header(SESSION_HEADER):
+            return Harmless(call, 204, (), b"", "204")
+        wants_stream = EVENT_STREAM in call.request.header("accept")
+        if http_method == "GET" and wants_stream and path not in self._read:
+            return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
+        return None
+
+
+def _answer_to_message(call: Call, message: Message, methods: set[str]) -> Harmless | None:
+    if message.kind is Kind.NOTIFICATION and message.method.startswith("notifications/"):
+        return Harmless(call, 202, (), b"", "202")
+    if message.kind is not Kind.REQUEST:
+        return None
+    if message.method == "ping":
+        return Harmless(call, 200, _JSON, _response(message, b'"result":{}'), "{}")
+    if message.method == "server/discover" and "initialize" in methods:
+        body = _response(message, _NO_METHOD)
+        return Harmless(call, 200, _JSON, body, "Method not found")
+    return None
+
+
+def _response(request: Message, outcome: bytes) -> bytes:
+    return b'{"jsonrpc":"2.0","id":%b,%b}' % (request.spelled(ID_PATH) or b"null", outcome)
