@@ -7,6 +7,7 @@ Rule: each value is complete when it is made, and never changes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -61,6 +62,18 @@ class RecordedExchange:
         return ask_in(self.call.message, response)
 
 
+class TurnPlace(NamedTuple):
+    """Where in its interaction an exchange stands.
+
+    Attributes:
+        turn: number of the turn that its request answers, from 1; 0 for the first request.
+        answer: index of a posted answer among those of its turn; None for any other exchange.
+    """
+
+    turn: int
+    answer: int | None = None
+
+
 class Branch(NamedTuple):
     """Where an interaction parts from another one: that one's ask, answered in another way.
 
@@ -81,11 +94,14 @@ class PushedRequest:
         key: our name for it within its turn, such as `elicitation-1`.
         exchange: in whose response it stands: the call's own, or a listening stream.
         piece: index of the piece of that response that completes it.
+        interaction: number of the interaction whose last response that is, where it is not the
+            one that was pending.
     """
 
     key: str
     exchange: RecordedExchange
     piece: int
+    interaction: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,13 +156,42 @@ class RecordedInteraction:
 
     @property
     def shared(self) -> int:
-        """How many exchanges it shares with the interaction that it parts from."""
-        return 0 if self.branch is None else self.branch.turn
+        """How many of `exchanges` it shares with the interaction that it parts from."""
+        if self.branch is None:
+            return 0
+        turn = self.branch.turn
+        return turn - sum(number < turn for number in self._pushed_numbers())
 
     @property
     def own(self) -> tuple[RecordedExchange, ...]:
-        """The exchanges that no earlier interaction has."""
-        return self.exchanges[self.shared :]
+        """The exchanges that no earlier interaction has, posted answers after all others."""
+        shared = self.shared
+        own = self.exchanges[shared:]
+        if not self.pushed_turns:
+            return own
+        turns = (turn for turn in self.pushed_turns if turn.position >= shared)
+        return (*own, *(answer.exchange for turn in turns for answer in turn.answers))
+
+    @property
+    def places(self) -> tuple[TurnPlace, ...]:
+        """Where in the interaction each exchange of `own` stands."""
+        shared = self.shared
+        positions = [turn.position for turn in self.pushed_turns]
+        places = [
+            TurnPlace(position and position + bisect_left(positions, position))
+            for position in range(shared, len(self.exchanges))
+        ]
+        places += [
+            TurnPlace(number, index)
+            for turn, number in zip(self.pushed_turns, self._pushed_numbers(), strict=True)
+            if turn.position >= shared
+            for index in range(len(turn.answers))
+        ]
+        return tuple(places)
+
+    def _pushed_numbers(self) -> list[int]:
+        """Return the number of each pushed turn among all turns."""
+        return [turn.position + at for at, turn in enumerate(self.pushed_turns, start=1)]
 
 
 @dataclass(frozen=True, slots=True)

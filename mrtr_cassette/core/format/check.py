@@ -8,7 +8,7 @@ Rule: only the recording block changes; everything else stays byte for byte.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -19,8 +19,15 @@ from mrtr_cassette.core.format.dump import recording_block
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 
-Place = tuple[int, int]
-"""Number of an interaction, and of the turn that an exchange answers in it."""
+_NO_ANSWER = -1
+
+
+class _FactsPlace(NamedTuple):
+    """Where an exchange stands: in which interaction, and where in it."""
+
+    interaction: int
+    turn: int
+    answer: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,29 +101,39 @@ def _without_digests(tree: dict[str, Any]) -> bytes:
     return orjson.dumps({**tree, "recording": recording})
 
 
-def _sha256s(cassette: Cassette) -> dict[Place, str]:
+def _sha256s(cassette: Cassette) -> dict[_FactsPlace, str]:
     """Return the digest of each exchange by its place."""
     return {
-        (interaction.number, turn): exchange_sha256(exchange.request, exchange.response)
+        _FactsPlace(
+            interaction.number, place.turn, _NO_ANSWER if place.answer is None else place.answer
+        ): exchange_sha256(exchange.request, exchange.response)
         for interaction in cassette.interactions
-        for turn, exchange in enumerate(interaction.own, start=interaction.shared)
+        for exchange, place in zip(interaction.own, interaction.places, strict=True)
     }
 
 
-def _place_of(facts: dict[str, Any]) -> Place:
-    return facts["interaction"], facts["turn"]
+def _place_of(facts: dict[str, Any]) -> _FactsPlace:
+    answer = facts.get("answer")
+    return _FactsPlace(
+        facts["interaction"], facts["turn"], _NO_ANSWER if answer is None else answer
+    )
 
 
-def _with_sha256(facts: dict[str, Any], place: Place, sha256: str) -> dict[str, Any]:
-    interaction, turn = place
-    changed = {**facts, "interaction": interaction, "turn": turn, "sha256": sha256}
+def _with_sha256(facts: dict[str, Any], place: _FactsPlace, sha256: str) -> dict[str, Any]:
+    changed = {**facts, "interaction": place.interaction, "turn": place.turn, "sha256": sha256}
+    if place.answer == _NO_ANSWER:
+        changed.pop("answer", None)
+    else:
+        changed["answer"] = place.answer
     if "pieces" in changed:
         # They have the most lines, so they stand last.
         changed["pieces"] = changed.pop("pieces")
     return changed
 
 
-def _new_places(facts: list[dict[str, Any]], sha256s: dict[Place, str]) -> list[Place | None]:
+def _new_places(
+    facts: list[dict[str, Any]], sha256s: dict[_FactsPlace, str]
+) -> list[_FactsPlace | None]:
     """Return the present place of each exchange; None for one that was removed.
 
     An exchange that has its digest in its old place has not moved. Otherwise its place is that of
@@ -124,13 +141,13 @@ def _new_places(facts: list[dict[str, Any]], sha256s: dict[Place, str]) -> list[
     together with those before it.
     """
     free = dict(sha256s)
-    places: list[Place | None] = [None] * len(facts)
+    places: list[_FactsPlace | None] = [None] * len(facts)
     for index, item in enumerate(facts):
         place = _place_of(item)
         if free.get(place, "") == item.get("sha256"):
             places[index] = place
             del free[place]
-    by_sha256: dict[str, list[Place]] = {}
+    by_sha256: dict[str, list[_FactsPlace]] = {}
     for place in sorted(free, reverse=True):
         by_sha256.setdefault(free[place], []).append(place)
     for index, item in enumerate(facts):
@@ -143,9 +160,9 @@ def _new_places(facts: list[dict[str, Any]], sha256s: dict[Place, str]) -> list[
     }
     shift = 0
     for index in sorted(range(len(facts)), key=lambda index: _place_of(facts[index])):
-        interaction, turn = _place_of(facts[index])
-        shift = moved.get(interaction, interaction + shift) - interaction
-        place = interaction + shift, turn
+        before = _place_of(facts[index])
+        shift = moved.get(before.interaction, before.interaction + shift) - before.interaction
+        place = before._replace(interaction=before.interaction + shift)
         if places[index] is None and place in sha256s and place not in taken:
             places[index] = place
             taken.add(place)

@@ -24,6 +24,7 @@ from mrtr_cassette.core.format.model import (
     CassetteModel,
     ExchangeFactsModel,
     InteractionModel,
+    PushedTurnModel,
 )
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
@@ -195,13 +196,13 @@ def _json(data: bytes, path: str) -> Any:
 
 
 def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[InteractionModel]:
-    turns: list[int] = []
+    vias: list[tuple[str, ...]] = []
     for index, interaction in enumerate(_validated(trees, InteractionModel, path, "/interactions")):
-        turns.append(len(interaction.elicitation_turns))
-        if turns[-1]:
+        vias.append(tuple([turn.via for turn in interaction.elicitation_turns]))
+        if vias[-1]:
             _check_turns(interaction, path, f"/interactions/{index}")
         if interaction.branch is not None:
-            _check_branch(interaction, turns, interaction.branch, path)
+            _check_branch(interaction, vias, interaction.branch, path)
         yield interaction
 
 
@@ -227,9 +228,20 @@ def _validated(
 
 def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
     first = error.errors(include_url=False)[0]
-    pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in first["loc"])
+    pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in _steps_to(first["loc"]))
     shown = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
     return damaged(path, pointer, f"{first['msg'].lower()}{shown}")
+
+
+_MODEL_STEP = 2
+"""Index in the steps to a place within a turn, at which stands how the turn asks."""
+
+
+def _steps_to(loc: tuple[int | str, ...]) -> Iterator[int | str]:
+    """Yield the steps to a place in the file, without what only names one of several models."""
+    for index, step in enumerate(loc):
+        if index != _MODEL_STEP or loc[0] != "elicitation_turns":
+            yield step
 
 
 def _shown(value: Any) -> str:
@@ -255,28 +267,51 @@ def _check_version(tree: Any, path: str) -> None:
 
 
 def _check_turns(interaction: InteractionModel, path: str, pointer: str) -> None:
-    """Make sure that only the last turn lacks an answer, and that nothing follows it."""
+    """Make sure that only the last turn lacks an answer, and that nothing follows it.
+
+    A request that was pushed may stay without one.
+    """
     turns = interaction.elicitation_turns
     for index, turn in enumerate(turns):
-        if turn.answer is None and index + 1 < len(turns):
-            at = f"{pointer}/elicitation_turns/{index}"
+        at = f"{pointer}/elicitation_turns/{index}"
+        if isinstance(turn, PushedTurnModel):
+            _check_keys(turn, path, at)
+        elif turn.answer is None and index + 1 < len(turns):
             raise damaged(path, at, "no `answer`, and another turn follows")
-    if turns and turns[-1].answer is None and interaction.response is not None:
-        raise damaged(path, f"{pointer}/response", "a response after a turn without `answer`")
+        elif turn.answer is None and interaction.response is not None:
+            raise damaged(path, f"{pointer}/response", "a response after a turn without `answer`")
+
+
+def _check_keys(turn: PushedTurnModel, path: str, pointer: str) -> None:
+    """Make sure that each answer is that to one pushed request."""
+    unanswered: set[str] = set()
+    for index, event in enumerate(turn.ask.events):
+        if event.key in unanswered:
+            raise damaged(path, f"{pointer}/ask/events/{index}/key", "the same as another one")
+        unanswered.add(event.key)
+    for index, answer in enumerate(turn.answer.responses if turn.answer is not None else ()):
+        if answer.key not in unanswered:
+            reason = "it names no event of the ask, or one that has an answer"
+            raise damaged(path, f"{pointer}/answer/responses/{index}/key", reason)
+        unanswered.remove(answer.key)
 
 
 def _check_branch(
-    interaction: InteractionModel, turns: list[int], branch: BranchModel, path: str
+    interaction: InteractionModel, vias: list[tuple[str, ...]], branch: BranchModel, path: str
 ) -> None:
-    """Check the branch that the last of the interactions read is; `turns` has their turns."""
-    index = len(turns) - 1
+    """Check the branch that the last interaction read is; `vias` has how the turns of all ask."""
+    index = len(vias) - 1
     pointer = f"/interactions/{index}/branch"
     if branch.of > index:
         raise damaged(path, f"{pointer}/of", f"{branch.of} is no earlier interaction")
     for number in (index, branch.of - 1):
-        if branch.turn > turns[number]:
+        if branch.turn > len(vias[number]):
             reason = f"interaction {number + 1} has no such turn"
             raise damaged(path, f"{pointer}/turn", reason)
+    shared, other = (vias[number][: branch.turn] for number in (index, branch.of - 1))
+    if shared[-1] != "result" or shared != other:
+        reason = f"the turns up to it are not those of interaction {branch.of}, the last a result"
+        raise damaged(path, f"{pointer}/turn", reason)
     if interaction.elicitation_turns[branch.turn - 1].answer is None:
         raise damaged(path, f"{pointer}/turn", "the branch has no answer of its own there")
 

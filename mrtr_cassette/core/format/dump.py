@@ -9,12 +9,17 @@ dumped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import orjson
 
-from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.exchange.recorded import (
+    Cassette,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+    TurnPlace,
+)
 from mrtr_cassette.core.format.bodies import encode_body, header_map
 from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
 from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION
@@ -44,7 +49,11 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     for interaction in interactions:
         item = _interaction_tree(interaction)
         digest.add_interaction(item)
-        facts += [(each["number"], _line(each)) for each in _facts_of(interaction)]
+        facts += [
+            (exchange.number, _line(_facts_tree(exchange, interaction.number, place)))
+            for exchange, place in zip(interaction.own, interaction.places, strict=True)
+            if exchange.number is not None
+        ]
         yield separator + _indented(item).replace(b"\n", b"\n    ")
         separator = b",\n    "
     yield b"]" if separator == b"\n    " else b"\n  ]"
@@ -112,20 +121,45 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
         tree["orphan"] = True
     if interaction.branch is not None:
         tree["branch"] = {"of": interaction.branch.of, "turn": interaction.branch.turn}
-    first, last = exchanges[0].request, exchanges[-1]
-    http = {"method": first.method, "path": first.target, "headers": header_map(first.headers)}
-    tree["request"] = {"http": http, **encode_body((first.body,), events=False)}
-    turns = [
-        {"ask": _response_tree(asking.response), "answer": _answer_tree(answering.request)}
-        for asking, answering in pairwise(exchanges)
-        if asking.response is not None
-    ]
-    tree["elicitation_turns"] = turns
+    tree["request"] = _request_tree(exchanges[0].request)
+    tree["elicitation_turns"] = turns = []
+    pushed = list(reversed(interaction.pushed_turns))
+    for position, exchange in enumerate(exchanges):
+        while pushed and pushed[-1].position == position:
+            turns.append(_pushed_turn_tree(pushed.pop(), exchange))
+        if position + 1 < len(exchanges) and exchange.response is not None:
+            ask = _response_tree(exchange.response)
+            answer = _answer_tree(exchanges[position + 1].request)
+            turns.append({"via": "result", "ask": ask, "answer": answer})
+    last = exchanges[-1]
     if last.response is not None:
         if last.ask is not None:
-            turns.append({"ask": _response_tree(last.response)})
+            turns.append({"via": "result", "ask": _response_tree(last.response)})
         else:
             tree["response"] = _response_tree(last.response)
+    return tree
+
+
+def _request_tree(request: Request) -> Tree:
+    headers = header_map(request.headers)
+    http = {"method": request.method, "path": request.target, "headers": headers}
+    return {"http": http, **encode_body((request.body,), events=False)}
+
+
+def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
+    events: list[Tree] = []
+    for asked in turn.asked:
+        place = {} if asked.exchange is pending else {"interaction": asked.interaction}
+        events.append({"key": asked.key, **place, "event": asked.piece})
+    tree: Tree = {"via": "push", "ask": {"events": events}}
+    responses: list[Tree] = []
+    for answer in turn.answers:
+        request, response = answer.exchange.request, answer.exchange.response
+        responses.append({"key": answer.key, "request": _request_tree(request)})
+        if response is not None:
+            responses[-1]["response"] = _response_tree(response)
+    if responses:
+        tree["answer"] = {"responses": responses}
     return tree
 
 
@@ -141,21 +175,16 @@ def _response_tree(response: Response) -> Tree:
     return {**tree, **encode_body(pieces, events=response.is_event_stream)}
 
 
-def _facts_of(interaction: RecordedInteraction) -> Iterator[Tree]:
-    """Yield the facts of the exchanges that no earlier interaction has, where they are known."""
-    for turn, exchange in enumerate(interaction.own, start=interaction.shared):
-        if exchange.number is not None:
-            yield _facts_tree(exchange, exchange.number, interaction.number, turn)
-
-
-def _facts_tree(exchange: RecordedExchange, number: int, interaction: int, turn: int) -> Tree:
+def _facts_tree(exchange: RecordedExchange, interaction: int, place: TurnPlace) -> Tree:
     response, started_ms = exchange.response, exchange.started_ms
     tree: Tree = {
-        "number": number,
+        "number": exchange.number,
         "interaction": interaction,
-        "turn": turn,
+        "turn": place.turn,
+        "answer": place.answer,
         "started_ms": round(started_ms),
         "duration_ms": round(exchange.ended_ms - started_ms),
+        "ended_after": exchange.ended_after,
         "request_state_sha256": exchange.issued_sha256,
         "echoed_state_sha256": exchange.echoed_sha256,
         "sha256": exchange_sha256(exchange.request, response),

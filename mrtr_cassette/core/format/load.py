@@ -9,22 +9,28 @@ Rule: this is the one place where a file becomes a recording; what it returns is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from sys import intern
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import (
     Branch,
     Cassette,
+    PostedAnswer,
+    PushedRequest,
+    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.format.bodies import decode_body, headers_of
+from mrtr_cassette.core.format.bodies import damaged, decode_body, headers_of
 from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.digest import check_exchange
 from mrtr_cassette.core.format.model import (
     AnswerModel,
     ExchangeFactsModel,
+    HttpModel,
     InteractionModel,
+    PushedTurnModel,
     RequestModel,
     ResponseModel,
 )
@@ -59,7 +65,7 @@ def load(
         seals_answers=head.answers is not None,
         recorded_at=head.recording.recorded_at,
         tool=head.recording.tool,
-        interactions=tuple(loader.interactions),
+        interactions=loader.complete(),
     )
 
 
@@ -68,15 +74,17 @@ class _Facts:
 
     def __init__(self, facts: Iterable[ExchangeFactsModel]) -> None:
         self._unread = iter(facts)
-        self._skipped: dict[tuple[int, int], ExchangeFactsModel] = {}
+        self._skipped: dict[tuple[int, int, int | None], ExchangeFactsModel] = {}
 
-    def of(self, interaction: int, turn: int) -> ExchangeFactsModel | None:
+    def of(
+        self, interaction: int, turn: int, answer: int | None = None
+    ) -> ExchangeFactsModel | None:
         """Return the facts of an exchange, which are wanted once."""
-        wanted = interaction, turn
+        wanted = interaction, turn, answer
         if wanted in self._skipped:
             return self._skipped.pop(wanted)
         for facts in self._unread:
-            place = facts.interaction, facts.turn
+            place = facts.interaction, facts.turn, facts.answer
             if place == wanted:
                 return facts
             self._skipped[place] = facts
@@ -89,8 +97,15 @@ class _Facts:
 
 
 class _Step(NamedTuple):
-    """One exchange as the file has it, and where its parts stand there."""
+    """One exchange as the file has it, and where its parts stand there.
 
+    Attributes:
+        turn: number of the turn that its request answers; 0 for the first request.
+        http: what its method and target are.
+    """
+
+    turn: int
+    http: HttpModel
     request: RequestModel | AnswerModel
     request_at: str
     response: ResponseModel | None
@@ -98,15 +113,30 @@ class _Step(NamedTuple):
 
 
 def _steps(interaction: InteractionModel, pointer: str) -> Iterator[_Step]:
+    """Yield all exchanges but the posted answers."""
+    http = interaction.request.http
     request: RequestModel | AnswerModel = interaction.request
     request_at = f"{pointer}/request"
-    for index, turn in enumerate(interaction.elicitation_turns):
-        turn_at = f"{pointer}/elicitation_turns/{index}"
-        yield _Step(request, request_at, turn.ask, f"{turn_at}/ask")
+    answered = 0
+    for number, turn in enumerate(interaction.elicitation_turns, start=1):
+        if isinstance(turn, PushedTurnModel):
+            continue
+        turn_at = f"{pointer}/elicitation_turns/{number - 1}"
+        yield _Step(answered, http, request, request_at, turn.ask, f"{turn_at}/ask")
         if turn.answer is None:
             return
-        request, request_at = turn.answer, f"{turn_at}/answer"
-    yield _Step(request, request_at, interaction.response, f"{pointer}/response")
+        request, request_at, answered = turn.answer, f"{turn_at}/answer", number
+    response_at = f"{pointer}/response"
+    yield _Step(answered, http, request, request_at, interaction.response, response_at)
+
+
+class _UnplacedTurn(NamedTuple):
+    """A pushed turn whose events may stand in an interaction that is yet to be read."""
+
+    position: int
+    model: PushedTurnModel
+    at: str
+    answers: tuple[PostedAnswer, ...]
 
 
 class _Loader:
@@ -117,7 +147,8 @@ class _Loader:
 
     def __init__(self, path: str, facts: _Facts) -> None:
         self.facts = facts
-        self.interactions: list[RecordedInteraction] = []
+        self._interactions: list[RecordedInteraction] = []
+        self._unplaced: dict[int, list[_UnplacedTurn]] = {}
         self._path = path
         self._headers: dict[Headers, Headers] = {}
 
@@ -128,29 +159,104 @@ class _Loader:
         exchanges: list[RecordedExchange] = []
         if interaction.branch is not None:
             branch = Branch(interaction.branch.of, interaction.branch.turn)
-            exchanges += self.interactions[branch.of - 1].exchanges[: branch.turn]
+            before = interaction.elicitation_turns[: branch.turn]
+            shared = sum(turn.via == "result" for turn in before)
+            exchanges += self._interactions[branch.of - 1].exchanges[:shared]
         shared = len(exchanges)
-        for turn, step in enumerate(_steps(interaction, pointer)):
-            facts = None if turn < shared else self.facts.of(number, turn)
-            exchange = self._exchange(interaction, step, facts)
-            if turn >= shared:
+        for position, step in enumerate(_steps(interaction, pointer)):
+            facts = None if position < shared else self.facts.of(number, step.turn)
+            exchange = self._exchange(step, facts)
+            if position >= shared:
                 exchanges.append(exchange)
-            elif not _is_same(exchange, exchanges[turn]):
-                raise CassetteError(
-                    self._path,
-                    f"at {step.request_at}: not the same as in interaction {branch and branch.of}, "
-                    "of which this one is a branch",
-                    hint="edit both, or restore the file",
-                )
-        self.interactions.append(
+            elif not _is_same(exchange, exchanges[position]):
+                raise self._not_same(step.request_at, branch)
+        self._interactions.append(
             RecordedInteraction(number, tuple(exchanges), branch, bool(interaction.orphan))
         )
+        if interaction.elicitation_turns:
+            turns = list(self._pushed_turns(number, interaction, pointer))
+            if turns:
+                self._unplaced[number] = turns
 
-    def _exchange(
-        self, interaction: InteractionModel, step: _Step, facts: ExchangeFactsModel | None
-    ) -> RecordedExchange:
+    def _not_same(self, pointer: str, branch: Branch | None) -> CassetteError:
+        return CassetteError(
+            self._path,
+            f"at {pointer}: not the same as in interaction {branch and branch.of}, "
+            "of which this one is a branch",
+            hint="edit both, or restore the file",
+        )
+
+    def _pushed_turns(
+        self, number: int, interaction: InteractionModel, pointer: str
+    ) -> Iterator[_UnplacedTurn]:
+        branch, position = interaction.branch, 0
+        for turn_number, turn in enumerate(interaction.elicitation_turns, start=1):
+            if not isinstance(turn, PushedTurnModel):
+                position += 1
+                continue
+            at = f"{pointer}/elicitation_turns/{turn_number - 1}"
+            is_own = branch is None or turn_number > branch.turn
+            answers: list[PostedAnswer] = []
+            for index, answer in enumerate(turn.answer.responses if turn.answer else ()):
+                answer_at = f"{at}/answer/responses/{index}"
+                step = _Step(
+                    turn_number,
+                    answer.request.http,
+                    answer.request,
+                    f"{answer_at}/request",
+                    answer.response,
+                    f"{answer_at}/response",
+                )
+                facts = self.facts.of(number, turn_number, index) if is_own else None
+                answers.append(PostedAnswer(answer.key, self._exchange(step, facts)))
+            yield _UnplacedTurn(position, turn, at, tuple(answers))
+
+    def complete(self) -> tuple[RecordedInteraction, ...]:
+        """Return the interactions, when all of them have been added."""
+        for number, turns in self._unplaced.items():
+            interaction = self._interactions[number - 1]
+            placed = tuple([self._placed(turn, interaction) for turn in turns])
+            interaction = replace(interaction, pushed_turns=placed)
+            if interaction.branch is not None:
+                placed = self._with_shared(placed, turns, interaction)
+                interaction = replace(interaction, pushed_turns=placed)
+            self._interactions[number - 1] = interaction
+        return tuple(self._interactions)
+
+    def _placed(self, turn: _UnplacedTurn, interaction: RecordedInteraction) -> PushedTurn:
+        """Return a pushed turn, its requests found in the streams in which they stand."""
+        asked: list[PushedRequest] = []
+        for index, event in enumerate(turn.model.ask.events):
+            at = f"{turn.at}/ask/events/{index}"
+            exchange = interaction.exchanges[turn.position]
+            if event.interaction is not None:
+                if event.interaction > len(self._interactions):
+                    raise damaged(self._path, f"{at}/interaction", "there is no such interaction")
+                exchange = self._interactions[event.interaction - 1].exchanges[-1]
+            response = exchange.response
+            if response is None or event.event >= len(response.pieces):
+                raise damaged(self._path, f"{at}/event", "the response has no such event")
+            asked.append(PushedRequest(event.key, exchange, event.event, event.interaction))
+        return PushedTurn(turn.position, tuple(asked), turn.answers)
+
+    def _with_shared(
+        self,
+        placed: tuple[PushedTurn, ...],
+        turns: Sequence[_UnplacedTurn],
+        interaction: RecordedInteraction,
+    ) -> tuple[PushedTurn, ...]:
+        """Return the pushed turns of a branch, the shared ones those of the other interaction."""
+        branch = interaction.branch
+        others = self._interactions[branch.of - 1].pushed_turns if branch is not None else ()
+        shared = [turn for turn in others if turn.position < interaction.shared]
+        for turn, other, unplaced in zip(placed, shared, turns, strict=False):
+            if not _is_same_turn(turn, other):
+                raise self._not_same(unplaced.at, branch)
+        return (*shared, *placed[len(shared) :])
+
+    def _exchange(self, step: _Step, facts: ExchangeFactsModel | None) -> RecordedExchange:
         started_ms = 0 if facts is None else facts.started_ms
-        request, response = self._request(interaction, step), self._response(step, facts)
+        request, response = self._request(step), self._response(step, facts)
         if facts is not None:
             check_exchange(facts, request, response, self._path)
         return RecordedExchange(
@@ -161,10 +267,11 @@ class _Loader:
             ended_ms=started_ms if facts is None else started_ms + facts.duration_ms,
             issued_sha256=None if facts is None else facts.request_state_sha256,
             echoed_sha256=None if facts is None else facts.echoed_state_sha256,
+            ended_after=None if facts is None else facts.ended_after,
         )
 
-    def _request(self, interaction: InteractionModel, step: _Step) -> Request:
-        http, request = interaction.request.http, step.request
+    def _request(self, step: _Step) -> Request:
+        http, request = step.http, step.request
         headers = http.headers if isinstance(request, RequestModel) else request.headers
         body = b"".join(decode_body(request, self._path, step.request_at))
         return Request(
@@ -203,6 +310,19 @@ def _is_same(one: RecordedExchange, other: RecordedExchange) -> bool:
         and one.response.headers == other.response.headers
         and one.response.body == other.response.body
         and one.response.end is other.response.end
+    )
+
+
+def _is_same_turn(one: PushedTurn, other: PushedTurn) -> bool:
+    """Tell whether a pushed turn is a copy; its events stand in exchanges that are compared too."""
+    return (
+        [(asked.key, asked.piece, asked.interaction) for asked in one.asked]
+        == [(asked.key, asked.piece, asked.interaction) for asked in other.asked]
+        and [answer.key for answer in one.answers] == [answer.key for answer in other.answers]
+        and all(
+            _is_same(answer.exchange, copy.exchange)
+            for answer, copy in zip(one.answers, other.answers, strict=True)
+        )
     )
 
 

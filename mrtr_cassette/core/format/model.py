@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
@@ -88,11 +88,66 @@ class ResponseModel(BodyModel, _RespondingHead):
     """A response: an ask, or the one that ended the interaction."""
 
 
-class TurnModel(_Model):
-    """One ask and its answer; an ask that the client abandoned has none."""
+class ResultTurnModel(_Model):
+    """A result that asked, and its answer; an ask that the client abandoned has none."""
 
+    via: Literal["result"] = Field("result", description="the response to the call asked")
     ask: ResponseModel
     answer: AnswerModel | None = None
+
+
+class PushedEventModel(_Model):
+    """A request that the server pushed, and where it stands."""
+
+    key: str = Field(description="our name for it, such as `elicitation-1`")
+    interaction: int | None = Field(
+        None, ge=1, description="in whose last response it stands; absent: the one pending here"
+    )
+    event: int = Field(ge=0, description="index of the event with it in that response, from 0")
+
+
+class PushedAskModel(_Model):
+    """What the server asked meanwhile; the requests were open at the same time."""
+
+    events: Annotated[list[PushedEventModel], Field(min_length=1)]
+
+
+class PostedAnswerModel(_Model):
+    """The response that the client posted to a pushed request, and what it got for it."""
+
+    key: str
+    request: RequestModel
+    response: ResponseModel | None = Field(None, description="absent where none was received")
+
+
+class PostedAnswersModel(_Model):
+    """The answers to pushed requests, in the order in which they came."""
+
+    responses: Annotated[list[PostedAnswerModel], Field(min_length=1)]
+
+
+class PushedTurnModel(_Model):
+    """Requests that the server pushed, and the answers to them; absent where nobody answered."""
+
+    via: Literal["push"] = Field(description="the server asked by requests of its own")
+    ask: PushedAskModel
+    answer: PostedAnswersModel | None = None
+
+
+def _via(turn: Any) -> str:
+    """Return how a turn asks; files of before had no other way than the result."""
+    via = turn.get("via", "result") if isinstance(turn, dict) else getattr(turn, "via", "result")
+    return via if isinstance(via, str) else ""
+
+
+TurnModel = Annotated[
+    Annotated[ResultTurnModel, Tag("result")] | Annotated[PushedTurnModel, Tag("push")],
+    Discriminator(
+        _via,
+        custom_error_type="via",
+        custom_error_message="`via` should be 'result' or 'push'",
+    ),
+]
 
 
 class BranchModel(_Model):
@@ -128,8 +183,16 @@ class ExchangeFactsModel(_Model):
     number: int = Field(ge=1, description="place in arrival order, from 1")
     interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
     turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
+    answer: int | None = Field(
+        None, ge=0, description="index of a posted answer among those of its turn, from 0"
+    )
     started_ms: int = Field(description="milliseconds since the recording began")
     duration_ms: int
+    ended_after: int | None = Field(
+        None,
+        ge=0,
+        description="how many requests had arrived in the whole recording when it ended",
+    )
     request_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state that its response issued"
     )

@@ -299,9 +299,9 @@ def _playables(
     # All of each interaction, as a branch begins with what it shares.
     chains: list[list[Playable]] = []
     for interaction in cassette.interactions:
-        branch = interaction.branch
-        chain = [] if branch is None else chains[branch.of - 1][: branch.turn]
-        for exchange in interaction.own:
+        branch, shared = interaction.branch, interaction.shared
+        chain = [] if branch is None else chains[branch.of - 1][:shared]
+        for exchange in interaction.exchanges[shared:]:
             place = interaction.number, len(chain)
             parent = chain[-1] if chain else None
             request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)

@@ -9,7 +9,7 @@ Rule: `Interaction` and `Turn` are public names of the package.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +140,7 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
     exchanges = recorded.exchanges
     first = exchanges[0].call
     last = exchanges[-1]
-    own = exchanges[recorded.shared :]
+    chain = exchanges[recorded.shared :]
     return Interaction(
         number=recorded.number,
         call=str(first.key()),
@@ -149,16 +149,9 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
         ended="abandoned: the last ask has no answer" if last.ask else endings.ending(last),
         branch=recorded.branch,
         is_orphan=recorded.is_orphan,
-        size_bytes=sum(map(_size, (*own, *_posts_of(recorded)))),
-        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in own),
+        size_bytes=sum(map(_size, recorded.own)),
+        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in chain),
     )
-
-
-def _posts_of(recorded: RecordedInteraction) -> Iterable[RecordedExchange]:
-    """Return the requests with the answers to what was pushed, without shared ones."""
-    for turn in recorded.pushed_turns:
-        if turn.position >= recorded.shared:
-            yield from (answer.exchange for answer in turn.answers)
 
 
 def _turns(recorded: RecordedInteraction) -> tuple[Turn, ...]:

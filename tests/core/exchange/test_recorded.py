@@ -2,8 +2,14 @@ from __future__ import annotations
 
 from builders import Answer, answer, cassette_of, exchange, loaded, post, retry, stream, tool
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched
 
-from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.exchange.recorded import (
+    Branch,
+    RecordedExchange,
+    RecordedInteraction,
+    TurnPlace,
+)
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")
@@ -77,3 +83,14 @@ def test_loaded_branch_shares_its_exchanges() -> None:
     assert branch.branch == Branch(of=1, turn=1)
     assert branch.exchanges[: branch.shared] == first.exchanges[:1]
     assert len(branch.own) == 1
+
+
+def test_places_count_the_turns_of_both_kinds() -> None:
+    """A turn's number counts the asks before it, however they were made."""
+    _, first, branch = branched().interactions
+
+    assert (first.shared, branch.shared) == (0, 1)
+    assert [each.number for each in first.own] == [2, 5, 3, 4]
+    assert first.places == (TurnPlace(0), TurnPlace(3), TurnPlace(1, 0), TurnPlace(1, 1))
+    assert [each.number for each in branch.own] == [6, 7]
+    assert branch.places == (TurnPlace(3), TurnPlace(4, 0))

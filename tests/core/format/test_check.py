@@ -8,6 +8,7 @@ import orjson
 import pytest
 from builders import cassette_of, encode_cassette, retry, tool
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.format.check import accept_edit
 from mrtr_cassette.core.format.dump import dump
@@ -163,3 +164,32 @@ def test_facts_of_a_wrong_type_are_not_accepted() -> None:
 
     with pytest.raises(CassetteError, match=r"^f: at /recording/exchanges/1"):
         accept_edit(orjson.dumps(tree), "f")
+
+
+def test_facts_of_posted_answers_go_with_their_exchanges() -> None:
+    """Answers to pushed requests keep their facts where their interaction moves or is edited."""
+    data = dump(branched())
+    tree = json.loads(data)
+    tree["interactions"].insert(0, dict(tree["interactions"][0], orphan=True))
+    tree["interactions"][3]["branch"]["of"] = 3
+    for turn in (each for one in tree["interactions"] for each in one["elicitation_turns"]):
+        for event in turn["ask"].get("events", ()):
+            if "interaction" in event:
+                event["interaction"] = 2
+    edited_turn = tree["interactions"][3]["elicitation_turns"][3]
+    edited_turn["answer"]["responses"][0]["request"]["body"]["id"] = 9
+
+    accepted = accept_edit(orjson.dumps(tree), "f")
+
+    exchanges = json.loads(accepted.data)["recording"]["exchanges"]
+    assert [(each["interaction"], each["turn"], each.get("answer")) for each in exchanges] == [
+        (1, 0, None),
+        (3, 0, None),
+        (3, 1, 0),
+        (3, 1, 1),
+        (3, 3, None),
+        (4, 3, None),
+        (4, 4, 0),
+    ]
+    assert (accepted.edited, accepted.removed) == (1, 0)
+    load(accepted.data, "f")

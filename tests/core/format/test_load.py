@@ -24,8 +24,10 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched, pushing_cassettes, said_of_turns
 
 from mrtr_cassette.core.exchange.recorded import Branch, Cassette, RecordedExchange
+from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -299,3 +301,96 @@ def test_exchange_that_is_not_the_recorded_one_is_refused(
 
     with pytest.raises(CassetteError, match=f"^talk.json: {place}: .*check talk.json --fix$"):
         load(orjson.dumps(tree), "talk.json")
+
+
+@given(pushing_cassettes())
+def test_pushed_turns_are_loaded_as_they_were_written(cassette: Cassette) -> None:
+    """A file has each pushed request in its place, and each posted answer with its facts."""
+    again = load(dump(cassette), "f")
+
+    for before, after in zip(cassette.interactions, again.interactions, strict=True):
+        assert said_of_turns(after) == said_of_turns(before)
+        assert after.places == before.places
+        assert [each.number for each in after.own] == [each.number for each in before.own]
+        assert [each.ended_after for each in after.own] == [each.ended_after for each in before.own]
+    assert dump(again) == dump(cassette)
+
+
+def test_branch_shares_the_pushed_turns_before_it() -> None:
+    """What the server pushed before two interactions part is one turn of both."""
+    cassette = load(dump(branched()), "f")
+    stream, first, branch = cassette.interactions
+
+    assert branch.pushed_turns[:2] == first.pushed_turns
+    assert (branch.shared, branch.branch) == (1, Branch(2, 3))
+    assert first.pushed_turns[0].asked[0].exchange is first.exchanges[0]
+    assert first.pushed_turns[0].asked[1].exchange is stream.exchanges[0]
+    assert [each.number for each in branch.own] == [6, 7]
+
+
+@pytest.mark.parametrize(
+    ("turn", "path", "to", "reason"),
+    [
+        (0, ("ask", "events", 0, "event"), 9, "at {at}/ask/events/0/event: the response has no"),
+        (0, ("ask", "events", 1, "interaction"), 9, "at {at}/ask/events/1/interaction: there is"),
+        (0, ("ask", "events", 1, "key"), "elicitation-1", "at {at}/ask/events/1/key: the same"),
+        (0, ("answer", "responses", 1, "key"), "roots-1", "at {at}/answer/responses/1/key: it n"),
+        (0, ("answer", "responses", 0, "request", "body", "id"), 5, "at {at}: not the same as in"),
+        (1, ("ask", "events", 0, "event"), 0, "at {at}: not the same as in interaction 2"),
+        (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
+        (2, ("via",), "task", "at {at}: `via` should be 'result' or 'push'"),
+        (0, ("via",), "result", "at {at}/ask/status: field required"),
+    ],
+)
+def test_pushed_turn_that_cannot_be_is_refused(
+    turn: int, path: tuple[str | int, ...], to: Any, reason: str
+) -> None:
+    """An error names the place of a pushed turn that names nothing, or that differs in a branch."""
+    data = edited(dump(branched()), "interactions", 2, "elicitation_turns", turn, *path, to=to)
+    place = f"/interactions/2/elicitation_turns/{turn}"
+
+    with pytest.raises(CassetteError) as caught:
+        load(data, "f")
+
+    assert str(caught.value).startswith(f"f: {reason.format(at=place)}")
+
+
+def test_branch_parts_where_a_result_asks() -> None:
+    """The turns up to the one in which a branch parts are those of the other interaction."""
+    for turn in (1, 4):
+        data = edited(dump(branched()), "interactions", 2, "branch", "turn", to=turn)
+
+        with pytest.raises(CassetteError, match=r"^f: at /interactions/2/branch/turn: "):
+            load(data, "f")
+
+
+def test_posted_answer_that_is_not_the_recorded_one_is_refused() -> None:
+    """An edited answer is an error that names it."""
+    tree = json.loads(dump(branched()))
+    turn = tree["interactions"][1]["elicitation_turns"][0]
+    turn["answer"]["responses"][1]["request"]["body"]["id"] = 9
+
+    with pytest.raises(CassetteError, match=r"^f: interaction 2, turn 1, answer 2: the sha256 of"):
+        load(orjson.dumps(tree), "f")
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [(("ask", "events", 0, "event"), 1), (("answer", "responses", 0, "key"), "elicitation-1")],
+)
+def test_pushed_turn_that_is_not_the_recorded_one_is_refused(
+    path: tuple[str | int, ...], to: Any
+) -> None:
+    """Which event asked, and which request was answered, is covered by the recording's digest."""
+    tree = json.loads(dump(branched()))
+    for interaction in tree["interactions"][1:]:
+        inner = interaction["elicitation_turns"][0]
+        inner["answer"]["responses"].pop()
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = to
+    facts = tree["recording"]["exchanges"]
+    facts[:] = [each for each in facts if each.get("answer") != 1]
+
+    with pytest.raises(CassetteError, match=r"^f: at /recording/sha256: "):
+        load(orjson.dumps(tree), "f")

@@ -52,7 +52,7 @@ def test_parts_of_an_interaction_stand_in_the_order_in_which_they_happened() -> 
 
     assert list(orphan_first) == ["branch", "request", "elicitation_turns", "response"]
     assert list(orphan_first["request"]) == ["http", "body"]
-    assert list(orphan_first["elicitation_turns"][0]) == ["ask", "answer"]
+    assert list(orphan_first["elicitation_turns"][0]) == ["via", "ask", "answer"]
     assert list(orphan_first["elicitation_turns"][0]["ask"]) == [
         "status",
         "headers",
