@@ -27,10 +27,15 @@ def message_of(pushed: PushedRequest) -> Message:
     return message
 
 
+def pushed_request(pushed: PushedRequest) -> InputRequest:
+    """Return what a pushed request asks."""
+    message = message_of(pushed)
+    return input_request(message.method, message.params)
+
+
 def pushed_requests(turn: PushedTurn) -> dict[str, InputRequest]:
     """Return what a server asked in a turn, by key."""
-    messages = ((pushed.key, message_of(pushed)) for pushed in turn.asked)
-    return {key: input_request(message.method, message.params) for key, message in messages}
+    return {pushed.key: pushed_request(pushed) for pushed in turn.asked}
 
 
 def posted_answers(turn: PushedTurn) -> dict[str, Any] | None:

@@ -152,16 +152,24 @@ class Call(NamedTuple):
         return name if isinstance(name, str) else ""
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
-        """Return the call key; the members at the `ignored` paths don't count in it."""
+        """Return the call key.
+
+        Args:
+            ignored: members that don't count: of the params, or of the result of a posted answer,
+                in which a member that is null never counts.
+        """
         arguments, method, name = self.arguments, self.method, self.name
-        if ignored:
+        is_answer = self.message is not None and self.message.kind is Kind.RESPONSE
+        if ignored and is_answer:
+            arguments = {**arguments, "result": without_paths(arguments.get("result"), ignored)}
+        elif ignored:
             arguments = without_paths(arguments, ignored)
             if isinstance(arguments, dict) and name and arguments.get("arguments") == {}:
                 del arguments["arguments"]
         if isinstance(arguments, bytes):
             text = f"bytes {arguments.decode('latin-1')}"
         else:
-            text = canonical(arguments)
+            text = canonical(arguments, without_null=is_answer)
         if self.message is not None and self.message.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"

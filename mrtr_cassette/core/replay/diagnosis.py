@@ -13,8 +13,11 @@ from enum import Enum
 from typing import Any
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.exchange.pushed import message_of, posted_answer
+from mrtr_cassette.core.exchange.sessions import session_of
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -52,7 +55,8 @@ class Miss:
         reason: why.
         detail: the reason as a sentence.
         nearest: the recorded exchange that comes nearest, or None.
-        differences: where the two differ, by JSON Pointer into the params.
+        differences: where the two differ, by JSON Pointer into the params, or into the result of a
+            posted answer.
     """
 
     call: Call
@@ -82,6 +86,9 @@ def other_secrets(call: Call, candidates: Sequence[Playable]) -> Miss:
 
 def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
+    posted = _posted_to_same(call, playables)
+    if posted:
+        return _other_answer(call, posted, ignored)
     key = lookup_key(call, ignored).call
     here = [each for each in playables if each.key.endpoint == key.endpoint]
     same_method = [each for each in here if each.key.method == key.method]
@@ -101,6 +108,52 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
         return Miss(call, Reason.UNKNOWN_NAME, detail)
     search = _Search(call, playables, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
+
+
+def _posted_to_same(call: Call, playables: Sequence[Playable]) -> list[Playable]:
+    """Return the recorded answers to the pushed request that a posted response answers.
+
+    A server may use an id again, so those that have not been played come before the others.
+    """
+    message = call.message
+    if message is None or message.kind is not Kind.RESPONSE:
+        return []
+    session = session_of(call.request)
+    posted = [
+        each
+        for each in playables
+        if each.answers is not None
+        and session_of(each.request) == session
+        and message_of(each.answers.request).id == message.id
+    ]
+    return [each for each in posted if not each.played] or posted
+
+
+def _other_answer(call: Call, posted: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
+    """Explain that a pushed request was answered in another way."""
+
+    def shown(call: Call) -> Any:
+        return without_paths(posted_answer(call.message), ignored)
+
+    nearest, found = _nearest(call, posted, shown, without_null=True)
+    detail = "the question was answered in another way"
+    return Miss(call, Reason.ANSWERS_DIFFER, detail, nearest, tuple(found))
+
+
+def _nearest(
+    call: Call,
+    candidates: Sequence[Playable],
+    shown: Callable[[Call], Any],
+    *,
+    without_null: bool = False,
+) -> tuple[Playable, list[Difference]]:
+    """Return the candidate with the fewest differences, the first of equals."""
+    received = shown(call)
+    found = [
+        (each, differences(shown(each.call), received, without_null=without_null))
+        for each in candidates
+    ]
+    return min(found, key=lambda pair: len(pair[1]))
 
 
 class _Search:
@@ -193,7 +246,7 @@ class _Search:
                 arguments = arguments.decode("latin-1")
             return without_paths(arguments, self._ignored)
 
-        nearest, found = self._nearest(candidates, shown)
+        nearest, found = _nearest(self._call, candidates, shown)
         detail = f"{nearest.key} was recorded with other arguments"
         message = self._call.message
         if not found and message is not None and nearest.kind is not None:
@@ -214,7 +267,7 @@ class _Search:
             responses = call.answers.input_responses if call.answers is not None else None
             return without_paths({INPUT_RESPONSES: dict(responses or {})}, self._ignored)
 
-        nearest, found = self._nearest(recorded, shown, without_null=True)
+        nearest, found = _nearest(self._call, recorded, shown, without_null=True)
         if found and all(difference.received is None for difference in found):
             detail = "the retry lacks answers that were recorded"
             return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
@@ -228,18 +281,3 @@ class _Search:
     def _has_same_answers(self, each: Playable) -> bool:
         answers = each.lookup.answers
         return answers is not None and answers == self._answers
-
-    def _nearest(
-        self,
-        candidates: Sequence[Playable],
-        shown: Callable[[Call], Any],
-        *,
-        without_null: bool = False,
-    ) -> tuple[Playable, list[Difference]]:
-        """Return the candidate with the fewest differences, the first of equals."""
-        received = shown(self._call)
-        found = [
-            (each, differences(shown(each.call), received, without_null=without_null))
-            for each in candidates
-        ]
-        return min(found, key=lambda pair: len(pair[1]))

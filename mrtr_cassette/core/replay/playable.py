@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.recorded import PushedRequest, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -35,6 +35,18 @@ class Question(NamedTuple):
     input_requests: str
 
 
+class PushedQuestion(NamedTuple):
+    """What a posted answer answers.
+
+    Attributes:
+        call: the call that was pending when the server asked.
+        request: the request that it pushed.
+    """
+
+    call: CallKey
+    request: PushedRequest
+
+
 @dataclass(eq=False, slots=True)
 class Playable:
     """One recorded exchange in one replay.
@@ -54,6 +66,7 @@ class Playable:
         secrets: what stands for secrets in its request.
         question: what its ask asks, where that has no state.
         played: how often it has been played.
+        answers: what it answers, if it is a posted answer; else None.
     """
 
     exchange: RecordedExchange
@@ -70,6 +83,7 @@ class Playable:
     secrets: tuple[Secret, ...]
     question: Question | None = field(init=False)
     played: int = 0
+    answers: PushedQuestion | None = None
 
     def __post_init__(self) -> None:
         """Work out what its ask asks."""

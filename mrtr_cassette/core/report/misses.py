@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mrtr_cassette.core.exchange.pushed import pushed_request
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
@@ -84,7 +85,8 @@ class MissReport:
         questions: what the server asked under each key whose answer doesn't fit.
         cassette: how messages name the file.
         nearest: the recorded exchange that comes nearest, or None.
-        differences: where the two differ, by JSON Pointer into the params.
+        differences: where the two differ, by JSON Pointer into the params, or into the result of a
+            posted answer.
         fixes: what can be done about it; one of these.
         text: all of this as people read it, several lines.
     """
@@ -132,7 +134,7 @@ def report_of_miss(
     def shown_as(text: str) -> str:
         return printable(redacted(text))
 
-    request = shown_as(request_text(miss.call))
+    request = shown_as(_request_text(miss))
     detail = shown_as(miss.detail)
     questions = [shown_as(question) for question in _questions(miss)]
     nearest = _nearest(miss, shown_as)
@@ -159,8 +161,17 @@ def report_of_miss(
     )
 
 
+def _request_text(miss: Miss) -> str:
+    text = request_text(miss.call)
+    answered = None if miss.nearest is None else miss.nearest.answers
+    return text if answered is None else f"{text}, answering {answered.request.key}"
+
+
 def _questions(miss: Miss) -> list[str]:
     """Return what the server asked under the keys whose answers don't fit."""
+    if miss.nearest is not None and miss.nearest.answers is not None:
+        pushed = miss.nearest.answers.request
+        return [_question(pushed.key, pushed_request(pushed))]
     parent = miss.nearest.parent if miss.nearest is not None else None
     if parent is None or parent.ask is None or miss.reason not in _ABOUT_ANSWERS:
         return []
@@ -178,7 +189,8 @@ def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
     nearest = miss.nearest
     if nearest is None:
         return None
-    return Nearest(nearest.interaction, nearest.turn, shown_as(str(nearest.key)))
+    key = nearest.key if nearest.answers is None else nearest.answers.call
+    return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
 
 
 def miss_body(report: MissReport, call: Call) -> bytes:

@@ -298,3 +298,29 @@ def test_traits_of_what_is_no_message_are_its_headers() -> None:
 def test_reading_methods_change_nothing(method: str, reads: bool) -> None:  # noqa: FBT001
     """Methods that only read are known by name, or by their ending in `/list`."""
     assert is_read_only(method) is reads
+
+
+def answered(result: object) -> bytes:
+    """Return a posted answer."""
+    return compact({"jsonrpc": "2.0", "id": 7, "result": result})
+
+
+def test_null_in_a_posted_answer_is_as_good_as_absent() -> None:
+    """Some clients write null where others leave a member out, in any depth of an answer."""
+    declined = answered({"action": "decline"})
+
+    assert key(declined) == key(answered({"action": "decline", "content": None}))
+    assert key(declined) != key(answered({"action": "cancel"}))
+    assert key(answered({"a": {"b": None}})) == key(answered({"a": {}}))
+
+
+def test_ignored_member_of_a_posted_answer_is_named_from_its_result() -> None:
+    """A pointer that leaves out a value begins at the result, and an error has none."""
+    at = ("content", "at")
+    early, late = (answered({"action": "accept", "content": {"at": each}}) for each in (1, 2))
+    error = compact({"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}})
+
+    assert key(early) != key(late)
+    assert key(early, at) == key(late, at)
+    assert key(early, ("result",)) != key(late, ("result",))
+    assert key(error, at) == key(error)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import (
     Step,
@@ -16,8 +18,13 @@ from builders import (
     tool,
 )
 from messages import NO, YES, asks, text
+from pushing import SESSION, asked_once, elicit, posted
 
-from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason, no_match
+from mrtr_cassette.core.replay.playable import PushedQuestion, playable
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod", replicas=3)
@@ -431,3 +438,81 @@ def test_retry_before_its_ask_is_out_of_order() -> None:
     )
     assert miss.nearest is not None
     assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
+
+
+def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
+    """Return why a posted response is none of the recorded ones, each the answer to one push."""
+    playables = []
+    for cassette in answered:
+        (interaction,) = cassette.interactions
+        (turn,) = interaction.pushed_turns
+        call = interaction.exchanges[0].call.key()
+        exchange = turn.answers[0].exchange
+        place = interaction.number, 1
+        made = playable(exchange, place, exchange.request, None, (), ())
+        made.answers = PushedQuestion(call, turn.asked[0])
+        playables.append(made)
+    for each in playables[:played]:
+        each.played = 1
+    sealed = [
+        (name, sealed_hash(value) if name == SESSION[0] else value)
+        for name, value in request.headers
+    ]
+    return no_match(read_call(replace(request, headers=tuple(sealed))), playables, ())
+
+
+def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
+    """The pushed request with the same id in the same session is the question."""
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+
+    miss = posted_miss(posted(elicit(), NO), cassette)
+
+    assert (miss.reason, miss.detail) == (
+        Reason.ANSWERS_DIFFER,
+        "the question was answered in another way",
+    )
+    assert miss.nearest is not None
+    assert miss.nearest.answers is not None
+    assert (str(miss.nearest.answers.call), miss.nearest.answers.request.key) == (
+        'tools/call "deploy"',
+        "elicitation-1",
+    )
+    assert found(miss) == [
+        ("/action", '"accept"', '"decline"'),
+        ("/content", '{"ok":true}', None),
+    ]
+
+
+def test_error_in_the_place_of_a_posted_result_is_a_difference() -> None:
+    """A client that can't answer posts an error, which is none of the recorded answers."""
+    cassette = asked_once(elicit(), NO, CALL, text("done"))
+
+    miss = posted_miss(posted(elicit(), ValueError("no user")), cassette)
+
+    assert found(miss) == [
+        ("/action", '"decline"', None),
+        ("/error", None, '{"code":-1,"message":"no user"}'),
+    ]
+
+
+def test_question_whose_answer_has_not_come_is_nearest() -> None:
+    """Where a server uses an id again, the first question that was not answered yet is meant."""
+    first, second = (asked_once(elicit(), value, CALL, text("done")) for value in (YES, NO))
+    cancelled = posted(elicit(), {"action": "cancel"})
+
+    assert found(posted_miss(cancelled, second, first)) == [
+        ("/action", '"decline"', '"cancel"'),
+    ]
+    assert len(found(posted_miss(cancelled, second, first, played=1))) == 2
+    assert found(posted_miss(cancelled, second, played=1))
+
+
+def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
+    """A response with another id, or in another session, answers no recorded question."""
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+    elsewhere = posted(elicit(), NO)
+    elsewhere = replace(elsewhere, headers=elsewhere.headers[:-1])
+
+    for request in (posted(elicit("other"), NO), elsewhere):
+        miss = posted_miss(request, cassette)
+        assert miss.reason is Reason.ARGUMENTS_DIFFER

@@ -10,9 +10,13 @@ import pytest
 from builders import Answer, get, missed, play, player_of, retry, rpc, tool
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, form, text
+from pushing import asked_once, elicit, posted
 
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.playable import PushedQuestion, playable
 from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss
+from mrtr_cassette.core.wire.pointers import Difference
 
 CALL = tool("deploy", env="prod")
 
@@ -97,6 +101,29 @@ def test_question_of_a_wrong_answer_is_repeated() -> None:
     assert report.nearest == (1, 1, 'tools/call "deploy"')
     assert report.facts["questions"] == list(report.questions)
     assert report.facts["nearest"] == {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'}
+
+
+def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
+    """A miss names the call during which the server asked, its turn and the question."""
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+    (interaction,) = cassette.interactions
+    (turn,) = interaction.pushed_turns
+    exchange = turn.answers[0].exchange
+    nearest = playable(exchange, (1, 1), exchange.request, None, (), ())
+    nearest.answers = PushedQuestion(interaction.exchanges[0].call.key(), turn.asked[0])
+    differing = (Difference("/action", '"accept"', '"decline"'),)
+    call = read_call(posted(elicit(), NO))
+    miss = Miss(call, Reason.ANSWERS_DIFFER, "another answer", nearest, differing)
+
+    report = report_of_miss(miss, "talk.json")
+
+    assert report.nearest == (1, 1, 'tools/call "deploy"')
+    assert report.text.splitlines()[1:5] == [
+        "  request:  POST /mcp, answering elicitation-1",
+        '  question: elicitation-1 (form) "Deploy?"',
+        '  nearest:  #1 (tools/call "deploy", answer of turn 1) in talk.json',
+        '  /action: recorded "accept", received "decline"',
+    ]
 
 
 @pytest.mark.parametrize(
