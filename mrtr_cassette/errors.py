@@ -80,6 +80,8 @@ def printable_lines(text: str) -> str:
 
     Whatever the parts of the text are, it steers neither a terminal nor a runner.
     """
+    if text.isprintable() and "::" not in text and "##" not in text:
+        return text
     lines = [_escaped(line, _python_escape) for line in text.split("\n")]
     return _LINE_COMMAND.sub(lambda match: match[0][:-1] + r"\x3a", "\n".join(lines))
 

@@ -57,6 +57,7 @@ class Journal:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
+        self._name = os.fspath(path)
         self._header = encode_header(header)
         self._size = 0
         self._is_torn = False
@@ -67,6 +68,7 @@ class Journal:
             raise journal_in_the_way(path) from None
         except OSError as error:
             raise CassetteError(path, reason_of(error)) from None
+        self._identity = os.fstat(self._file)
         try:
             self._write(self._header)
         except OSError as error:
@@ -102,14 +104,18 @@ class Journal:
 
     def _restore(self) -> Restored | None:
         """Mend what another program did to the journal."""
-        ours = os.fstat(self._file)
         try:
-            is_in_place = os.path.samestat(ours, self.path.stat())
+            # A look at the name tells all of a file that nobody has touched.
+            there = os.stat(self._name)  # noqa: PTH116  a path takes as long as the system call
+            is_in_place = os.path.samestat(there, self._identity)
+            if is_in_place and there.st_size >= self._size:
+                return None
         except FileNotFoundError:
             is_in_place = False
         except OSError:
             # Nobody can tell.
             is_in_place = True
+        ours = os.fstat(self._file)
         if not is_in_place:
             self._write_anew()
         if ours.st_size >= self._size:
@@ -145,7 +151,7 @@ class Journal:
             os.close(copy)
             raise
         os.close(self._file)
-        self._file = copy
+        self._file, self._identity = copy, os.fstat(copy)
 
     def close(self) -> Restored | None:
         """Let go of the file, which stays.

@@ -90,7 +90,7 @@ def redacted_response(response: Response, redactor: Redactor) -> Response:
     content_type = header_value(response.headers, "content-type")
     redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
     headers = redactor.headers(response.headers)
-    return Response(response.status, headers, redacted.pieces, response.end)
+    return redacted if headers == response.headers else replace(redacted, headers=headers)
 
 
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:

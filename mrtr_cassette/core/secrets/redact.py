@@ -101,12 +101,11 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
-        return Request(
-            request.method,
-            self.target(request.target),
-            self.headers(request.headers),
-            self.body(request.body, request.header("content-type")),
-        )
+        target, headers = self.target(request.target), self.headers(request.headers)
+        body = self.body(request.body, request.header("content-type"))
+        if (target, headers, body) == (request.target, request.headers, request.body):
+            return request
+        return Request(request.method, target, headers, body)
 
     def _redacted_text(self, value: str) -> str:
         """Redact a log line, or any text that is no body."""

@@ -163,11 +163,13 @@ class ActiveRules:
             custom_rule(number, pattern) for number, pattern in enumerate(rules.patterns, start=1)
         )
         self.keys = {fold(key) for key in rules.keys}
+        # Other text than ASCII has many spellings.
+        self._has_ascii_keys = all(key.isascii() for key in self.keys)
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
 
     def may_match(self, raw: bytes) -> bool:
         """Tell whether there may be a secret in a body, in whatever layer of it."""
-        if self.custom or not all(key.isascii() for key in self.keys):
+        if self.custom or not self._has_ascii_keys:
             return True
         return bool(self._in_raw(raw) or self._in_folded(raw.translate(_LOWER, b"_-")))
 
@@ -175,8 +177,7 @@ class ActiveRules:
         """Return what a text with its escapes undone may contain."""
         marked = self._in_raw(raw) | self._in_folded(raw.translate(_LOWER, b"_-"))
         likely = (self.shapes[row] for row in sorted(marked) if row >= 0)
-        # Other text than ASCII has many spellings.
-        has_names = _NAME in marked or not all(key.isascii() for key in self.keys)
+        has_names = _NAME in marked or not self._has_ascii_keys
         return SearchPlan((*self.custom, *likely), has_names)
 
     @cached_property
