@@ -192,7 +192,9 @@ class BodyTooLargeError(MrtrCassetteError):
 
     exit_code = 3
 
-    def __init__(self, call: str, limit: int, unit: Literal["bytes", "events"] = "bytes") -> None:
+    def __init__(
+        self, call: str, limit: int, unit: Literal["bytes", "events", "lines"] = "bytes"
+    ) -> None:
         """Hold which call it was, and the limit."""
         super().__init__(
             f"the response to {call} has more than {limit:,} {unit} and is not recorded",

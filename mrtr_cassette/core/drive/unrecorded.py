@@ -46,7 +46,7 @@ def outcome(exchange: RecordedExchange) -> str:
     if response is None:
         return "no response"
     error = _error_text(exchange)
-    text = f"HTTP {response.status}"
+    text = "a response" if response.is_lines else f"HTTP {response.status}"
     return text if error is None else f"{text}, error {shorten(error)}"
 
 

@@ -18,11 +18,12 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
 RequestState = Literal["sealed", "verbatim"]
+Transport = Literal["http", "stdio"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedExchange:
-    """One HTTP request and its response, as they are kept.
+    """One request and its response, as they are kept.
 
     Two of them are equal only if they are the same one: equal calls may be recorded often.
 
@@ -200,13 +201,15 @@ class Cassette:
 
     Attributes:
         path: how messages name its file.
-        upstream: the server's URL, without credentials.
+        upstream: the server's URL, without credentials; or its command.
         request_state: whether raw states were replaced by surrogates.
         redaction: by which rules secrets became placeholders; None where nothing was redacted.
         seals_answers: of what users answered only hashes were kept.
         recorded_at: ISO 8601, UTC.
         tool: name and version of the program that recorded it.
         interactions: in the order of the file.
+        transport: what it was recorded over.
+        client: over stdio, hash of the process that started the recorder; else None.
     """
 
     path: str
@@ -217,3 +220,5 @@ class Cassette:
     recorded_at: str
     tool: str
     interactions: tuple[RecordedInteraction, ...]
+    transport: Transport = "http"
+    client: str | None = None

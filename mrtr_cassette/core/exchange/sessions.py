@@ -12,6 +12,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, SESSION_SURROGATE_IN_TEXT
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.wire.lines import opens_channel
 from mrtr_cassette.core.wire.sse import read_event
 
 NO_SESSION = ""
@@ -53,5 +54,5 @@ def endpoint_in(first_event: bytes) -> bytes | None:
 def listens(call: Call) -> bool:
     """Tell whether the response to a request is a stream that tells what other requests caused."""
     if call.message is None:
-        return call.request.method == "GET"
+        return call.request.method == "GET" or opens_channel(call.request)
     return call.message.kind is Kind.REQUEST and call.method == "subscriptions/listen"

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import orjson
 
-from mrtr_cassette.core.format.model import BodyModel, EventModel, HeaderMap
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.format.model import BodyModel, EventModel, HeaderMap, LineModel
+from mrtr_cassette.core.wire.http import Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import is_deep
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
@@ -26,24 +26,31 @@ def damaged(path: str, pointer: str, reason: str) -> CassetteError:
     )
 
 
-def encode_body(pieces: tuple[bytes, ...], *, events: bool) -> dict[str, Any]:
-    """Return the fields of a `Body` for these bytes.
-
-    Args:
-        events: each piece is an event of an event stream.
-    """
-    raw = b"".join(pieces)
+def encode_body(raw: bytes) -> dict[str, Any]:
+    """Return the fields of a `Body` for these bytes."""
     if not raw:
         return {}
-    if events:
-        shown = [
-            _encode_event(piece, first=index == 0) for index, piece in enumerate(pieces) if piece
-        ]
-        return {"events": shown}
     value = _json_that_round_trips(raw)
     if value is not None:
         return {"body": value}
     return encode_opaque(raw)
+
+
+def encode_response_body(response: Response) -> dict[str, Any]:
+    """Return the same for a response: event by event, or line by line, where it has them."""
+    if not response.is_framed:
+        return encode_body(response.body)
+    pieces = [piece.raw for piece in response.pieces if piece.raw]
+    if not pieces:
+        return {}
+    if response.is_lines:
+        return {"lines": [_encode_line(raw) for raw in pieces]}
+    return {"events": [_encode_event(raw, first=number == 0) for number, raw in enumerate(pieces)]}
+
+
+def _encode_line(raw: bytes) -> dict[str, Any]:
+    value = _json_that_round_trips(raw[:-1]) if raw.endswith(b"\n") else None
+    return encode_opaque(raw) if value is None else {"data": value}
 
 
 def _encode_event(raw: bytes, *, first: bool) -> dict[str, Any]:
@@ -78,7 +85,7 @@ def _json_that_round_trips(raw: bytes) -> Any:
 
 
 def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
-    """Return the bytes of a body; of an event stream, event by event.
+    """Return the bytes of a body; of an event stream or a pipe, event by event or line by line.
 
     Args:
         path: how messages name the file.
@@ -87,15 +94,20 @@ def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
     Raises:
         CassetteError: two forms at once, or no base64.
     """
-    given = (body.body, body.text, body.base64, body.events)
+    given = (body.body, body.text, body.base64, body.events, body.lines)
     if given.count(None) < len(given) - 1:
-        names = ("body", "text", "base64", "events")
+        names = ("body", "text", "base64", "events", "lines")
         forms = [name for name, form in zip(names, given, strict=True) if form is not None]
         raise damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
     if body.events is not None:
         pieces = tuple(
             _decode_event(event, path, f"{pointer}/events/{index}")
             for index, event in enumerate(body.events)
+        )
+    elif body.lines is not None:
+        pieces = tuple(
+            _decode_line(line, path, f"{pointer}/lines/{index}")
+            for index, line in enumerate(body.lines)
         )
     elif body.body is not None:
         pieces = (_compact(body.body, path, pointer),)
@@ -112,6 +124,12 @@ def _decode_event(event: EventModel, path: str, pointer: str) -> bytes:
     return _decode_opaque(event, path, pointer)
 
 
+def _decode_line(line: LineModel, path: str, pointer: str) -> bytes:
+    if line.data is not None:
+        return _compact(line.data, path, pointer) + b"\n"
+    return _decode_opaque(line, path, pointer)
+
+
 def _compact(value: Any, path: str, pointer: str) -> bytes:
     try:
         # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
@@ -120,7 +138,7 @@ def _compact(value: Any, path: str, pointer: str) -> bytes:
         raise damaged(path, pointer, str(error).lower()) from None
 
 
-def _decode_opaque(body: BodyModel | EventModel, path: str, pointer: str) -> bytes:
+def _decode_opaque(body: BodyModel | EventModel | LineModel, path: str, pointer: str) -> bytes:
     if body.base64 is not None:
         try:
             return base64.b64decode(body.base64, validate=True)

@@ -76,8 +76,7 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
     for interaction in tree["interactions"]:
         digest.add_interaction(interaction)
     block = recording_block(
-        recording["recorded_at"],
-        recording["tool"],
+        recording,
         [orjson.dumps(item) for item in facts],
         digest.sha256({**tree, "interactions": []}),
     )

@@ -20,10 +20,10 @@ from mrtr_cassette.core.exchange.recorded import (
     RecordedInteraction,
     TurnPlace,
 )
-from mrtr_cassette.core.format.bodies import encode_body, header_map
+from mrtr_cassette.core.format.bodies import encode_body, encode_response_body, header_map
 from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
 from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION
-from mrtr_cassette.core.wire.http import End, Request, Response
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response
 
 Tree = dict[str, Any]
 
@@ -61,14 +61,19 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     yield from _recording(tree, head, [line for _, line in facts], digest)
 
 
-def recording_block(
-    recorded_at: str, tool: str, facts: Sequence[bytes], sha256: str
-) -> Iterator[bytes]:
-    """Yield the value of `recording`, one exchange a line."""
-    yield b'{\n    "recorded_at": %b,\n    "tool": %b,\n    "exchanges": [' % (
-        orjson.dumps(recorded_at),
-        orjson.dumps(tool),
-    )
+def recording_block(head: Tree, facts: Sequence[bytes], sha256: str) -> Iterator[bytes]:
+    """Yield the value of `recording`, one exchange a line.
+
+    Args:
+        head: its members; the exchanges and the digest don't count.
+        facts: the exchanges.
+        sha256: the digest.
+    """
+    yield b"{"
+    for name in ("recorded_at", "tool", "client"):
+        if head.get(name) is not None:
+            yield b'\n    "%b": %b,' % (name.encode(), orjson.dumps(head[name]))
+    yield b'\n    "exchanges": ['
     yield b",".join([b"\n      " + line for line in facts])
     yield b'%b],\n    "sha256": "%b"\n  }' % (b"\n    " if facts else b"", sha256.encode())
 
@@ -77,6 +82,7 @@ def _head_tree(head: Cassette) -> Tree:
     tree: Tree = {
         "$schema": SCHEMA_ID,
         "version": VERSION,
+        **({} if head.transport == "http" else {"transport": head.transport}),
         "upstream": head.upstream,
         "request_state": head.request_state,
     }
@@ -98,9 +104,11 @@ def _recording(
     for line in facts:
         digest.add_facts(orjson.loads(line))
     recording = {"recorded_at": head.recorded_at, "tool": head.tool, "exchanges": []}
+    if head.client is not None:
+        recording["client"] = head.client
     sha256 = digest.sha256({**tree, "interactions": [], "recording": recording})
     yield b',\n  "recording": '
-    yield from recording_block(head.recorded_at, head.tool, facts, sha256)
+    yield from recording_block(recording, facts, sha256)
     yield b"\n}\n"
 
 
@@ -141,9 +149,11 @@ def _interaction_tree(interaction: RecordedInteraction) -> Tree:
 
 
 def _request_tree(request: Request) -> Tree:
+    if request.is_line:
+        return _answer_tree(request)
     headers = header_map(request.headers)
     http = {"method": request.method, "path": request.target, "headers": headers}
-    return {"http": http, **encode_body((request.body,), events=False)}
+    return {"http": http, **encode_body(request.body)}
 
 
 def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
@@ -164,15 +174,20 @@ def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
 
 
 def _answer_tree(request: Request) -> Tree:
-    return {"headers": header_map(request.headers), **encode_body((request.body,), events=False)}
+    head: Tree = {"headers": header_map(request.headers)}
+    if request.is_line:
+        session = request.header(SESSION_HEADER)
+        head = {"session": session} if session else {}
+    return {**head, **encode_body(request.body)}
 
 
 def _response_tree(response: Response) -> Tree:
-    tree: Tree = {"status": response.status, "headers": header_map(response.headers)}
+    tree: Tree = {}
+    if not response.is_lines:
+        tree = {"status": response.status, "headers": header_map(response.headers)}
     if response.end is not End.COMPLETE:
         tree["end"] = response.end.value
-    pieces = tuple([piece.raw for piece in response.pieces])
-    return {**tree, **encode_body(pieces, events=response.is_event_stream)}
+    return {**tree, **encode_response_body(response)}
 
 
 def _facts_tree(exchange: RecordedExchange, interaction: int, place: TurnPlace) -> Tree:
@@ -189,7 +204,7 @@ def _facts_tree(exchange: RecordedExchange, interaction: int, place: TurnPlace) 
         "echoed_state_sha256": exchange.echoed_sha256,
         "sha256": exchange_sha256(exchange.request, response),
     }
-    if response is not None and response.is_event_stream:
+    if response is not None and response.is_framed:
         tree["pieces"] = [
             {"at_ms": round(piece.at_ms - started_ms), "after": piece.after}
             for piece in response.pieces

@@ -18,12 +18,13 @@ from zlib import crc32
 
 import orjson
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState
+from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState, Transport
 from mrtr_cassette.core.format.bodies import damaged, encode_opaque
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import (
     FORBIDDEN_IN_HEADER,
     HEADER_NAME,
+    NO_STATUS,
     End,
     Headers,
     Piece,
@@ -46,7 +47,10 @@ _CHOICES = {
     "request_state": ("sealed", "verbatim"),
     "existing": ("keep", "replace", "append"),
     "answers": (None, "sealed"),
+    "transport": ("http", "stdio"),
 }
+_ADDED_LATER = {"transport": "http", "client": None}
+"""What journals of this version may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +58,14 @@ class JournalHeader:
     """What a recording says of itself, in the journal's first line.
 
     Attributes:
-        upstream: the server's URL, without credentials.
+        upstream: the server's URL, without credentials; or its command.
         request_state: whether raw states were replaced by surrogates.
         recorded_at: when it began, ISO 8601, UTC.
         existing: what becomes of a cassette that exists.
         redaction: by which rules secrets became placeholders; None where nothing was redacted.
         answers: `sealed` where only hashes of users' answers are kept.
+        transport: what is recorded.
+        client: over stdio, hash of the process that started the recorder; else None.
     """
 
     upstream: str
@@ -68,6 +74,8 @@ class JournalHeader:
     existing: Existing
     redaction: RedactionRules | None = None
     answers: Literal["sealed"] | None = None
+    transport: Transport = "http"
+    client: str | None = None
 
 
 def encode_header(header: JournalHeader) -> bytes:
@@ -107,12 +115,13 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
 
 def _read_header(tree: dict[str, Any], path: str) -> JournalHeader:
     del tree["journal"]
+    tree = {**_ADDED_LATER, **tree}
     names = JournalHeader.__dataclass_fields__
     for name in (*names, *tree):
         if name not in tree or name not in names:
             raise _wrong(path, name, "is missing" if name in names else "is unknown")
         value = tree[name]
-        if name == "redaction":
+        if name == "redaction" or (name == "client" and value is None):
             continue
         if name in _CHOICES:
             if value not in _CHOICES[name]:
@@ -216,7 +225,7 @@ def _response(tree: Any) -> Response | None:
         return None
     status, headers, end, pieces = tree
     return Response(
-        _count(status, least=100, most=999),
+        _status(status),
         _headers(headers),
         tuple(
             [
@@ -226,6 +235,10 @@ def _response(tree: Any) -> Response | None:
         ),
         End(end),
     )
+
+
+def _status(value: Any) -> int:
+    return NO_STATUS if value is NO_STATUS else _count(value, least=100, most=999)
 
 
 def _count(value: Any, *, least: int = 0, most: int = _LARGEST_NUMBER) -> int:

@@ -21,6 +21,7 @@ from mrtr_cassette.core.exchange.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    Transport,
 )
 from mrtr_cassette.core.format.bodies import damaged, decode_body, headers_of
 from mrtr_cassette.core.format.codec import decode_parts
@@ -34,7 +35,8 @@ from mrtr_cassette.core.format.model import (
     RequestModel,
     ResponseModel,
 )
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import CassetteError
 
 
@@ -52,7 +54,7 @@ def load(
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
     head, interactions, exchanges = decode_parts(data, path)
-    loader = _Loader(path, _Facts(exchanges))
+    loader = _Loader(path, _Facts(exchanges), head.transport or "http")
     for number, interaction in enumerate(interactions, start=1):
         loader.add(number, interaction)
         progress(number)
@@ -66,6 +68,8 @@ def load(
         recorded_at=head.recording.recorded_at,
         tool=head.recording.tool,
         interactions=loader.complete(),
+        transport=loader.transport,
+        client=head.recording.client,
     )
 
 
@@ -101,11 +105,11 @@ class _Step(NamedTuple):
 
     Attributes:
         turn: number of the turn that its request answers; 0 for the first request.
-        http: what its method and target are.
+        http: what its method and target are; None over pipes.
     """
 
     turn: int
-    http: HttpModel
+    http: HttpModel | None
     request: RequestModel | AnswerModel
     request_at: str
     response: ResponseModel | None
@@ -145,8 +149,9 @@ class _Loader:
     Of many exchanges most have the same headers and the same target: one of each is kept.
     """
 
-    def __init__(self, path: str, facts: _Facts) -> None:
+    def __init__(self, path: str, facts: _Facts, transport: Transport) -> None:
         self.facts = facts
+        self.transport = transport
         self._interactions: list[RecordedInteraction] = []
         self._unplaced: dict[int, list[_UnplacedTurn]] = {}
         self._path = path
@@ -272,11 +277,32 @@ class _Loader:
 
     def _request(self, step: _Step) -> Request:
         http, request = step.http, step.request
-        headers = http.headers if isinstance(request, RequestModel) else request.headers
         body = b"".join(decode_body(request, self._path, step.request_at))
+        if self.transport == "stdio":
+            self._check_no_http(request, step.request_at)
+            return line_request(body, request.session or "")
+        answered = request.headers if isinstance(request, AnswerModel) else None
+        if http is None or (answered is None and isinstance(request, AnswerModel)):
+            raise self._missing(request, step.request_at)
+        headers = http.headers if answered is None else answered
         return Request(
             intern(http.method), intern(http.path), self._same(headers_of(headers)), body
         )
+
+    def _check_no_http(
+        self, model: RequestModel | AnswerModel | ResponseModel, pointer: str
+    ) -> None:
+        for name in ("http", "status", "headers"):
+            if getattr(model, name, None) is not None:
+                reason = "the transport is stdio, which has no HTTP"
+                raise damaged(self._path, f"{pointer}/{name}", reason)
+
+    def _missing(
+        self, model: RequestModel | AnswerModel | ResponseModel, pointer: str
+    ) -> CassetteError:
+        names = [name for name in ("http", "status", "headers") if name in type(model).model_fields]
+        name = next(name for name in names if getattr(model, name) is None)
+        return damaged(self._path, f"{pointer}/{name}", "field required")
 
     def _response(self, step: _Step, facts: ExchangeFactsModel | None) -> Response | None:
         response = step.response
@@ -284,7 +310,7 @@ class _Loader:
             return None
         raws: Sequence[bytes] = decode_body(response, self._path, step.response_at)
         pieces = None if facts is None else facts.pieces
-        if pieces and response.events is None:
+        if pieces and response.events is None and response.lines is None:
             raws = _cut(b"".join(raws), [piece.size or 0 for piece in pieces])
         if facts is None or pieces is None or len(pieces) != len(raws):
             placed = [Piece(raw, 0, 0) for raw in raws]
@@ -294,6 +320,11 @@ class _Loader:
                 for raw, piece in zip(raws, pieces, strict=True)
             ]
         end = End.COMPLETE if response.end is None else End(response.end)
+        if self.transport == "stdio":
+            self._check_no_http(response, step.response_at)
+            return Response(NO_STATUS, (), tuple(placed), end)
+        if response.status is None or response.headers is None:
+            raise self._missing(response, step.response_at)
         headers = self._same(headers_of(response.headers))
         return Response(response.status, headers, tuple(placed), end)
 

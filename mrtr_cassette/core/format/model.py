@@ -18,6 +18,7 @@ SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
 
 HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+_SESSION: Final = "over stdio: which further start of the server; absent for the first one"
 HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
@@ -38,6 +39,14 @@ class EventModel(_Model):
     base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
 
 
+class LineModel(_Model):
+    """One line of a pipe: `data` is its JSON, which a line feed ends; else `text` or `base64`."""
+
+    data: Any = Field(None, description="the line as JSON, where it gives back the same bytes")
+    text: str | None = Field(None, description="the whole line, where it is no such JSON")
+    base64: str | None = Field(None, description="the whole line, where it is not UTF-8")
+
+
 class BodyModel(_Model):
     """Bytes in the most readable form that gives them back; no form at all is an empty body."""
 
@@ -45,6 +54,7 @@ class BodyModel(_Model):
     text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
     base64: str | None = Field(None, description="base64, where it is not UTF-8")
     events: list[EventModel] | None = Field(None, description="the events of an event stream")
+    lines: list[LineModel] | None = Field(None, description="the lines of a server on a pipe")
 
 
 class HttpModel(_Model):
@@ -56,19 +66,24 @@ class HttpModel(_Model):
 
 
 # Pydantic lists the fields of the last base first: the HTTP side stands before the body.
+# Whether it has to be there depends on the transport, so the loader makes sure.
 
 
 class _AskingHead(_Model):
-    http: HttpModel
+    http: HttpModel | None = Field(None, description="absent where the transport is stdio")
+    session: HeaderValue | None = Field(None, description=_SESSION)
 
 
 class _AnsweringHead(_Model):
-    headers: HeaderMap
+    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
+    session: HeaderValue | None = Field(None, description=_SESSION)
 
 
 class _RespondingHead(_Model):
-    status: int = Field(ge=100, le=999, description="HTTP status")
-    headers: HeaderMap
+    status: int | None = Field(
+        None, ge=100, le=999, description="HTTP status; absent where the transport is stdio"
+    )
+    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
     end: Literal["open", "broken"] | None = Field(
         None,
         description="`open`: no end was seen, replay holds it open until the client leaves; "
@@ -227,6 +242,11 @@ class RecordingModel(_Model):
 
     recorded_at: str = Field(description="ISO 8601, UTC")
     tool: str
+    client: Sha256 | None = Field(
+        None,
+        description="over stdio: hash of the process that started the recorder; where it starts "
+        "one again, that adds to this cassette",
+    )
     exchanges: list[ExchangeFactsModel]
     sha256: Sha256 | None = Field(
         None, description="digest of all that those of the exchanges leave out"
@@ -240,7 +260,8 @@ class CassetteModel(_Model):
         SCHEMA_ID, validation_alias="$schema", serialization_alias="$schema"
     )
     version: Literal[1] = VERSION
-    upstream: str = Field(description="the server's URL, without credentials")
+    transport: Literal["stdio"] | None = Field(None, description="`stdio`: pipes; absent: HTTP")
+    upstream: str = Field(description="the server's URL, without credentials; or its command")
     request_state: Literal["sealed", "verbatim"] = Field(
         description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
     )

@@ -61,7 +61,8 @@ class CallKey(NamedTuple):
     """What two requests share if and only if they are the same call.
 
     Attributes:
-        endpoint: HTTP method and path with query.
+        endpoint: HTTP method and path with query; of what is no call and came over a pipe, what it
+            is.
         method: JSON-RPC method; for other HTTP traffic an empty string.
         name: the tool's or prompt's name, the resource's URI, or an empty string.
         arguments: canonical text of all other params.
@@ -173,7 +174,10 @@ class Call(NamedTuple):
         if self.message is not None and self.message.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
-        endpoint = f"{self.request.method} {self.request.target}"
+        if self.request.is_line:
+            endpoint = "" if method else line_label(self)
+        else:
+            endpoint = f"{self.request.method} {self.request.target}"
         # Nearly all calls share these strings with others.
         return CallKey(intern(endpoint), intern(method), intern(name), text)
 
@@ -223,7 +227,14 @@ def traits_of_headers(
     )
 
 
+def line_label(call: Call) -> str:
+    """Return how messages name what came over a pipe and is no JSON-RPC request."""
+    if call.message is not None:
+        return "a JSON-RPC response"
+    return "a line that is no message" if call.request.body else "what the server says by itself"
+
+
 def read_call(request: Request) -> Call:
     """Read a request."""
-    is_message = request.method == "POST"
+    is_message = request.method == "POST" or request.is_line
     return Call(request, classify(request.body) if is_message else None)

@@ -48,11 +48,11 @@ class Located:
 def messages_in(response: Response) -> list[Located]:
     """Return the messages of a response, in order.
 
-    A body that is no event stream is one message, or one message per line: a server may respond to
+    An HTTP body that is no event stream is one message, or one per line: a server may respond to
     `subscriptions/listen` with newline-delimited JSON.
     """
-    if response.is_event_stream:
-        return list(_messages_of_events(response.pieces))
+    if response.is_framed:
+        return list(_messages_of_pieces(response))
     body = response.body
     whole = classify(body) if body else None
     if whole is not None:
@@ -60,11 +60,13 @@ def messages_in(response: Response) -> list[Located]:
     return list(_messages_of_lines(response.pieces, body)) if b"\n" in body.strip() else []
 
 
-def _messages_of_events(pieces: Iterable[Piece]) -> Iterator[Located]:
+def _messages_of_pieces(response: Response) -> Iterator[Located]:
     offset = 0
-    for index, piece in enumerate(pieces):
-        event = read_event(piece.raw, first=index == 0)
-        message = classify(event.data) if event.data else None
+    is_event_stream = response.is_event_stream
+    for index, piece in enumerate(response.pieces):
+        event = read_event(piece.raw, first=index == 0) if is_event_stream else None
+        data = piece.raw if event is None else event.data
+        message = classify(data) if data else None
         if message is not None:
             yield Located(message, index, offset, event)
         offset += len(piece.raw)

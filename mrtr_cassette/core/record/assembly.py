@@ -74,6 +74,8 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
         recorded_at=header.recorded_at,
         tool=tool,
         interactions=(),
+        transport=header.transport,
+        client=header.client,
     )
 
 

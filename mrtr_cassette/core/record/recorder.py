@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call
+from mrtr_cassette.core.protocol.calls import Call, CallKey, line_label, read_call
 from mrtr_cassette.core.protocol.dialect import (
     REQUEST_STATE,
     InputRequired,
@@ -32,6 +32,7 @@ from mrtr_cassette.core.secrets.surrogates import (
 from mrtr_cassette.core.wire.coding import ContentDecoder
 from mrtr_cassette.core.wire.http import (
     LARGEST_BODY,
+    NO_STATUS,
     SESSION_HEADER,
     End,
     Headers,
@@ -95,7 +96,7 @@ class Observation:
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
         ask: what the response asks, as `seal` found; None for a final response.
-        status: the response's HTTP status, or 0 before it began.
+        status: the response's HTTP status, or 0 before it began, and over a pipe.
         started_ms: when the request had arrived.
         size: bytes of the response's body so far, as they passed.
     """
@@ -106,9 +107,11 @@ class Observation:
         self.call: Call = read_call(request)
         self.is_answered = False
         self._recorder = recorder
+        self._is_line = request.is_line
         self.started_ms = at_ms
-        self.status = 0
+        self.status = NO_STATUS
         self.size = 0
+        self._has_begun = False
         self._headers: Headers = ()
         self._decoder = _UNCODED
         self._framer: SseFramer | None = None
@@ -122,9 +125,16 @@ class Observation:
         """The call as a log may name it: without arguments, sealed and redacted."""
         recorder, request = self._recorder, self.call.request
         if not self.call.method:
+            if request.is_line:
+                return line_label(self.call)
             return f"{printable(request.method)} {recorder.shown_target(request.target)}"
         text = recorder.sealed_text(str(CallKey("", self.call.method, self.call.name, "")))
         return text if recorder.redactor is None else recorder.redactor.text(text)
+
+    @property
+    def pieces(self) -> int:
+        """How many events, lines or other pieces the response has so far."""
+        return len(self._pieces)
 
     @property
     def session(self) -> str:
@@ -134,6 +144,7 @@ class Observation:
     def response_started(self, status: int, headers: Headers) -> None:
         """Take the response's head."""
         self.status = status
+        self._has_begun = True
         self._headers = headers
         coding, self._missing = _framing_of(headers)
         if coding:
@@ -162,14 +173,23 @@ class Observation:
         if self._decoder.coding:
             self._arrived.append(Piece(chunk, at_ms, arrived))
             chunk = self._decoder.decode(chunk)
-        if self._framer is not None:
+        if self._is_line:
+            self._message_passed(chunk, at_ms)
+        elif self._framer is not None:
             for event in self._framer.feed(chunk):
-                if len(self._pieces) == self._recorder.most_events:
-                    raise BodyTooLargeError(self.label, self._recorder.most_events, "events")
-                self._pieces.append(Piece(event, at_ms, arrived))
-                self.is_answered = self.is_answered or self._is_response(event)
+                self._message_passed(event, at_ms)
         elif chunk:
             self._pieces.append(Piece(chunk, at_ms, arrived))
+
+    def _message_passed(self, raw: bytes, at_ms: float) -> None:
+        """Take the next event or line."""
+        recorder = self._recorder
+        if len(self._pieces) == recorder.most_events:
+            raise BodyTooLargeError(
+                self.label, recorder.most_events, "lines" if self._is_line else "events"
+            )
+        self._pieces.append(Piece(raw, at_ms, recorder.arrived))
+        self.is_answered = self.is_answered or self._is_response(raw)
 
     def response_ended(self, at_ms: float) -> bool:
         """Take the end of the bytes, whatever caused it.
@@ -184,14 +204,14 @@ class Observation:
                 return True
         return False
 
-    def _is_response(self, event: bytes) -> bool:
-        """Tell whether an event, the last so far, is the response to the request."""
+    def _is_response(self, raw: bytes) -> bool:
+        """Tell whether an event or a line, the last so far, is the response to the request."""
         request = self.call.message
-        if event.find(b"result") < 0 and event.find(b"error") < 0:
+        if raw.find(b"result") < 0 and raw.find(b"error") < 0:
             return False
         if request is None or request.kind is not Kind.REQUEST:
             return False
-        data = read_event(event, first=len(self._pieces) == 1).data
+        data = raw if self._is_line else read_event(raw, first=len(self._pieces) == 1).data
         message = None if data is None else classify(data)
         return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
 
@@ -230,7 +250,7 @@ class Observation:
         return RecordedExchange(
             number=self.number,
             request=request,
-            response=response if self.status else None,
+            response=response if self._has_begun else None,
             started_ms=self.started_ms,
             ended_ms=at_ms,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,

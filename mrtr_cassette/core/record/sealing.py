@@ -67,7 +67,7 @@ def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
 
 def _states_in(response: Response) -> list[StatePlace]:
     """Return the states of a response, and where in its body they stand."""
-    if not response.is_event_stream:
+    if not response.is_framed:
         return find_states(response.body)
     states: list[StatePlace] = []
     if not may_have_states(response.body):
@@ -75,9 +75,9 @@ def _states_in(response: Response) -> list[StatePlace]:
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_states(piece.raw):
-            event = read_event(piece.raw, first=index == 0)
-            for place in find_states(event.data or b""):
-                span = event.raw_span(place.span)
+            event = read_event(piece.raw, first=index == 0) if response.is_event_stream else None
+            for place in find_states(piece.raw if event is None else event.data or b""):
+                span = place.span if event is None else event.raw_span(place.span)
                 if span is not None:
                     span = Span(span.start + offset, span.end + offset)
                     states.append(place._replace(span=span))
@@ -94,12 +94,12 @@ def redacted_response(response: Response, redactor: Redactor) -> Response:
 
 
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
-    """Change a body: event by event, or whole, as what is changed may stand across two chunks."""
+    """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
     body = response.body
     changed = change(body)
     if changed == body:
         return response
-    if response.is_event_stream:
+    if response.is_framed:
         pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
         return replace(response, pieces=pieces)
     return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))

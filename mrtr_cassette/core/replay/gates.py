@@ -45,7 +45,7 @@ def gates_of(playables: Sequence[Playable]) -> dict[RecordedExchange, Gates]:
                 frozenset(cause for cause in causing if number < cause <= piece.after)
                 for piece in response.pieces
             )
-        elif answering and response.is_event_stream:
+        elif answering and response.is_framed:
             gates[playable.exchange] = _gates_of_pushed(number, response, answering)
     return gates
 

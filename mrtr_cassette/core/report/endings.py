@@ -58,7 +58,7 @@ class Endings:
     def ending(self, exchange: RecordedExchange) -> str:
         """Say how the call ended whose last exchange this is."""
         call, response = exchange.call, exchange.response
-        text = "no response" if response is None else f"HTTP {response.status}"
+        text = "no response" if response is None else _status_text(response)
         own = None if response is None or call.message is None else _last_response(response)
         streamed = None if own is not None else self._streamed_to(call, exchange)
         if own is not None:
@@ -67,13 +67,15 @@ class Endings:
             text += f", {_outcome(streamed.message)} on the stream of #{streamed.interaction}"
         if response is None:
             return text
-        if response.is_event_stream:
+        if response.is_lines:
+            text += f", {counted(len(response.pieces), 'line')}"
+        elif response.is_event_stream:
             text += f", stream of {counted(len(response.pieces), 'event')}"
         if response.end is End.OPEN:
             text += ", still open when the recording ended"
         if response.end is End.BROKEN:
             text += ", broken off by the upstream"
-        return text
+        return text.removeprefix(", ")
 
     def _streamed_to(self, call: Call, exchange: RecordedExchange) -> _Streamed | None:
         """Return the response to a call that came on a listening stream of its session."""
@@ -83,6 +85,10 @@ class Endings:
         # A client may use an id again, so what came before the call is none of its responses.
         responses = self._streamed.get((session_of(call.request), message.id), ())
         return next((each for each in responses if each.after >= (exchange.number or 0)), None)
+
+
+def _status_text(response: Response) -> str:
+    return "" if response.is_lines else f"HTTP {response.status}"
 
 
 def _last_response(response: Response) -> Message | None:

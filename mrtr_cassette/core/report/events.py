@@ -21,7 +21,7 @@ from mrtr_cassette.core.report.unrecorded import recorded_ask
 from mrtr_cassette.core.report.wording import answering_text
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable
 
 # Recording
 
@@ -75,7 +75,14 @@ def exchange_line(observation: Observation, at_ms: float) -> str:
     line = f"{observation.number:>4}  {observation.label}"
     if call.answers is not None:
         line += f", {answering_text(call.answers)}"
-    line += f" -> HTTP {observation.status}" if observation.status else " -> no response"
+    if observation.status:
+        line += f" -> HTTP {observation.status}"
+    else:
+        line += (
+            f" -> {counted(observation.pieces, 'line')}"
+            if observation.pieces
+            else " -> no response"
+        )
     if observation.ask is not None:
         line += f", {_asking_text(observation.ask)}"
     return f"{line} ({at_ms - observation.started_ms:.0f} ms)"

@@ -1,7 +1,7 @@
-"""Values for one HTTP exchange, and which of its headers a cassette keeps.
+"""Values for one exchange over HTTP or a pipe, and which of its headers a cassette keeps.
 
 Owns: requests and responses as values, and the headers that matter to MCP and to replay.
-Does not own: content codings (`coding`), sockets, what a body means (`protocol`).
+Does not own: content codings (`coding`), lines (`lines`), sockets, what a body means (`protocol`).
 Rule: a header is kept only if it changes what a client or a server does, and never a credential.
 Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
 """
@@ -22,6 +22,10 @@ LARGEST_BODY: Final = 256 * 1024 * 1024
 SESSION_HEADER: Final = "mcp-session-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no header may contain (RFC 9110, section 5.5)."""
+NO_METHOD: Final = ""
+"""The HTTP method of a request that came over a pipe, which has none."""
+NO_STATUS: Final = 0
+"""The HTTP status of a response over a pipe, which has none."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 _KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
@@ -67,7 +71,7 @@ class End(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of a body that arrived together; for an event stream, one event.
+    """Bytes of a body that arrived together; one event of an event stream, one line of a pipe.
 
     Attributes:
         raw: the bytes.
@@ -82,7 +86,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request.
+    """One HTTP request, or what a client says in one line.
 
     Attributes:
         method: the HTTP method.
@@ -96,6 +100,11 @@ class Request:
     headers: Headers
     body: bytes
 
+    @property
+    def is_line(self) -> bool:
+        """Whether it came over a pipe: of HTTP it has a session's header at most."""
+        return self.method == NO_METHOD
+
     def header(self, name: str) -> str:
         """Return the values of a header joined by commas; empty where it is absent."""
         return header_value(self.headers, name)
@@ -103,7 +112,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One HTTP response."""
+    """One HTTP response, or the lines with which a server responds."""
 
     status: int
     headers: Headers
@@ -121,6 +130,16 @@ class Response:
     def is_event_stream(self) -> bool:
         """Whether the body is framed as Server-Sent Events."""
         return is_event_stream(self.headers)
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether it came over a pipe: each piece is one line."""
+        return self.status == NO_STATUS
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether each piece is a message's own: an event or a line."""
+        return self.is_lines or self.is_event_stream
 
 
 @lru_cache(maxsize=4096)

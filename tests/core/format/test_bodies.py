@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 import pytest
 from builders import (
+    STREAM_HEADERS,
     cassette_of,
     decode_cassette,
     encode_cassette,
@@ -12,9 +13,15 @@ from builders import (
     sse,
 )
 
-from mrtr_cassette.core.format.bodies import decode_body, encode_body, header_map, headers_of
+from mrtr_cassette.core.format.bodies import (
+    decode_body,
+    encode_body,
+    encode_response_body,
+    header_map,
+    headers_of,
+)
 from mrtr_cassette.core.format.model import BodyModel
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Response
 from mrtr_cassette.errors import CassetteError
 
 
@@ -22,6 +29,18 @@ def decoded(fields: dict[str, Any]) -> tuple[bytes, ...]:
     """Return the pieces of a body that went through a file."""
     written = BodyModel.model_validate(fields).model_dump(exclude_none=True)
     return decode_body(BodyModel.model_validate(orjson.loads(orjson.dumps(written))), "f", "/at")
+
+
+def events_of(*events: bytes) -> dict[str, Any]:
+    """Return what a file has of an event stream."""
+    pieces = tuple(Piece(raw, 0, 0) for raw in events)
+    return encode_response_body(Response(200, STREAM_HEADERS, pieces, End.COMPLETE))
+
+
+def lines_of(*lines: bytes) -> dict[str, Any]:
+    """Return what a file has of a server's lines."""
+    pieces = tuple(Piece(raw, 0, 0) for raw in lines)
+    return encode_response_body(Response(NO_STATUS, (), pieces, End.COMPLETE))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +71,7 @@ def test_body_has_the_most_readable_form_that_gives_it_back(
     raw: bytes, form: str, shown: object
 ) -> None:
     """A body is JSON where that round-trips, else text, else base64; always byte for byte."""
-    fields = encode_body((raw,), events=False)
+    fields = encode_body(raw)
 
     assert fields.keys() == {form}
     assert fields[form] == shown
@@ -73,7 +92,7 @@ def test_deep_body_comes_back(levels: int) -> None:
 
 def test_empty_body_has_no_form() -> None:
     """Nothing is written for a body without bytes."""
-    assert encode_body((), events=False) == encode_body((b"",), events=True) == {}
+    assert encode_body(b"") == events_of(b"") == lines_of(b"") == {}
     assert decoded({}) == ()
 
 
@@ -99,16 +118,37 @@ def test_event_shows_its_data_as_json_where_that_gives_it_back(
     raw: bytes, form: dict[str, Any]
 ) -> None:
     """An event is framing and JSON, else text, else base64; always byte for byte."""
-    fields = encode_body((b"data: 0\n\n", raw), events=True)
+    fields = events_of(b"data: 0\n\n", raw)
 
     assert fields["events"][1] == form
     assert decoded(fields) == (b"data: 0\n\n", raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "form"),
+    [
+        (b'{"a":1}\n', {"data": {"a": 1}}),
+        (b'{"a":1}\r\n', {"text": '{"a":1}\r\n'}),
+        (b'{"a": 1}\n', {"text": '{"a": 1}\n'}),
+        (b'{"a":1}', {"text": '{"a":1}'}),
+        (b"null\n", {"text": "null\n"}),
+        (b"\n", {"text": "\n"}),
+        (b"listening\n", {"text": "listening\n"}),
+        (b"\xff\n", {"base64": "/wo="}),
+    ],
+)
+def test_line_shows_its_json_where_that_gives_it_back(raw: bytes, form: dict[str, Any]) -> None:
+    """A line is JSON and a line feed, else text, else base64; always byte for byte."""
+    fields = lines_of(b"{}\n", raw)
+
+    assert fields == {"lines": [{"data": {}}, form]}
+    assert decoded(fields) == (b"{}\n", raw)
+
+
 def test_byte_order_mark_of_a_stream_comes_back() -> None:
     """A byte order mark before the first event is kept, and is no part of a later one."""
     marked = b"\xef\xbb\xbf" + sse(b"{}")
-    fields = encode_body((marked, marked), events=True)
+    fields = events_of(marked, marked)
 
     first, second = fields["events"]
 

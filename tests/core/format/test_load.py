@@ -339,7 +339,7 @@ def test_branch_shares_the_pushed_turns_before_it() -> None:
         (1, ("ask", "events", 0, "event"), 0, "at {at}: not the same as in interaction 2"),
         (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
         (2, ("via",), "task", "at {at}: `via` should be 'result' or 'push'"),
-        (0, ("via",), "result", "at {at}/ask/status: field required"),
+        (0, ("via",), "result", "at {at}/ask/events/0/key: extra inputs are not permitted"),
     ],
 )
 def test_pushed_turn_that_cannot_be_is_refused(
