@@ -163,6 +163,7 @@ class RecordKeywords(_Keywords, total=False):
     redact: Collection[str]
     redact_keys: Collection[str]
     no_redact: Collection[str]
+    strict_redaction: bool
     seal_answers: bool
     ca_file: FilePath | None
     insecure: bool

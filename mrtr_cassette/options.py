@@ -242,6 +242,15 @@ class RecordOptions(Options):
             metavar="NAME",
         ),
     )
+    strict_redaction: bool = field(
+        default=False,
+        metadata=_option(
+            "switch",
+            "Keep only the size and a digest of bodies that can't be searched for secrets; a "
+            "response without its body can't be replayed",
+            "--strict-redaction",
+        ),
+    )
     seal_answers: bool = field(
         default=False,
         metadata=_option("switch", "Keep only hashes of what the user answered", "--seal-answers"),

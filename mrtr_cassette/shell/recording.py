@@ -128,6 +128,7 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         seals=options.request_state == "sealed",
         redactor=Redactor(rules, _keyed_hash(secrets.token_bytes(32))),
         seals_answers=options.seal_answers,
+        withholds=options.strict_redaction,
         largest_body=options.max_body,
     )
 

@@ -15,7 +15,8 @@ from functools import partial
 from mrtr_cassette.core.format.journal import encode_line
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.record.writer import Due, ExchangeWriter
 from mrtr_cassette.core.report.events import (
     exchange_line,
@@ -27,8 +28,8 @@ from mrtr_cassette.core.report.events import (
     restored_line,
     unreachable_event,
     unreachable_line,
-    unread_coding_event,
-    unread_coding_line,
+    unread_event,
+    unread_line,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import MrtrCassetteError, internal_error
@@ -61,7 +62,7 @@ class Watcher:
     clock: Clock
     started: float
     on_ask: OnAsk | None = None
-    _warned_of: set[str] = field(default_factory=set)
+    _warned_of: set[Unread] = field(default_factory=set)
 
     def now_ms(self) -> float:
         """Milliseconds since the recording began."""
@@ -75,14 +76,16 @@ class Watcher:
             partial(unreachable_event, problem), partial(unreachable_line, shown, problem)
         )
 
-    def warn_of(self, coding: str) -> None:
-        """Say, once for each coding, that responses under it can't be read."""
-        if coding not in self._warned_of:
-            self._warned_of.add(coding)
-            self.announcer.say(
-                partial(unread_coding_event, coding),
-                partial(unread_coding_line, coding, self.announcer.terms),
-            )
+    def warn_of(self, observation: Observation, unread: Unread) -> None:
+        """Say, once for each reason, that a body can't be read."""
+        if unread in self._warned_of:
+            return
+        self._warned_of.add(unread)
+        is_kept = not self.recorder.withholds
+        self.announcer.say(
+            partial(unread_event, observation, unread),
+            partial(unread_line, observation, unread, self.announcer.terms, is_kept=is_kept),
+        )
 
     def restored(self, restored: Restored) -> None:
         """Say what another program did to the journal."""
@@ -156,8 +159,6 @@ class WatchedExchange:
         if writer is not None:
             with self._guard:
                 writer.response_started(status, headers)
-                if writer.observation.unread_coding:
-                    self._watcher.warn_of(writer.observation.unread_coding)
 
     def response_bytes(self, chunk: bytes) -> None:
         """Show bytes that will be passed on, and write the exchange down if it is due."""
@@ -166,7 +167,7 @@ class WatchedExchange:
             with self._guard:
                 due = writer.response_bytes(chunk, self._watcher.now_ms())
                 if due is not None:
-                    self._write(due, writer.observation.call)
+                    self._write(due, writer.observation)
 
     def response_ended(self, end: End) -> None:
         """Show the end, and write the exchange down if it is due."""
@@ -179,17 +180,19 @@ class WatchedExchange:
             due = writer.response_ended(end, now)
             observation = writer.observation
             if due is not None:
-                self._write(due, observation.call)
+                self._write(due, observation)
             watcher.session.exchanges += 1
             watcher.announcer.say(
                 partial(response_event, observation, end, now),
                 partial(exchange_line, observation, now),
             )
 
-    def _write(self, due: Due, call: Call) -> None:
+    def _write(self, due: Due, observation: Observation) -> None:
         watcher = self._watcher
         if due.ask is not None and watcher.on_ask is not None:
-            watcher.on_ask(call, due.ask)
+            watcher.on_ask(observation.call, due.ask)
+        for unread in observation.unread:
+            watcher.warn_of(observation, unread)
         restored = watcher.journal.append(encode_line(due.exchange))
         if restored is not None:
             watcher.restored(restored)

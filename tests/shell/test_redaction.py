@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +19,7 @@ from messages import input_required, result, tool_call
 from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
+from mrtr_cassette.core.report.summary import report_of_replay
 from mrtr_cassette.shell.cassette_file import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
@@ -279,3 +284,100 @@ async def test_states_in_batches_and_urls_are_not_written_and_play(tmp_path: Pat
         batch = [tool_call("x", requestState=text) for text in (given["requestState"], short)]
         assert json.loads((await post(replay.url, batch)).body)[1] == {}
         assert replay.player.misses == []
+
+
+GITHUB = "ghp_" + "a1B2" * 9
+CALL = json.dumps(tool_call("x", arguments={"note": f"it is {GITHUB}"})).encode()
+GZIP = "Content-Encoding: gzip"
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (gzip.compress(CALL, mtime=0), (JSON, GZIP)),
+        (zlib.compress(CALL)[2:-4], (JSON, "Content-Encoding: deflate")),
+        (CALL.decode().encode("utf-16"), (JSON,)),
+        (CALL.decode().encode("utf-16-le"), ("Content-Type: application/json; charset=utf-16le",)),
+        (gzip.compress(CALL.decode().encode("utf-32"), mtime=0), (JSON, GZIP)),
+    ],
+    ids=["gzip", "deflate", "utf-16", "utf-16-le", "gzip of utf-32"],
+)
+@looped
+async def test_coded_request_is_searched_and_plays(
+    tmp_path: Path, body: bytes, headers: tuple[str, ...]
+) -> None:
+    """A request in any coding passes as it is, and is kept and matched as it can be read."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(json_response(result({"a": 1})))) as tape:
+        recorded = await http("POST", tape.url, *headers, body=body)
+    assert tape.server.only.body == body
+    assert GITHUB not in path.read_text()
+    assert "it is <github:1>" in path.read_text()
+    for sent, with_headers in ((body, headers), (CALL, (JSON,))):
+        async with playing(path) as replay:
+            played = await http("POST", replay.url, *with_headers, body=sent)
+            assert played.body == recorded.body
+    async with playing(path) as replay:
+        other = gzip.compress(CALL.replace(b"it is", b"it was"), mtime=0)
+        assert (await http("POST", replay.url, JSON, GZIP, body=other)).error["code"] == -32010
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-be"])
+@looped
+async def test_response_in_another_encoding_is_searched_and_plays(
+    tmp_path: Path, encoding: str
+) -> None:
+    """A response comes back in the encoding that it had, without the secret."""
+    path = tmp_path / "c.json"
+    text = f'{{"answer": "é {GITHUB}"}}'
+    script = answering(response(text.encode(encoding), JSON))
+    async with taping(path, script) as tape:
+        assert (await http("GET", tape.url)).body == text.encode(encoding)
+    async with playing(path) as replay:
+        played = await http("GET", replay.url)
+    assert played.body.decode(encoding) == text.replace(GITHUB, "<github:1>")
+
+
+@looped
+async def test_bodies_that_cannot_be_searched_are_kept_by_their_digest(tmp_path: Path) -> None:
+    """With `strict_redaction` nothing of them is on disk, a request matches, a response is a miss."""
+    path = tmp_path / "c.json"
+    unread = b"\x00\xff" + GITHUB.encode()
+    plain = json_response(result({"a": 1}))
+    script = answering(plain, response(unread, JSON, "Content-Encoding: br"), plain)
+    async with taping(path, script, strict_redaction=True) as tape:
+        recorded = await http("POST", tape.url, JSON, body=unread)
+        await post(tape.url, tool_call("x"))
+        await post(tape.url, tool_call("y"))
+        journal = path.with_name(path.name + ".journal").read_bytes()
+    assert GITHUB.encode() not in journal + path.read_bytes()
+    assert base64.b64encode(unread)[:40] not in journal + path.read_bytes()
+    withheld = f"mrtr-withheld:{len(unread)}:{hashlib.sha256(unread).hexdigest()}"
+    assert path.read_text().count(f'"text": "{withheld}"') == 2
+    async with playing(path) as replay:
+        assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
+        for other in (unread + b"x", withheld.encode(), b""):
+            assert (await http("POST", replay.url, JSON, body=other)).status == 404
+        error = (await post(replay.url, tool_call("x"))).error
+        assert error["data"]["reason"] == "not-kept"
+        assert error["data"]["nearest"]["interaction"] == 2
+        assert (await post(replay.url, tool_call("y"))).result == {"a": 1}
+        assert [each.number for each in report_of_replay(replay.player).incomplete] == [2]
+
+
+@looped
+async def test_bodies_that_cannot_be_searched_are_kept_unless_told(tmp_path: Path) -> None:
+    """By default they are recorded as they are, and play, after one warning for each reason."""
+    path = tmp_path / "c.json"
+    unread = b"\x00\xff\x00"
+    script = answering(*[response(unread, JSON, "Content-Encoding: br")] * 2)
+    async with taping(path, script) as tape:
+        for _ in range(2):
+            recorded = await http("POST", tape.url, JSON, body=unread)
+    warnings = [line for line in tape.log if line.startswith("warning: ")]
+    assert [line.partition(", can't be searched")[0] for line in warnings] == [
+        "warning: the request of exchange 1, POST /mcp",
+        "warning: the response of exchange 1, POST /mcp",
+    ]
+    async with playing(path) as replay:
+        assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body

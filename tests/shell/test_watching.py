@@ -264,9 +264,10 @@ async def test_a_coding_that_cannot_be_read_is_warned_of_once(tmp_path: Path) ->
         for _ in range(3):
             answer = await post(tape.url, message("ping"), "Accept-Encoding: br, gzip")
         assert answer.is_whole
-    assert [event["coding"] for event in events if event["event"] == "unread-coding"] == ["br"]
+    assert [event["exchange"] for event in events if event["event"] == "unread"] == [1]
     (warning,) = (line for line in tape.log if "can't be decoded" in line)
-    assert "br" in warning
+    assert "the response of exchange 1, ping, can't be searched" in warning
+    assert "its content coding br can't be decoded here" in warning
     kept = read(tmp_path / "c.json")["interactions"][0]["response"]
     assert kept["headers"]["Content-Encoding"] == "br"
     assert all(seen.head.values("accept-encoding") == ["br, gzip"] for seen in tape.server.received)

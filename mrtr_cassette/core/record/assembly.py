@@ -32,6 +32,7 @@ from mrtr_cassette.core.record.linking import (
     link,
 )
 from mrtr_cassette.core.record.naming import Surrogates
+from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
@@ -173,11 +174,16 @@ class _Assembly:
             yield RecordedInteraction(number, exchanges, branch, interaction.is_orphan)
 
     def _exchange(self, number: int) -> RecordedExchange:
-        """Return an exchange of this recording, counted on after those of an earlier one."""
+        """Return an exchange of this recording, counted on after those of an earlier one.
+
+        Its response is in UTF-8, in which what stands for secrets and states is looked for.
+        """
         exchange = self._exchanges[number - self._offset]
+        response = None if exchange.response is None else in_utf8(exchange.response)[0]
         if not self._offset:
-            return exchange
-        response = exchange.response
+            return (
+                exchange if response is exchange.response else replace(exchange, response=response)
+            )
         if response is not None:
             pieces = [
                 Piece(piece.raw, piece.at_ms, self._offset + piece.after)
@@ -192,7 +198,12 @@ class _Assembly:
         exchange = self._exchange(number)
         if number in self._with_secrets:
             exchange = self._secrets.put_into(exchange)
-        return self._surrogates.put_into(number, exchange)
+        exchange = self._surrogates.put_into(number, exchange)
+        recorded = self._exchanges[number - self._offset].response
+        encoding = "" if recorded is None else in_utf8(recorded)[1]
+        if encoding and exchange.response is not None:
+            exchange = replace(exchange, response=in_encoding(exchange.response, encoding))
+        return exchange
 
 
 def _facts(exchange: RecordedExchange) -> LinkFacts:

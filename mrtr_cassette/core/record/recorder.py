@@ -21,7 +21,15 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.protocol.messages import response_to
-from mrtr_cassette.core.record.sealing import redacted_response, seal_states
+from mrtr_cassette.core.record.sealing import (
+    Unread,
+    in_encoding,
+    in_utf8,
+    redacted_response,
+    seal_states,
+    unread_bodies,
+    without_bodies,
+)
 from mrtr_cassette.core.secrets.answers import seal_answers
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import KnownStates
@@ -44,6 +52,7 @@ from mrtr_cassette.core.wire.http import (
     kept_request_headers,
     kept_response_headers,
 )
+from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
@@ -59,6 +68,7 @@ class Recorder:
         seals: raw states are replaced by their hash on the way to disk.
         redactor: replaces secrets on the way to disk.
         seals_answers: of what users answer only hashes reach the disk.
+        withholds: of a body that can't be read only its size and digest reach the disk.
         largest_body: bytes up to which a response is kept.
         most_events: events up to which one is kept; each costs memory of its own, however small.
         arrived: how many requests have arrived.
@@ -68,6 +78,7 @@ class Recorder:
     seals: bool
     redactor: Redactor | None = None
     seals_answers: bool = False
+    withholds: bool = False
     largest_body: int = LARGEST_BODY
     most_events: int = 100_000
     arrived: int = 0
@@ -85,7 +96,7 @@ class Recorder:
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrived += 1
-        return Observation(self, self.arrived, request, at_ms)
+        return Observation(self, self.arrived, readable(request, self.largest_body), at_ms)
 
 
 class Observation:
@@ -96,13 +107,14 @@ class Observation:
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
         ask: what the response asks, as `seal` found; None for a final response.
+        unread: which bodies can't be read, as `seal` found.
         status: the response's HTTP status, or 0 before it began, and over a pipe.
         started_ms: when the request had arrived.
         size: bytes of the response's body so far, as they passed.
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
-        """Begin with the request."""
+        """Begin with the request, as it can be read."""
         self.number = number
         self.call: Call = read_call(request)
         self.is_answered = False
@@ -119,6 +131,7 @@ class Observation:
         self._pieces: list[Piece] = []
         self._missing: int | None = None
         self.ask: InputRequired | None = None
+        self.unread: list[Unread] = []
 
     @property
     def label(self) -> str:
@@ -151,11 +164,6 @@ class Observation:
             self._decoder = ContentDecoder(coding, self._recorder.largest_body)
         if is_event_stream(headers):
             self._framer = SseFramer()
-
-    @property
-    def unread_coding(self) -> str:
-        """The content coding under which nothing can be recognised or sealed, or empty."""
-        return "" if self._decoder.is_known else self._decoder.coding
 
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on.
@@ -218,7 +226,8 @@ class Observation:
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk.
 
-        Its states are known from now on, and `ask` is what its response asks.
+        Its states are known from now on, `ask` is what its response asks, and `unread` which body
+        can't be read.
 
         Args:
             end: how the response ended; one that the client has whole counts as complete.
@@ -228,7 +237,10 @@ class Observation:
         received = self.call.request
         headers = _kept_of_request(received.headers)
         request = Request(received.method, received.target, headers, received.body)
-        response = self._response(End.COMPLETE if self.is_answered else end)
+        response, encoding = in_utf8(self._response(End.COMPLETE if self.is_answered else end))
+        self.unread = unread_bodies(received, response)
+        if recorder.withholds:
+            request, response = without_bodies(request, response, self.unread)
         answers = self.call.answers
         echoed = answers.request_state if answers is not None else None
         located = None
@@ -250,7 +262,7 @@ class Observation:
         return RecordedExchange(
             number=self.number,
             request=request,
-            response=response if self._has_begun else None,
+            response=in_encoding(response, encoding) if self._has_begun else None,
             started_ms=self.started_ms,
             ended_ms=at_ms,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,

@@ -1,14 +1,16 @@
 """What must not reach the disk, taken out of one exchange.
 
-Owns: request states and secrets in a request and its response, wherever in them they stand.
+Owns: request states and secrets in a request and its response, wherever in them they stand, and
+bodies that can't be searched for them.
 Does not own: what a state or a secret is, and what stands for it (`secrets`).
 Rule: the framing of a response stays; an event that is changed is still one event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.messages import splice_pieces
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -20,8 +22,10 @@ from mrtr_cassette.core.secrets.states import (
     replaced_states,
 )
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Headers, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
+from mrtr_cassette.core.wire.readable import encoding_of, may_be_encoded, why_unread
 from mrtr_cassette.core.wire.sse import read_event
 
 
@@ -93,6 +97,55 @@ def redacted_response(response: Response, redactor: Redactor) -> Response:
     return redacted if headers == response.headers else replace(redacted, headers=headers)
 
 
+class Unread(NamedTuple):
+    """A body that can't be read.
+
+    Attributes:
+        side: whose it is.
+        reason: why, as the rest of a sentence.
+    """
+
+    side: Literal["request", "response"]
+    reason: str
+
+
+def unread_bodies(request: Request, response: Response) -> list[Unread]:
+    """Return which bodies of an exchange can't be read."""
+    unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
+    return [each for each in unread if each.reason]
+
+
+def without_bodies(
+    request: Request, response: Response, unread: Iterable[Unread]
+) -> tuple[Request, Response]:
+    """Put their size and digest in the place of bodies that can't be read."""
+    for each in unread:
+        if each.side == "request":
+            request = replace(request, body=withheld(request.body))
+        else:
+            response = _with_whole(response, withheld(response.body))
+    return request, response
+
+
+def in_utf8(response: Response) -> tuple[Response, str]:
+    """Return a response in UTF-8, and the other encoding that it had; empty for most."""
+    first = response.pieces[0].raw if response.pieces else b""
+    content_type = header_value(response.headers, "content-type")
+    if not first or not may_be_encoded(first, content_type):
+        return response, ""
+    encoding = encoding_of(response.body, content_type)
+    if not encoding:
+        return response, ""
+    return _with_whole(response, response.body.decode(encoding).encode()), encoding
+
+
+def in_encoding(response: Response, encoding: str) -> Response:
+    """Return a response that `in_utf8` returned in the encoding that it had."""
+    if not encoding:
+        return response
+    return _with_whole(response, response.body.decode().encode(encoding))
+
+
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
     """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
     body = response.body
@@ -102,4 +155,8 @@ def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response
     if response.is_framed:
         pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
         return replace(response, pieces=pieces)
-    return replace(response, pieces=(replace(response.pieces[-1], raw=changed),))
+    return _with_whole(response, changed)
+
+
+def _with_whole(response: Response, body: bytes) -> Response:
+    return replace(response, pieces=(replace(response.pieces[-1], raw=body),))

@@ -44,6 +44,7 @@ class Reason(Enum):
     ANSWERS_MISSING = "answers-missing"
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
+    NOT_KEPT = "not-kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,12 @@ class Miss:
     detail: str
     nearest: Playable | None = None
     differences: tuple[Difference, ...] = ()
+
+
+def not_kept(call: Call, playable: Playable) -> Miss:
+    """Explain that the response to a request was recorded, and its body was not kept."""
+    detail = "of the body of this response only size and digest were kept: it can't be searched"
+    return Miss(call, Reason.NOT_KEPT, f"{detail} for secrets", playable)
 
 
 def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> Miss:

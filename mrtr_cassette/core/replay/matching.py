@@ -32,7 +32,9 @@ from mrtr_cassette.core.secrets.placeholders import (
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
+from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
 from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.readable import why_unread
 
 _RECEIVED: Final = "received."
 """What the token of a secret that a client sent begins with; a cassette's tokens are numbers."""
@@ -93,6 +95,11 @@ class MatchedForm:
         self._redactor = redactor_of(cassette)
         self._telling_redactor: Redactor | None = None
         self._tokens: dict[Secret, str] = {}
+        self._withholds = any(
+            is_withheld(exchange.request.body)
+            for interaction in cassette.interactions
+            for exchange in interaction.own
+        )
         self.has_placeholders = self._redactor is not None and any(
             has_placeholders(exchange.request)
             for interaction in cassette.interactions
@@ -116,6 +123,8 @@ class MatchedForm:
 
     def received(self, request: Request) -> Request:
         """Return a client's request as it is matched; the same one where nothing has to change."""
+        if self._withholds and (why_unread(request) or is_withheld(request.body)):
+            request = replace(request, body=withheld(request.body))
         new_state = self._received_state if self._states_are_sealed else _raw
         request = self._sealed(request, new_state, self._is_given_answer)
         if not self.has_placeholders or not _may_have_placeholders(request):

@@ -19,6 +19,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
 from mrtr_cassette.core.replay.matching import Secret
 from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.withheld import is_withheld
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
@@ -101,6 +102,12 @@ class Playable:
     def call(self) -> Call:
         """Its request as it is matched, read."""
         return read_call(self.request)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether of its response's body only the size and the digest were kept."""
+        response = self.exchange.response
+        return response is not None and any(is_withheld(piece.raw) for piece in response.pieces[:1])
 
     @property
     def issued_sha256(self) -> str | None:

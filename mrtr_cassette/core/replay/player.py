@@ -26,7 +26,13 @@ from mrtr_cassette.core.protocol.calls import (
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, other_secrets
+from mrtr_cassette.core.replay.diagnosis import (
+    Miss,
+    no_match,
+    no_more,
+    not_kept,
+    other_secrets,
+)
 from mrtr_cassette.core.replay.gates import gates_of
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
@@ -43,6 +49,7 @@ from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
 from mrtr_cassette.core.replay.told_apart import ToldApart
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.readable import readable
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 
@@ -141,14 +148,15 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless."""
+        request = readable(request)
         wanted = self._recognised(request) or self._read(request)
         candidates = self._candidates(wanted.lookup, request)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         several = candidates is not None and candidates.has_several_secrets
         fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
         chosen = self._choose(fitting, wanted.caller)
-        if chosen is None:
-            return self._unanswered(request, nearest, fitting)
+        if chosen is None or chosen.is_withheld:
+            return self._unanswered(request, nearest, fitting, chosen)
         self._told_apart.played(chosen, wanted.secrets)
         if not chosen.played and chosen.exchange.response is not None:
             self._given.played(chosen.exchange.response)
@@ -217,7 +225,11 @@ class Player:
         return playable.kind is Kind.NOTIFICATION or is_read_only(playable.key.method)
 
     def _unanswered(
-        self, request: Request, candidates: Sequence[Playable], fitting: Sequence[Playable]
+        self,
+        request: Request,
+        candidates: Sequence[Playable],
+        fitting: Sequence[Playable],
+        chosen: Playable | None,
     ) -> Miss | Harmless:
         harmless = None
         if self._harmless is not None and not candidates:
@@ -225,15 +237,21 @@ class Player:
         if harmless is not None:
             self.harmless.append(harmless)
             return harmless
-        miss = self._miss(request, candidates, fitting)
+        miss = self._miss(request, candidates, fitting, chosen)
         self.misses.append(miss)
         return miss
 
     def _miss(
-        self, request: Request, candidates: Sequence[Playable], fitting: Sequence[Playable]
+        self,
+        request: Request,
+        candidates: Sequence[Playable],
+        fitting: Sequence[Playable],
+        chosen: Playable | None,
     ) -> Miss:
         # What is told of a miss has no secrets either.
         call = read_call(self._matched.told(request))
+        if chosen is not None:
+            return not_kept(call, chosen)
         if not candidates:
             return no_match(call, self._playables, self._ignored)
         if not fitting:

@@ -13,6 +13,7 @@ from typing import Any
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.playable import Playable
@@ -96,18 +97,36 @@ def _asking_text(ask: InputRequired) -> str:
     return text if ask.request_state is None else f"{text}, with request state"
 
 
-def unread_coding_event(coding: str) -> dict[str, Any]:
-    """Return that responses come in a coding that can't be decoded."""
-    return {"event": "unread-coding", "coding": coding}
+def unread_event(observation: Observation, unread: Unread) -> dict[str, Any]:
+    """Return which body can't be read."""
+    return {
+        "event": "unread",
+        **_call_facts(observation),
+        "body": unread.side,
+        "reason": printable(unread.reason),
+    }
 
 
-def unread_coding_line(coding: str, terms: Terms = LIBRARY_TERMS) -> str:
-    """Return the warning about a coding that can't be decoded."""
-    return printable(
-        f"the upstream compresses responses with {coding}, which can't be decoded here: asks in "
-        "them are not recognised, and states and secrets in them are recorded as they are; "
-        + in_terms("record with <<accept_gzip>>", terms)
+def unread_line(
+    observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS, *, is_kept: bool = True
+) -> str:
+    """Return the warning about a body that can't be read.
+
+    Args:
+        observation: the exchange.
+        unread: its body.
+        terms: how the front spells its options.
+        is_kept: the body is recorded all the same.
+    """
+    place = f"the {unread.side} of exchange {observation.number}, {observation.label}"
+    kept = "as it is: keep only its size and digest with <<strict_redaction>>"
+    text = (
+        f"warning: {place}, can't be searched for asks, states and secrets, as {unread.reason}; "
+        f"it is recorded {kept if is_kept else 'by its size and digest only'}"
     )
+    if unread.side == "response" and unread.reason.startswith("its "):
+        text += ", or have it readable with <<accept_gzip>>"
+    return printable(in_terms(text, terms))
 
 
 def unreachable_event(problem: str) -> dict[str, Any]:

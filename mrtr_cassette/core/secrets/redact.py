@@ -28,6 +28,7 @@ from mrtr_cassette.core.secrets.text_search import (
     Query,
     TextSearch,
 )
+from mrtr_cassette.core.secrets.withheld import is_withheld
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
 from mrtr_cassette.errors import NotJsonError
 
@@ -81,16 +82,18 @@ class Redactor:
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
 
-        JSON, also line by line or cut off, forms, event streams and other text are searched.
-        Bytes that are no text pass.
+        JSON, also line by line or cut off, forms, event streams and other text are searched, and
+        in bytes that are no text what is spelled as in ASCII.
         """
+        if is_withheld(raw):
+            return raw
         media_type = content_type.partition(";")[0].strip().lower()
         find = _in_stream if media_type == EVENT_STREAM else _in_body
         if media_type == _FORM:
             find = partial(_in_body, query=FORM_QUERY)
         # Again, as a pattern may match next to a placeholder what it didn't match before.
         for _ in range(_PASSES):
-            if not self._may_match(raw) or (b"\0" in raw and not _is_utf8(raw)):
+            if not self._may_match(raw):
                 return raw
             text = raw.decode("utf-8", "surrogateescape")
             findings = find(self._search, text)
@@ -186,11 +189,3 @@ def _decoded_header(value: str) -> str | None:
         return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
     except Base64Error:
         return None
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

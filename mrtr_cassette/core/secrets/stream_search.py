@@ -18,6 +18,8 @@ from mrtr_cassette.core.secrets.escapes import Finding, shifted, spell_nothing
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\r|\n|\Z)")
+_FIELDS = frozenset({"", "event", "id", "retry"})
+"""Names of the fields, and of a comment; a reader passes over any other line."""
 _Find = Callable[[str], Iterable[Finding]]
 
 
@@ -27,7 +29,7 @@ def secrets_in_stream(text: str, in_data: _Find, in_line: _Find) -> list[Finding
     Args:
         text: the events.
         in_data: searches the data of an event, which is one text.
-        in_line: searches the value of any other line.
+        in_line: searches the value of any other field, or a line that is no field.
     """
     findings: list[Finding] = []
     lines: list[tuple[int, int]] = []
@@ -39,8 +41,10 @@ def secrets_in_stream(text: str, in_data: _Find, in_line: _Find) -> list[Finding
             lines = []
         elif name == "data" and colon:
             lines.append((start + value.startswith(" "), line.end(1)))
-        elif colon:
+        elif name in _FIELDS and colon:
             findings += shifted(in_line(value), start)
+        elif name != "data":
+            findings += shifted(in_line(line[1]), line.start(1))
     return findings
 
 

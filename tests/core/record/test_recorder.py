@@ -268,22 +268,37 @@ def test_stream_says_that_its_coding_is_none() -> None:
     assert [piece.raw for piece in recorded.response.pieces] == [sse(progress(1)), sse(DONE)]
 
 
+PACKED = gzip.compress(DONE, mtime=0)
+
+
 @pytest.mark.parametrize(
-    ("coding", "unread"),
+    ("coding", "body", "reason"),
     [
-        ("", ""),
-        ("identity", ""),
-        ("GZIP", ""),
-        ("deflate", ""),
-        (" BR", "br"),
-        ("br, gzip", "br, gzip"),
+        ("", DONE, ""),
+        ("identity", DONE, ""),
+        ("GZIP", PACKED, ""),
+        ("deflate", zlib.compress(DONE), ""),
+        ("deflate", zlib.compress(DONE)[2:-4], ""),
+        (" BR", b"x", "its content coding br can't be decoded here"),
+        ("br, gzip", b"x", "its content coding br, gzip can't be decoded here"),
+        ("br", b"", ""),
+        ("gzip", PACKED[:-9], "its gzip is damaged, cut short or too large"),
+        ("", b"\x00\xff\xfe\x01", "it is no text"),
+        ("", DONE.decode().encode("utf-16"), ""),
+        ("", "r\xe9sum\xe9".encode("latin-1"), ""),
     ],
 )
-def test_coding_that_is_not_read_is_named(coding: str, unread: str) -> None:
-    """An exchange knows the coding under which nothing is recognised or sealed."""
+def test_body_that_cannot_be_read_is_named(coding: str, body: bytes, reason: str) -> None:
+    """An exchange knows which body can't be searched, and why."""
     headers = (*JSON_HEADERS, *([("Content-Encoding", coding)] if coding else []))
+    observation = observing(CALL, headers)
+    observation.response_bytes(body, 0)
+    observation.response_ended(0)
+    observation.seal(End.COMPLETE, 0)
 
-    assert observing(CALL, headers).unread_coding == unread
+    assert [tuple(each) for each in observation.unread] == (
+        [("response", reason)] if reason else []
+    )
 
 
 def test_compressed_stream_is_kept_event_by_event() -> None:

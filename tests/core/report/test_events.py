@@ -23,6 +23,8 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import (
@@ -42,8 +44,8 @@ from mrtr_cassette.core.report.events import (
     restored_line,
     unreachable_event,
     unreachable_line,
-    unread_coding_event,
-    unread_coding_line,
+    unread_event,
+    unread_line,
     unrecorded_event,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
@@ -187,9 +189,39 @@ def test_retry_that_is_not_recorded_is_an_event_without_values() -> None:
     }
 
 
-def test_unread_coding_is_printable() -> None:
-    """The coding comes from the upstream, and a terminal obeys nothing of it."""
-    assert "with \\x1b[1m, which" in unread_coding_line("\x1b[1m")
+UNSEARCHED = (
+    'warning: the {} of exchange 1, tools/call "deploy", can\'t be searched for asks, states'
+)
+
+
+@pytest.mark.parametrize(
+    ("unread", "is_kept", "rest"),
+    [
+        (
+            Unread("response", "its content coding \x1b[1m can't be decoded here"),
+            True,
+            (
+                " and secrets, as its content coding \\x1b[1m can't be decoded here; it is recorded as "
+                "it is: keep only its size and digest with STRICT, or have it readable with GZIP"
+            ),
+        ),
+        (
+            Unread("request", "it is no text"),
+            False,
+            " and secrets, as it is no text; it is recorded by its size and digest only",
+        ),
+    ],
+)
+def test_body_that_cannot_be_read_is_told(unread: Unread, is_kept: bool, rest: str) -> None:  # noqa: FBT001
+    """The warning names the exchange, the reason and the way out, and a terminal obeys nothing."""
+    observation = Recorder(seals=True).request_received(post(CALL), 0)
+    terms = {"accept_gzip": "GZIP", "strict_redaction": "STRICT"}
+    line = unread_line(observation, unread, terms, is_kept=is_kept)
+
+    assert line == UNSEARCHED.format(unread.side) + rest
+    event = unread_event(observation, unread)
+    assert (event["event"], event["exchange"], event["body"]) == ("unread", 1, unread.side)
+    assert event["reason"].isprintable()
 
 
 @pytest.mark.parametrize(
@@ -199,18 +231,6 @@ def test_unread_coding_is_printable() -> None:
             unreachable_event("refused"),
             unreachable_line("POST /mcp", "refused"),
             ("unreachable", "POST /mcp: refused; not recorded"),
-        ),
-        (
-            unread_coding_event("br"),
-            unread_coding_line("br", {"accept_gzip": "GZIP"}),
-            (
-                "unread-coding",
-                (
-                    "the upstream compresses responses with br, which can't be decoded here: asks "
-                    "in them are not recognised, and states and secrets in them are recorded as "
-                    "they are; record with GZIP"
-                ),
-            ),
         ),
         (
             failed_event("disk full"),

@@ -31,7 +31,8 @@ def redacted(text: str) -> str:
         ("data: x1\r\ndata\r\ndata: 2y\r\n\r\n", "data: #\r\ndata\r\ndata: \r\n\r\n"),
         ("id: xy\n: xy\nevent: xy\ndata\n\n", "id: #\n: #\nevent: #\ndata\n\n"),
         ("\ufeffdata: xy\n\n", "\ufeffdata: #\n\n"),
-        ("xy\n\n", "xy\n\n"),
+        ("xy\n\n", "#\n\n"),
+        ("xy: a\nidxy: xy\nid\ndata\n\n", "#: a\nid#: #\nid\ndata\n\n"),
         ("data: x\n\ndata: y\n\n", "data: x\n\ndata: y\n\n"),
     ],
 )
