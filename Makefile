@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN ?= python
 
-.PHONY: demo test floors lint format schema soak fuzz bench clean
+.PHONY: demo test floors lint format schema soak fuzz wild bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -43,12 +43,17 @@ fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet atheris
 	$(BIN)/python tests/fuzz/run.py --seconds 180
 
+# Real third-party servers and clients, each pair recorded and replayed; a quarter of an hour.
+# A part with: make wild ARGS="--server everything --client 'typescript-v2 2025'".
+wild: $(VENV)/.installed-dev
+	PYTHONPATH=tests $(BIN)/python -m wild.run $(ARGS)
+
 # A quarter of an hour on an idle machine; a part with: make bench ARGS="--only replay plain 32".
 bench: $(VENV)/.installed-bench
 	$(BIN)/python bench/bench.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) tests/peers/node_modules
+	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

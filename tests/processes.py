@@ -69,8 +69,8 @@ def peer(role: Literal["client", "server"], side: Side) -> tuple[str, ...]:
     return "node", str(PEERS / f"{role}_typescript.mjs")
 
 
-def install_typescript() -> None:
-    """Install what the TypeScript peers need, unless what the lock file names is there.
+def install_node_packages(directory: Path = PEERS) -> None:
+    """Install what the TypeScript peers of a directory need, unless its lock file's packages are there.
 
     Raises:
         ProcessError: node or npm is missing, or the installation failed.
@@ -78,26 +78,26 @@ def install_typescript() -> None:
     for tool in ("node", "npm"):
         if shutil.which(tool) is None:
             raise ProcessError(f"{tool} is not on the PATH; the TypeScript SDK's tests need it")
-    installed = PEERS / "node_modules" / ".package-lock.json"
-    wanted = PEERS / "package-lock.json"
+    installed = directory / "node_modules" / ".package-lock.json"
+    wanted = directory / "package-lock.json"
     with wanted.open("rb") as claim:
         # Of several workers one installs, and the others wait for it.
         fcntl.flock(claim, fcntl.LOCK_EX)
         if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
-            _install(installed)
+            _install(directory)
+            installed.touch()
 
 
-def _install(installed: Path) -> None:
+def _install(directory: Path) -> None:
     npm = subprocess.run(
         ["npm", "ci", "--no-audit", "--no-fund"],
-        cwd=PEERS,
+        cwd=directory,
         capture_output=True,
         text=True,
         check=False,
     )
     if npm.returncode:
-        raise ProcessError(f"npm ci in {PEERS} failed with {npm.returncode}:\n{npm.stderr}")
-    installed.touch()
+        raise ProcessError(f"npm ci in {directory} failed with {npm.returncode}:\n{npm.stderr}")
 
 
 def run(command: Sequence[str]) -> Run:

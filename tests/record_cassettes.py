@@ -24,7 +24,7 @@ from processes import (
     TRANSCRIPTS,
     ProcessError,
     Side,
-    install_typescript,
+    install_node_packages,
     lasting_part,
     listening,
     peer,
@@ -114,7 +114,7 @@ def main() -> int:
     CASSETTES.mkdir(exist_ok=True)
     TRANSCRIPTS.mkdir(parents=True, exist_ok=True)
     try:
-        install_typescript()
+        install_node_packages()
         for name in names:
             with tempfile.TemporaryDirectory() as directory:
                 recorded = Path(directory) / f"{name}.json"

@@ -12,7 +12,7 @@ from processes import (
     RunClient,
     Side,
     StartServer,
-    install_typescript,
+    install_node_packages,
     listening,
     peer,
     run,
@@ -24,7 +24,7 @@ def typescript_sdk() -> None:
     """Have the TypeScript SDK installed, or fail."""
     problem = ""
     try:
-        install_typescript()
+        install_node_packages()
     except ProcessError as error:
         problem = str(error)
     if problem:

@@ -1,0 +1,46 @@
+"""Real third-party servers and clients of the 2025 era; `make wild` runs many more pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from processes import ProcessError
+from wild.pairs import Pair
+from wild.peers import CLIENTS, SERVERS, install
+
+CORE = {
+    ("python-v1", "python-v1"): ("plain", "form", "url", "sampling", "rounds"),
+    ("typescript-v1", "typescript-v1"): ("plain", "form", "url", "sampling", "rounds"),
+    ("python-v1 stateless JSON", "typescript-v1"): ("json",),
+    ("typescript-v1 stateless JSON", "typescript-v1"): ("json",),
+}
+
+
+@pytest.fixture(scope="session")
+def installed() -> None:
+    """Have the SDKs' v1 lines installed, or fail."""
+    problem = ""
+    try:
+        install("python-v1", "node")
+    except ProcessError as error:
+        problem = str(error)
+    if problem:
+        pytest.fail(problem, pytrace=False)
+
+
+@pytest.mark.parametrize(("server", "client"), CORE)
+def test_recorded_and_replayed_is_as_direct(
+    server: str, client: str, tmp_path: Path, installed: None
+) -> None:
+    """A client sees the same directly, through the recorder, and with the server gone.
+
+    Another language's client sees it too.
+    """
+    (chosen,) = [each for each in SERVERS if each.name == server]
+    other = CLIENTS["typescript-v1" if client == "python-v1" else "python-v1"]
+    outcomes = Pair(chosen, CLIENTS[client], tmp_path, only=CORE[server, client]).run(
+        [other], runs=1
+    )
+    assert {each.scenario: each.problems for each in outcomes if each.problems} == {}
+    assert sum(each.calls for each in outcomes) > 0
