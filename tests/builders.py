@@ -23,6 +23,7 @@ from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.delivery import Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -351,9 +352,16 @@ def play(player: Player, request: bytes | Request) -> bytes:
     """Return the bytes that a request gets, which must be recorded ones."""
     decision = player.request_received(as_request(request))
     assert isinstance(decision, Play), decision.detail
-    reply = decision.reply
-    parts = reply.parts if reply is not None else ()
-    return b"".join(part.fill(decision.values) for part in parts)
+    return sent_now(decision)
+
+
+def sent_now(play: Play) -> bytes:
+    """Return the bytes of a reply that wait for nothing any more."""
+    sent = b""
+    delivery = play.delivery
+    while delivery is not None and isinstance(step := delivery.next(), Sending):
+        sent += step.raw
+    return sent
 
 
 def missed(player: Player, request: bytes | Request) -> Miss:

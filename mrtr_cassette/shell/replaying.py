@@ -17,12 +17,11 @@ from string import punctuation
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.bodies import damaged
+from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
-from mrtr_cassette.core.replay.reply import Part, Reply
 from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
@@ -30,7 +29,7 @@ from mrtr_cassette.core.report.events import (
     reading_event,
     reading_line,
 )
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss
+from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.errors import Terms
 from mrtr_cassette.options import ReplayOptions
@@ -161,54 +160,89 @@ class ReplayServer:
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
         self.announcer.say(partial(played_event, play), None)
-        if self.arrival is not None:
-            self.arrival.set()
-            self.arrival = None
-        if play.reply is None:
+        self._wake()
+        if play.delivery is None:
             await _hold_open()
+        elif play.delivery.is_whole:
+            await self._send_whole(play.delivery, downstream)
         else:
-            await self._send(play.reply, play.values, downstream)
+            await self._send(play.delivery, downstream)
 
     async def _miss(self, miss: Miss, downstream: Downstream) -> None:
-        player = self.player
-        report = report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
+        report = self._report(miss)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
-        if miss.call.message is None:
+        if miss.is_refused:
+            # The call that waits for this answer gets the miss.
+            self._wake()
+            await downstream.send_whole(202, (), b"")
+        elif miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
         else:
             await downstream.send_whole(200, JSON_HEADERS, miss_body(report, miss.call))
 
-    async def _send(self, reply: Reply, values: CallerValues, downstream: Downstream) -> None:
-        is_whole = len(reply.parts) <= 1 and not reply.is_event_stream
-        if is_whole and reply.end is End.COMPLETE and not any(part.gate for part in reply.parts):
-            body = b"".join(part.fill(values) for part in reply.parts)
-            await downstream.send_whole(reply.status, reply.headers, body)
-            return
+    def _report(self, miss: Miss) -> MissReport:
+        player = self.player
+        return report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
+
+    def _wake(self) -> None:
+        """Let whatever waits for a request look again."""
+        if self.arrival is not None:
+            self.arrival.set()
+            self.arrival = None
+
+    async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
+        """Send a response in one write, once it is due."""
+        body = b""
+        while not isinstance(step := delivery.next(), Ending):
+            if step is None:
+                await self._arrival()
+            elif isinstance(step, Refusal):
+                body = self._refusal(step)
+                await downstream.send_whole(200, JSON_HEADERS, body)
+                return
+            else:
+                body += step.raw
+                if step.is_last:
+                    break
+        await downstream.send_whole(delivery.reply.status, delivery.headers, body)
+
+    async def _send(self, delivery: Delivery, downstream: Downstream) -> None:
         started = self.clock.now()
-        downstream.begin(reply.status, reply.headers)
-        ends = reply.end is End.COMPLETE
-        if not reply.parts:
-            await downstream.send(is_last=ends)
-        for number, part in enumerate(reply.parts, start=1):
-            if self.paced or not self.player.is_due(part.gate):
+        downstream.begin(delivery.reply.status, delivery.headers)
+        is_head_sent = False
+        while not isinstance(step := delivery.next(), Ending):
+            if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
                 await downstream.send()
-                await self._wait_for(part, started)
-            await downstream.send(part.fill(values), is_last=ends and number == len(reply.parts))
-        if reply.end is End.OPEN:
+                is_head_sent = True
+            if step is None:
+                await self._arrival()
+            elif isinstance(step, Refusal):
+                event = b"event: message\ndata: %b\n\n" % self._refusal(step)
+                await downstream.send(event, is_last=step.is_last)
+            else:
+                if self.paced:
+                    elapsed = self.clock.now() - started
+                    await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
+                await downstream.send(step.raw, is_last=step.is_last)
+            if step is not None and step.is_last:
+                return
+        if step.end is End.COMPLETE:
+            await downstream.send(is_last=True)
+        elif step.end is End.OPEN:
+            await downstream.send()
             await _hold_open()
-        elif reply.end is End.BROKEN:
+        else:
             downstream.break_off()
 
-    async def _wait_for(self, part: Part, started: float) -> None:
-        """Wait until the requests that caused a part have come, and for its time."""
-        while not self.player.is_due(part.gate):
-            if self.arrival is None:
-                self.arrival = asyncio.Event()
-            await self.arrival.wait()
-        if self.paced:
-            elapsed = self.clock.now() - started
-            await self.clock.sleep(max(0.0, part.at_ms / 1000 - elapsed))
+    def _refusal(self, refusal: Refusal) -> bytes:
+        return refusal_body(self._report(refusal.miss), refusal.id)
+
+    async def _arrival(self) -> None:
+        """Wait until a request has come, as a part may wait for it."""
+        if self.arrival is None:
+            self.arrival = asyncio.Event()
+        await self.arrival.wait()
 
 
 async def _hold_open() -> None:

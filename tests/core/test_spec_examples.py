@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import player_of, post, stream
+from builders import player_of, post, sent_now, stream
 from messages import CAPABILITIES_KEY, CLIENT_KEY, SUBSCRIPTION_KEY, VERSION_KEY, Json, compact
 
 from mrtr_cassette.core.protocol.calls import read_call
@@ -267,8 +267,7 @@ def test_listening_is_played_with_the_callers_subscription() -> None:
     )
 
     assert isinstance(decision, Play)
-    assert decision.reply is not None
-    got = b"".join(part.fill(decision.values) for part in decision.reply.parts)
+    got = sent_now(decision)
     assert got == b"".join(recorded.chunks).replace(b'"ear"', b'"other"')
 
 

@@ -370,11 +370,12 @@ def _check_replay(kept: RecordedExchange, request: Request) -> None:
     player = Player(loaded(cassette, PATH))
     play = player.request_received(request)
     assert isinstance(play, Play), play
-    assert play.reply is not None
+    assert play.delivery is not None
     assert kept.response is not None
-    assert _filled(play.reply, None) == kept.response.body
-    assert play.reply.headers == kept.response.headers
-    mine = classify(_filled(play.reply, play.call.message))
+    reply = play.delivery.reply
+    assert _filled(reply, None) == kept.response.body
+    assert reply.headers == kept.response.headers
+    mine = classify(_filled(reply, play.call.message))
     theirs = classify(kept.response.body)
     assert (mine is None) == (theirs is None)
     if mine is not None and theirs is not None:
@@ -382,7 +383,8 @@ def _check_replay(kept: RecordedExchange, request: Request) -> None:
 
 
 def _filled(reply: Reply, caller: Message | None) -> bytes:
-    return b"".join(part.fill(caller_values(caller)) for part in reply.parts)
+    values = caller_values(caller)
+    return b"".join(part.fill(lambda _request: values) for part in reply.parts)
 
 
 def secrets(data: bytes) -> None:
@@ -645,8 +647,8 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
         }
         state = _state(asked.tree)
         assert state == _state(known.tree) or _sha256(state) in raw
-    if decision.reply is not None and asked.kind is Kind.REQUEST:
-        _check_id(decision.reply, asked, known)
+    if decision.delivery is not None and asked.kind is Kind.REQUEST:
+        _check_id(decision.delivery.reply, asked, known)
 
 
 def _state(tree: dict[str, Any]) -> Any:

@@ -236,11 +236,16 @@ async def test_a_pushed_request_keeps_its_id_and_the_rest_waits(tmp_path: Path) 
         _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
         assert await body.some() == event(pushed)
         rest = asyncio.create_task(body.rest())
-        declined = await post(replay.url, result({"action": "decline"}, id=1))
-        assert declined.status == 404 or "error" in declined.json
-        assert not rest.done()
         assert (await post(replay.url, posted)).status == 202
         assert await rest == event(result({"done": 1}, id="mine"))
+    async with playing(path) as replay, connected(replay.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
+        assert await body.some() == event(pushed)
+        rest = asyncio.create_task(body.rest())
+        assert (await post(replay.url, result({"action": "decline"}, id=1))).status == 202
+        error = json.loads((await rest).removeprefix(b"event: message\ndata: "))
+        assert error["id"] == "mine"
+        assert error["error"]["data"]["reason"] == "answers-differ"
 
 
 STATES = {

@@ -51,8 +51,9 @@ def endpoint_in(first_event: bytes) -> bytes | None:
     return read_event(first_event, first=True).data
 
 
-def listens(call: Call) -> bool:
+def listens(call: Call, response: Response | None) -> bool:
     """Tell whether the response to a request is a stream that tells what other requests caused."""
     if call.message is None:
-        return call.request.method == "GET" or opens_channel(call.request)
+        is_stream = response is not None and response.is_event_stream
+        return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
     return call.message.kind is Kind.REQUEST and call.method == "subscriptions/listen"

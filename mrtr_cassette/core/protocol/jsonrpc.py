@@ -112,6 +112,11 @@ def _scalar(value: Any) -> str | None:
     return canonical(value) if isinstance(value, str | Number) else None
 
 
+def repeated_token(message: Message) -> str | None:
+    """Return the canonical text of the progress token that a notification repeats, or None."""
+    return _scalar(message.params.get("progressToken"))
+
+
 @dataclass(frozen=True, slots=True)
 class Echoes:
     """Where a message from the server repeats the caller's own values."""
@@ -136,7 +141,7 @@ def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
     if message.kind is Kind.RESPONSE:
         key, plain, value, wanted = ID_KEY, PLAIN_ID, message.id, request.id
     else:
-        value, wanted = _scalar(message.params.get("progressToken")), request.progress_token
+        value, wanted = repeated_token(message), request.progress_token
         key, plain = TOKEN_KEY, PLAIN_TOKEN
     # A key that stands once in the bytes, in its only spelling, is the message's own.
     is_certain = raw.count(key) == (value is not None) and b"\\u" not in raw

@@ -58,6 +58,7 @@ class Miss:
         nearest: the recorded exchange that comes nearest, or None.
         differences: where the two differ, by JSON Pointer into the params, or into the result of a
             posted answer.
+        is_refused: it answers what the server asked during a call, and that call gets it too.
     """
 
     call: Call
@@ -65,6 +66,7 @@ class Miss:
     detail: str
     nearest: Playable | None = None
     differences: tuple[Difference, ...] = ()
+    is_refused: bool = False
 
 
 def not_kept(call: Call, playable: Playable) -> Miss:

@@ -6,13 +6,15 @@ Does not own: what was recorded (`exchange`), which one a request gets (`player`
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import PushedRequest, RecordedExchange
+from mrtr_cassette.core.exchange.sessions import listens, opened_session, session_of
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -40,11 +42,11 @@ class PushedQuestion(NamedTuple):
     """What a posted answer answers.
 
     Attributes:
-        call: the call that was pending when the server asked.
+        pending: the exchange that was pending when the server asked.
         request: the request that it pushed.
     """
 
-    call: CallKey
+    pending: Playable
     request: PushedRequest
 
 
@@ -56,6 +58,8 @@ class Playable:
         exchange: what was recorded.
         interaction: number of its interaction, from 1.
         turn: the turn that its request answers, from 1; 0 for a first request.
+        session: id of its recorded session; empty where it has none.
+        opens_session: its response gave that id to its client.
         request: its request as it is matched, without secrets.
         kind: the kind of the request's message, or None if its body is no message.
         lookup: its lookup key.
@@ -66,6 +70,8 @@ class Playable:
         digest: digest of the request's body without the caller's values, where these can be cut.
         secrets: what stands for secrets in its request.
         question: what its ask asks, where that has no state.
+        lookup_number: the same for all exchanges of one lookup key.
+        occurrence: how many exchanges of its lookup key its session had, up to and with it.
         played: how often it has been played.
         answers: what it answers, if it is a posted answer; else None.
     """
@@ -73,6 +79,8 @@ class Playable:
     exchange: RecordedExchange
     interaction: int
     turn: int
+    session: str
+    opens_session: bool
     request: Request
     kind: Kind | None
     lookup: LookupKey
@@ -83,6 +91,8 @@ class Playable:
     digest: bytes | None
     secrets: tuple[Secret, ...]
     question: Question | None = field(init=False)
+    lookup_number: int = 0
+    occurrence: int = 0
     played: int = 0
     answers: PushedQuestion | None = None
 
@@ -110,6 +120,11 @@ class Playable:
         return response is not None and any(is_withheld(piece.raw) for piece in response.pieces[:1])
 
     @property
+    def is_listening(self) -> bool:
+        """Whether its response is a stream that tells what other requests caused."""
+        return listens(self.call, self.exchange.response)
+
+    @property
     def issued_sha256(self) -> str | None:
         """Hash of the request state that its ask issues on replay, or None."""
         state = None if self.ask is None else self.ask.request_state
@@ -129,11 +144,26 @@ class Playable:
         return float("inf") if number is None else number, self.interaction, self.turn
 
 
+class CassettePlace(NamedTuple):
+    """Where on a cassette an exchange stands.
+
+    Attributes:
+        interaction: number of its interaction, from 1.
+        turn: the turn that its request answers, from 1; 0 for a first request.
+        parent: the exchange whose ask it answers, or None.
+        answers: what it answers, if it is a posted answer; else None.
+    """
+
+    interaction: int
+    turn: int
+    parent: Playable | None = None
+    answers: PushedQuestion | None = None
+
+
 def playable(
     exchange: RecordedExchange,
-    place: tuple[int, int],
+    place: CassettePlace,
     request: Request,
-    parent: Playable | None,
     secrets: tuple[Secret, ...],
     ignored: Collection[MemberPath],
 ) -> Playable:
@@ -141,24 +171,38 @@ def playable(
 
     Args:
         exchange: what was recorded.
-        place: its interaction and its turn.
+        place: where it stands.
         request: its request as it is matched.
-        parent: the exchange whose ask it answers, or None.
         secrets: what stands for secrets in its request.
         ignored: members of the params that don't count.
     """
     call = read_call(request)
+    session = session_of(exchange.request)
+    opened = "" if session else opened_session(exchange.response)
     return Playable(
         exchange=exchange,
-        interaction=place[0],
-        turn=place[1],
+        interaction=place.interaction,
+        turn=place.turn,
+        session=session or opened,
+        opens_session=bool(opened),
         request=request,
         kind=None if call.message is None else call.message.kind,
         lookup=lookup_key(call, ignored),
         traits=call.traits,
         caller=call.caller,
         ask=exchange.ask,
-        parent=parent,
+        parent=place.parent,
         digest=None if call.message is None else digest_of(call.message),
         secrets=secrets,
+        answers=place.answers,
     )
+
+
+def number_lookups(by_arrival: Iterable[Playable]) -> None:
+    """Number the lookup keys of all exchanges, and count how often each comes in a session."""
+    numbers: dict[LookupKey, int] = {}
+    occurrences: Counter[tuple[str, int]] = Counter()
+    for each in by_arrival:
+        each.lookup_number = numbers.setdefault(each.lookup, len(numbers))
+        occurrences[each.session, each.lookup_number] += 1
+        each.occurrence = occurrences[each.session, each.lookup_number]

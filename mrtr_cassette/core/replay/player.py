@@ -10,13 +10,15 @@ Source: docs/matching.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.exchange.sessions import NO_SESSION
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -25,18 +27,13 @@ from mrtr_cassette.core.protocol.calls import (
     read_call,
     traits_of_headers,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.replay.diagnosis import (
-    Miss,
-    no_match,
-    no_more,
-    not_kept,
-    other_secrets,
-)
-from mrtr_cassette.core.replay.gates import gates_of
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.replay.delivery import Delivery
+from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, not_kept, other_secrets
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
 from mrtr_cassette.core.replay.index import Candidates, Index
+from mrtr_cassette.core.replay.live_sessions import LiveSession, LiveSessions
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Secret,
@@ -44,12 +41,20 @@ from mrtr_cassette.core.replay.matching import (
     has_placeholders,
     secrets_in,
 )
-from mrtr_cassette.core.replay.playable import Playable, Question, playable
+from mrtr_cassette.core.replay.playable import (
+    CassettePlace,
+    Playable,
+    PushedQuestion,
+    number_lookups,
+    playable,
+)
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
+from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.replay.told_apart import ToldApart
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.readable import readable
+from mrtr_cassette.core.wire.sse import event_id_span
 
 _SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
 
@@ -64,12 +69,17 @@ class Repeat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A hit: the recorded reply, or None where the recorded request never got one."""
+    """A hit.
+
+    Attributes:
+        request: the client's request.
+        playable: what was recorded for it.
+        delivery: the recorded reply on its way; None where the recorded request never got one.
+    """
 
     request: Request
     playable: Playable
-    reply: Reply | None
-    values: CallerValues
+    delivery: Delivery | None
 
     @property
     def call(self) -> Call:
@@ -85,6 +95,13 @@ class _Wanted(NamedTuple):
     caller: str
     values: CallerValues
     secrets: tuple[Secret, ...]
+
+
+class _Event(NamedTuple):
+    """An event of a recorded stream: whose, and which piece of it."""
+
+    playable: Playable
+    piece: int
 
 
 class Player:
@@ -123,21 +140,25 @@ class Player:
         self._ignored = tuple(ignored)
         self._repeat = repeat
         self._paced = paced
-        self._arrived: set[int] = set()
-        self._asked: set[Question] = set()
         self._given = GivenOut(cassette.upstream)
         self._told_apart = ToldApart()
         self._matched = MatchedForm(cassette, self._given)
         self.interactions = _playables(cassette, self._matched, self._ignored)
         self._playables = [each for own in self.interactions for each in own]
         self._harmless = None if strict else HarmlessRequests(self._playables)
-        self._gates = gates_of(self._playables)
+        by_arrival = sorted(self._playables, key=lambda each: each.arrival)
+        number_lookups(by_arrival)
+        self._timelines = Timelines(by_arrival)
+        self._sessions = LiveSessions({each.session for each in by_arrival if each.session})
         self._replies: dict[Playable, Reply] = {}
         self._echoes: dict[Playable, tuple[Echo, ...]] = {}
         self._index = Index(has_placeholders=self._matched.has_placeholders)
         self._by_digest: dict[bytes, Playable] = {}
-        for each in sorted(self._playables, key=lambda each: each.arrival):
+        self._posted: dict[tuple[str, str | None], list[Playable]] = {}
+        for each in by_arrival:
             self._index.add(each)
+            if each.answers is not None and each.call.message is not None:
+                self._posted.setdefault((each.session, each.call.message.id), []).append(each)
             # Otherwise the form in which a request is matched depends on all of it.
             if each.digest is not None and self._matched.keeps_body(each.request):
                 self._by_digest.setdefault(each.digest, each)
@@ -148,25 +169,39 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless."""
-        request = readable(request)
-        wanted = self._recognised(request) or self._read(request)
-        candidates = self._candidates(wanted.lookup, request)
+        session = self._sessions.of(request)
+        recorded = readable(session.in_recorded(request))
+        wanted = self._recognised(recorded) or self._read(recorded)
+        candidates = self._candidates(wanted.lookup, recorded)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         several = candidates is not None and candidates.has_several_secrets
         fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
-        chosen = self._choose(fitting, wanted.caller)
+        chosen = self._choose(fitting, wanted.caller, session)
         if chosen is None or chosen.is_withheld:
-            return self._unanswered(request, nearest, fitting, chosen)
+            return self._unanswered(recorded, nearest, fitting, session)
+        return self._play(request, chosen, session, wanted)
+
+    def _play(
+        self, request: Request, chosen: Playable, session: LiveSession, wanted: _Wanted
+    ) -> Play:
         self._told_apart.played(chosen, wanted.secrets)
         if not chosen.played and chosen.exchange.response is not None:
             self._given.played(chosen.exchange.response)
         chosen.played += 1
-        if chosen.question is not None:
-            self._asked.add(chosen.question)
         self.plays += 1
-        if chosen.exchange.number is not None:
-            self._arrived.add(chosen.exchange.number)
-        return Play(request, chosen, self._reply(chosen), wanted.values)
+        if chosen.opens_session:
+            # Which client it is shows only from now on.
+            session.count(chosen)
+            session = self._sessions.open(chosen.session)
+        elif chosen.key.method == "initialize" and chosen in session.played:
+            session = self._sessions.begin_anew()
+        is_again = chosen in session.played
+        session.count(chosen)
+        session.arrive(chosen, wanted.values if chosen.session else None)
+        delivery = self._delivery(chosen, session, wanted.values)
+        if delivery is not None and is_again and chosen.is_listening and chosen.session:
+            delivery = self._resumed(delivery, request)
+        return Play(request, chosen, delivery)
 
     def _recognised(self, request: Request) -> _Wanted | None:
         """Read a request that differs from a recorded one in the caller's values only."""
@@ -197,13 +232,14 @@ class Player:
             return self._index.of_any_rule(lookup)
         return candidates
 
-    def _choose(self, candidates: Sequence[Playable], caller: str) -> Playable | None:
-        reachable = [each for each in candidates if self._was_asked(each)]
-        # What may always be repeated begins again with the first, once all have been played.
+    def _choose(
+        self, candidates: Sequence[Playable], caller: str, session: LiveSession
+    ) -> Playable | None:
+        reachable = [each for each in candidates if session.was_asked(each)]
         rounds = 0
-        if self._repeat is Repeat.ALWAYS and reachable:
-            rounds = min(each.played for each in reachable)
-        unplayed = [each for each in reachable if each.played <= rounds]
+        if reachable and self._begins_again(reachable[-1]):
+            rounds = min(session.played.get(each, 0) for each in reachable)
+        unplayed = [each for each in reachable if session.played.get(each, 0) <= rounds]
         if len(unplayed) > 1:
             for each in unplayed:
                 if each.caller == caller:
@@ -212,10 +248,11 @@ class Player:
             return unplayed[0]
         return reachable[-1] if reachable and self._may_repeat(reachable[-1]) else None
 
-    def _was_asked(self, playable: Playable) -> bool:
-        """Tell whether the ask that an exchange answers has been played, or one just like it."""
-        parent = playable.parent
-        return parent is None or parent.played > 0 or parent.question in self._asked
+    def _begins_again(self, playable: Playable) -> bool:
+        """Tell whether the first one is played again when all like it have been played."""
+        if self._repeat is Repeat.AUTO:
+            return playable.key.method == "initialize"
+        return self._repeat is Repeat.ALWAYS
 
     def _may_repeat(self, playable: Playable) -> bool:
         if self._repeat is Repeat.NEVER:
@@ -229,7 +266,7 @@ class Player:
         request: Request,
         candidates: Sequence[Playable],
         fitting: Sequence[Playable],
-        chosen: Playable | None,
+        session: LiveSession,
     ) -> Miss | Harmless:
         harmless = None
         if self._harmless is not None and not candidates:
@@ -237,7 +274,7 @@ class Player:
         if harmless is not None:
             self.harmless.append(harmless)
             return harmless
-        miss = self._miss(request, candidates, fitting, chosen)
+        miss = self._miss(request, candidates, fitting, session)
         self.misses.append(miss)
         return miss
 
@@ -246,17 +283,66 @@ class Player:
         request: Request,
         candidates: Sequence[Playable],
         fitting: Sequence[Playable],
-        chosen: Playable | None,
+        session: LiveSession,
     ) -> Miss:
         # What is told of a miss has no secrets either.
         call = read_call(self._matched.told(request))
-        if chosen is not None:
-            return not_kept(call, chosen)
+        withheld = [each for each in fitting if each.is_withheld]
+        if withheld:
+            return not_kept(call, withheld[0])
         if not candidates:
-            return no_match(call, self._playables, self._ignored)
-        if not fitting:
-            return other_secrets(call, candidates)
-        return no_more(call, fitting, was_asked=any(map(self._was_asked, fitting)))
+            miss = no_match(call, self._playables, self._ignored)
+        elif not fitting:
+            miss = other_secrets(call, candidates)
+        else:
+            miss = no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            return replace(miss, is_refused=self._refuse(call.message, session, miss))
+        return miss
+
+    def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
+        """Let the call during which the server asked get a miss; return whether there is one."""
+        for expected in self._posted.get((session.recorded, answer.id), ()):
+            if not session.has_arrived(expected):
+                # Nothing else has to wait for the right answer any more.
+                session.arrive(expected)
+                question = expected.answers
+                if question is None or question.pending.kind is not Kind.REQUEST:
+                    return False
+                session.refused[question.pending] = miss
+                return True
+        return False
+
+    def _delivery(
+        self, playable: Playable, session: LiveSession, values: CallerValues
+    ) -> Delivery | None:
+        reply = self._reply(playable)
+        return None if reply is None else Delivery(playable, reply, session, values)
+
+    def _resumed(self, delivery: Delivery, request: Request) -> Delivery:
+        """Return the rest of what a client of a session has listened to before."""
+        session = delivery.session
+        last = self._events.get(request.header("last-event-id"))
+        if last is None:
+            delivery = replace(delivery, resumes=session.sent.get(delivery.playable, 0))
+        elif (reply := self._reply(last.playable)) is not None:
+            values = session.values_of(last.playable)
+            delivery = Delivery(last.playable, reply, session, values, last.piece + 1)
+        # Nobody saw what ends it for the second time.
+        return replace(delivery, reply=delivery.reply._replace(end=End.OPEN))
+
+    @cached_property
+    def _events(self) -> dict[str, _Event]:
+        """All events of recorded streams that have ids, by these."""
+        events = {}
+        for each in self._playables:
+            response = each.exchange.response
+            for index, piece in enumerate(response.pieces) if response is not None else ():
+                span = event_id_span(piece.raw, first=index == 0)
+                if span is not None:
+                    event_id = piece.raw[span.start : span.end].decode("utf-8", "replace")
+                    events[event_id] = _Event(each, index)
+        return events
 
     def _reply(self, playable: Playable) -> Reply | None:
         exchange = playable.exchange
@@ -264,16 +350,18 @@ class Player:
             return None
         reply = self._replies.get(playable)
         if reply is None:
-            echoes = self._echoes.get(playable)
-            if echoes is None:
-                echoes = echoes_in(exchange.call.message, exchange.response)
-                self._echoes[playable] = echoes
+            waits = self._timelines.waits_of(playable)
+            echoed = self._echoes.get(playable)
+            if echoed is None:
+                echoed = echoes_in(exchange.call.message, exchange.response, waits)
+                self._echoes[playable] = echoed
             reply = build_reply(
-                echoes,
+                echoed,
                 exchange.response,
-                self._gates.get(exchange, ()),
+                waits,
                 started_ms=exchange.started_ms,
-                paced=self._paced,
+                # A session's stream may be resumed at any event.
+                piecewise=self._paced or playable.session != NO_SESSION,
             )
             # Of all replies only a stream costs more to put together than to keep.
             if reply.is_event_stream:
@@ -293,10 +381,6 @@ class Player:
             if not all(each.played for each in own)
         ]
 
-    def is_due(self, gate: frozenset[int]) -> bool:
-        """Tell whether all requests that a part waits for have come."""
-        return gate <= self._arrived
-
 
 def _alike(
     matched: MatchedForm, request: Request, ignored: Collection[MemberPath]
@@ -314,18 +398,29 @@ def _playables(
     cassette: Cassette, matched: MatchedForm, ignored: Collection[MemberPath]
 ) -> list[list[Playable]]:
     """Return the exchanges of each interaction that no earlier one has."""
+
+    def made(exchange: RecordedExchange, place: CassettePlace) -> Playable:
+        request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)
+        return playable(exchange, place, request, secrets, ignored)
+
     # All of each interaction, as a branch begins with what it shares.
     chains: list[list[Playable]] = []
+    own: list[list[Playable]] = []
     for interaction in cassette.interactions:
         branch, shared = interaction.branch, interaction.shared
         chain = [] if branch is None else chains[branch.of - 1][:shared]
+        turns = iter([place.turn for place in interaction.places])
         for exchange in interaction.exchanges[shared:]:
-            place = interaction.number, len(chain)
             parent = chain[-1] if chain else None
-            request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)
-            chain.append(playable(exchange, place, request, parent, secrets, ignored))
+            place = CassettePlace(interaction.number, next(turns), parent)
+            chain.append(made(exchange, place))
+        posted = []
+        for turn in interaction.pushed_turns:
+            requests = {asked.key: asked for asked in turn.asked}
+            for answer in turn.answers if turn.position >= shared else ():
+                question = PushedQuestion(chain[turn.position], requests[answer.key])
+                place = CassettePlace(interaction.number, next(turns), answers=question)
+                posted.append(made(answer.exchange, place))
         chains.append(chain)
-    return [
-        chain[interaction.shared :] if interaction.shared else chain
-        for interaction, chain in zip(cassette.interactions, chains, strict=True)
-    ]
+        own.append([*chain[shared:], *posted])
+    return own

@@ -1,20 +1,24 @@
 """What replay sends: recorded bytes, with the caller's own values put in.
 
-Owns: finding where a response repeats the caller's values (id, progress token, subscription id),
-and cutting a body where it has to wait for another request or for the recorded rhythm.
-Rule: outside the caller's values every byte is the recorded one.
+Owns: finding where a response repeats the values of callers (id, progress token, subscription id),
+and cutting a body where it has to wait for other messages or for the recorded rhythm.
+Does not own: what it waits for (`timeline`), how far it has been sent (`delivery`).
+Rule: outside the callers' values every byte is the recorded one.
 Source: docs/matching.md, "What comes back".
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from operator import itemgetter
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
-from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.protocol.messages import Located, messages_in
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
@@ -27,47 +31,80 @@ class CallerValue(Enum):
 
 
 class Echo(NamedTuple):
-    """A place in a body that repeats one of the caller's values."""
+    """A place in a body that repeats one of a caller's values.
+
+    Attributes:
+        span: where.
+        value: which value.
+        request: whose; None for the request that the body responds to.
+    """
 
     span: Span
     value: CallerValue
+    request: Playable | None = None
 
 
-Segment = bytes | tuple[CallerValue, bytes]
-"""Recorded bytes, or one of the caller's values with its recorded bytes."""
+class Slot(NamedTuple):
+    """Where one of a caller's values is put in.
+
+    Attributes:
+        value: which value.
+        recorded: the recorded bytes, which stand where the caller has no such value.
+        request: whose; None for the request that is replied to.
+    """
+
+    value: CallerValue
+    recorded: bytes
+    request: Playable | None
+
+
+ValuesOf = Callable[["Playable | None"], CallerValues]
+"""Returns the values of the request in the place of a recorded one, or of the one replied to."""
 
 
 class Part(NamedTuple):
     """Bytes that are sent together.
 
     Attributes:
-        segments: recorded bytes and the caller's values in between.
+        segments: recorded bytes, and slots in between.
         at_ms: milliseconds after the request, in the recorded rhythm.
-        gate: numbers of the recorded exchanges whose requests must have come before.
+        gate: what they wait for.
     """
 
-    segments: tuple[Segment, ...]
+    segments: tuple[bytes | Slot, ...]
     at_ms: float
-    gate: frozenset[int]
+    gate: Gate
 
-    def fill(self, values: CallerValues) -> bytes:
-        """Return the bytes with the caller's values; recorded ones where it has none."""
+    def fill(self, values_of: ValuesOf) -> bytes:
+        """Return the bytes with the callers' values; recorded ones where there are none."""
         return b"".join(
             [
-                segment if isinstance(segment, bytes) else values[segment[0].value] or segment[1]
+                segment
+                if isinstance(segment, bytes)
+                else values_of(segment.request)[segment.value.value] or segment.recorded
                 for segment in self.segments
             ]
         )
 
 
 class Reply(NamedTuple):
-    """One recorded response, ready to be served."""
+    """One recorded response, ready to be served.
+
+    Attributes:
+        status: the HTTP status.
+        headers: the headers.
+        parts: the body.
+        end: how it ends.
+        is_event_stream: whether the body is a stream of Server-Sent Events.
+        waits: what it waits for.
+    """
 
     status: int
     headers: Headers
     parts: tuple[Part, ...]
     end: End
     is_event_stream: bool
+    waits: Waits
 
 
 class _Beginning(NamedTuple):
@@ -75,32 +112,32 @@ class _Beginning(NamedTuple):
 
     start: int
     at_ms: float
-    gate: frozenset[int]
+    gate: Gate
 
 
 def build_reply(
     echoed: tuple[Echo, ...],
     response: Response,
-    gates: tuple[frozenset[int], ...],
+    waits: Waits,
     *,
     started_ms: float = 0,
-    paced: bool = False,
+    piecewise: bool = False,
 ) -> Reply:
     """Return what to send for a recorded response.
 
     Args:
-        echoed: where its body repeats the caller's values, in order.
+        echoed: where its body repeats the callers' values, in order.
         response: the recorded response.
-        gates: for each piece of it, the exchanges that it waits for; none at all wait for nothing.
+        waits: what it waits for.
         started_ms: when its request had arrived.
-        paced: keep pieces apart that nothing but the rhythm separates.
+        piecewise: keep pieces apart that wait for the same.
     """
     body = response.body
     beginnings: list[_Beginning] = []
     start = 0
     for index, piece in enumerate(response.pieces):
-        gate = gates[index] if gates else _NOTHING
-        if not beginnings or paced or not gate <= beginnings[-1].gate:
+        gate = waits.pieces[index] if waits.pieces else OPEN
+        if piecewise or not beginnings or gate != beginnings[-1].gate:
             beginnings.append(_Beginning(start, piece.at_ms - started_ms, gate))
         start += len(piece.raw)
     parts = []
@@ -108,36 +145,59 @@ def build_reply(
     for number, (_, at_ms, gate) in enumerate(beginnings, start=1):
         end = beginnings[number].start if number < len(beginnings) else start
         # A value goes whole with the part in which it begins.
-        segments: list[Segment] = []
+        segments: list[bytes | Slot] = []
         while place < len(echoed) and echoed[place].span.start < end:
-            span, value = echoed[place]
-            segments += (body[sent : span.start], (value, body[span.start : span.end]))
+            span, value, request = echoed[place]
+            segments += (
+                body[sent : span.start],
+                Slot(value, body[span.start : span.end], request),
+            )
             sent = span.end
             place += 1
         segments.append(body[sent:end])
         sent = max(sent, end)
         parts.append(Part(tuple(segments), at_ms, gate))
     return Reply(
-        response.status, response.headers, tuple(parts), response.end, response.is_event_stream
+        response.status,
+        response.headers,
+        tuple(parts),
+        response.end,
+        response.is_event_stream,
+        waits,
     )
 
 
-_NOTHING: frozenset[int] = frozenset()
+def echoes_in(
+    request: Message | None, response: Response, waits: Waits = NO_WAITS
+) -> tuple[Echo, ...]:
+    """Return where a response's body repeats the values of its caller, or of other requests.
 
-
-def echoes_in(request: Message | None, response: Response) -> tuple[Echo, ...]:
-    """Return where a response's body repeats its caller's values."""
-    if request is None or request.kind is not Kind.REQUEST:
+    Args:
+        request: the message that is responded to, or None.
+        response: the response.
+        waits: what it waits for, and so which requests a listening stream responds to.
+    """
+    own = request if request is not None and request.kind is Kind.REQUEST else None
+    if own is None and not waits.pieces:
         return ()
-    placed = []
+    placed: list[Echo] = []
     for located in messages_in(response):
-        repeated = echoes(located.message, request)
+        repeated = None if own is None else _echoes(located, own, None)
+        other = waits.pieces[located.piece].request if waits.pieces else None
+        if not repeated and other is not None and other.call.message is not None:
+            repeated = _echoes(located, other.call.message, other)
+        placed += repeated or ()
+    return tuple(sorted(placed, key=itemgetter(0)))
+
+
+def _echoes(located: Located, request: Message, playable: Playable | None) -> list[Echo]:
+    repeated = echoes(located.message, request)
+    return [
+        Echo(in_body, value, playable)
         for spans, value in (
             (repeated.id, CallerValue.ID),
             (repeated.progress_token, CallerValue.PROGRESS_TOKEN),
-        ):
-            for span in spans:
-                in_body = located.in_body(span)
-                if in_body is not None:
-                    placed.append(Echo(in_body, value))
-    return tuple(sorted(placed, key=itemgetter(0)))
+        )
+        for span in spans
+        if (in_body := located.in_body(span)) is not None
+    ]

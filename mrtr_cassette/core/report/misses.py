@@ -15,7 +15,7 @@ from mrtr_cassette.core.exchange.pushed import pushed_request
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body
+from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body, error_with_id
 from mrtr_cassette.core.report.wording import (
     difference_line,
     fix_lines,
@@ -193,13 +193,23 @@ def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
     nearest = miss.nearest
     if nearest is None:
         return None
-    key = nearest.key if nearest.answers is None else nearest.answers.call
+    key = nearest.key if nearest.answers is None else nearest.answers.pending.key
     return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
 
 
 def miss_body(report: MissReport, call: Call) -> bytes:
     """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
     return error_body(call, MISS_CODE, report.text, report.facts)
+
+
+def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
+    """Return the JSON-RPC error that a call gets for a wrong answer to what was asked meanwhile.
+
+    Args:
+        report: the answer as a miss.
+        identity: the id of the call, as its client spelled it.
+    """
+    return error_with_id(identity, MISS_CODE, report.text, report.facts)
 
 
 def annotation(report: MissReport) -> str:

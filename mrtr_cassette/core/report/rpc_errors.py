@@ -28,12 +28,19 @@ UNRECORDED_CODE = -32012
 
 def error_body(call: Call, code: int, message: str, data: Mapping[str, Any] | None = None) -> bytes:
     """Return a JSON-RPC error with the id of a call; null where the call has none."""
-    error: dict[str, Any] = {"code": code, "message": message}
-    if data is not None:
-        error["data"] = data
     request = call.message
     is_request = request is not None and request.kind is Kind.REQUEST
     identity = request.spelled(ID_PATH) if request is not None and is_request else None
+    return error_with_id(identity, code, message, data)
+
+
+def error_with_id(
+    identity: bytes | None, code: int, message: str, data: Mapping[str, Any] | None = None
+) -> bytes:
+    """Return a JSON-RPC error with an id as it is spelled; null for None."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))
 
 

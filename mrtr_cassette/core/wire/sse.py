@@ -71,6 +71,21 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
 
 
+def event_id_span(raw: bytes, *, first: bool) -> Span | None:
+    """Return where in the bytes of an event its id stands; None where it has none.
+
+    Args:
+        raw: all bytes of the event.
+        first: the event begins its stream, where a byte order mark is no part of a line.
+    """
+    span = None
+    for at, line in _lines(raw, _line_start(raw, first=first)):
+        if line.startswith(b"id:"):
+            # The last one counts.
+            span = Span(at + (4 if line.startswith(b"id: ") else 3), at + len(line))
+    return span
+
+
 def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield each line from `at` on: where it begins, and its bytes without its end."""
     if b"\r" not in raw:

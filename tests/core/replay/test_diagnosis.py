@@ -23,7 +23,7 @@ from pushing import SESSION, asked_once, elicit, posted
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason, no_match
-from mrtr_cassette.core.replay.playable import PushedQuestion, playable
+from mrtr_cassette.core.replay.playable import CassettePlace, PushedQuestion, playable
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import Request
 
@@ -446,12 +446,11 @@ def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     for cassette in answered:
         (interaction,) = cassette.interactions
         (turn,) = interaction.pushed_turns
-        call = interaction.exchanges[0].call.key()
-        exchange = turn.answers[0].exchange
-        place = interaction.number, 1
-        made = playable(exchange, place, exchange.request, None, (), ())
-        made.answers = PushedQuestion(call, turn.asked[0])
-        playables.append(made)
+        pending, exchange = interaction.exchanges[0], turn.answers[0].exchange
+        asking = playable(pending, CassettePlace(interaction.number, 0), pending.request, (), ())
+        question = PushedQuestion(asking, turn.asked[0])
+        place = CassettePlace(interaction.number, 1, answers=question)
+        playables.append(playable(exchange, place, exchange.request, (), ()))
     for each in playables[:played]:
         each.played = 1
     sealed = [
@@ -473,7 +472,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
     )
     assert miss.nearest is not None
     assert miss.nearest.answers is not None
-    assert (str(miss.nearest.answers.call), miss.nearest.answers.request.key) == (
+    assert (str(miss.nearest.answers.pending.key), miss.nearest.answers.request.key) == (
         'tools/call "deploy"',
         "elicitation-1",
     )

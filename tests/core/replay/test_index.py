@@ -9,7 +9,7 @@ from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Traits, read_call
 from mrtr_cassette.core.replay.index import Candidates, Index
-from mrtr_cassette.core.replay.playable import Playable, playable
+from mrtr_cassette.core.replay.playable import CassettePlace, Playable, playable
 from mrtr_cassette.core.secrets.surrogates import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import Request
 
@@ -21,7 +21,7 @@ TOKEN = with_token(CALL, 1)
 
 def known(recorded: RecordedExchange, interaction: int = 1) -> Playable:
     """Return a recorded exchange as a replay knows it."""
-    return playable(recorded, (interaction, 0), recorded.request, None, (), ())
+    return playable(recorded, CassettePlace(interaction, 0), recorded.request, (), ())
 
 
 def recorded_as(request: bytes | Request, number: int = 1) -> Playable:
@@ -104,7 +104,7 @@ def test_exchange_is_found_by_the_raw_state_too() -> None:
         (CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), text("done"))
     )
     surrogate = retry(CALL, {"a": YES}, state="mrtr-state:0000000000000000:1:1")
-    answered = playable(echoed, (1, 1), post(surrogate), None, (), ())
+    answered = playable(echoed, CassettePlace(1, 1), post(surrogate), (), ())
     index = Index(has_placeholders=False)
     index.add(answered)
 

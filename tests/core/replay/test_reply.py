@@ -20,11 +20,11 @@ from messages import SUBSCRIPTION_KEY, compact, text
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
 from mrtr_cassette.core.replay.reply import CallerValue, Part, build_reply, echoes_in
+from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)
 DONE = answer(CALL, text("done"))
-NOTHING: frozenset[int] = frozenset()
 
 
 def message(raw: bytes) -> Message:
@@ -38,14 +38,15 @@ def parts_of(
     response: Answer | bytes,
     *,
     request: bytes | None = CALL,
-    gates: tuple[frozenset[int], ...] | None = None,
-    paced: bool = False,
+    gates: tuple[Gate, ...] = (),
+    piecewise: bool = False,
 ) -> tuple[Part, ...]:
     """Return the parts in which a recorded response is served."""
     recorded = response_of(response)
-    waits = gates or (NOTHING,) * len(recorded.pieces)
     asked = None if request is None else message(request)
-    return build_reply(echoes_in(asked, recorded), recorded, waits, paced=paced).parts
+    return build_reply(
+        echoes_in(asked, recorded), recorded, Waits(pieces=gates), piecewise=piecewise
+    ).parts
 
 
 def served(
@@ -53,9 +54,13 @@ def served(
 ) -> bytes:
     """Return the bytes that a caller gets."""
     parts = parts_of(response, request=request)
-    return b"".join(
-        part.fill(caller_values(None if caller is None else message(caller))) for part in parts
-    )
+    return b"".join(filled(part, caller) for part in parts)
+
+
+def filled(part: Part, caller: bytes | None = None) -> bytes:
+    """Return the bytes of a part for a caller."""
+    values = caller_values(None if caller is None else message(caller))
+    return part.fill(lambda _request: values)
 
 
 OTHER = with_token(with_id(tool("deploy"), "call-7"), "t")
@@ -175,10 +180,10 @@ def test_value_goes_with_the_piece_in_which_it_begins() -> None:
     """In the recorded rhythm nothing is sent before it came."""
     at = DONE.index(b"1,")
 
-    first, second = parts_of(Answer((DONE[:at], DONE[at:])), paced=True)
+    first, second = parts_of(Answer((DONE[:at], DONE[at:])), piecewise=True)
 
-    assert first.fill(caller_values(message(OTHER))) == DONE[:at]
-    assert second.fill(caller_values(message(OTHER))) == b'"call-7"' + DONE[at + 1 :]
+    assert filled(first, OTHER) == DONE[:at]
+    assert filled(second, OTHER) == b'"call-7"' + DONE[at + 1 :]
 
 
 def test_lines_of_json_have_the_callers_values() -> None:
@@ -193,18 +198,18 @@ def test_pieces_that_wait_for_nothing_are_one_part() -> None:
     (part,) = parts_of(stream(progress(1), DONE))
 
     assert [segment for segment in part.segments if not isinstance(segment, bytes)] == [
-        (CallerValue.PROGRESS_TOKEN, b"1"),
-        (CallerValue.ID, b"1"),
+        (CallerValue.PROGRESS_TOKEN, b"1", None),
+        (CallerValue.ID, b"1", None),
     ]
-    assert part.gate == NOTHING
+    assert part.gate == OPEN
 
 
 def test_paced_pieces_are_parts_with_their_times() -> None:
     """In the recorded rhythm each piece is sent on its own."""
-    parts = parts_of(stream(progress(1), progress(2), DONE), paced=True)
+    parts = parts_of(stream(progress(1), progress(2), DONE), piecewise=True)
 
     assert [part.at_ms for part in parts] == [0, 1, 2]
-    assert [part.fill(caller_values(None)) for part in parts] == [
+    assert [filled(part) for part in parts] == [
         sse(progress(1)),
         sse(progress(2)),
         sse(DONE),
@@ -213,13 +218,14 @@ def test_paced_pieces_are_parts_with_their_times() -> None:
 
 def test_part_ends_where_a_piece_has_to_wait() -> None:
     """A piece that waits for more than those before begins a part."""
-    gates = (NOTHING, frozenset({2}), frozenset({2}), NOTHING, frozenset({2, 3}))
+    first, second = Gate(1, 0), Gate(1, 1)
+    gates = (OPEN, first, first, first, second)
     parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
 
-    assert [(part.fill(caller_values(None)), part.gate) for part in parts] == [
-        (b"a", NOTHING),
-        (b"bcd", frozenset({2})),
-        (b"e", frozenset({2, 3})),
+    assert [(filled(part), part.gate) for part in parts] == [
+        (b"a", OPEN),
+        (b"bcd", first),
+        (b"e", second),
     ]
 
 
@@ -227,8 +233,8 @@ def test_head_and_end_are_the_recorded_ones() -> None:
     """Status, headers, framing and end come back; an empty body has no parts."""
     recorded = response_of(stream(DONE, end=End.OPEN))
     echoed = echoes_in(message(CALL), recorded)
-    reply = build_reply(echoed, recorded, (NOTHING,), paced=False)
-    empty = build_reply((), response_of(Answer((), (("Allow", "GET"),), 405)), (), paced=False)
+    reply = build_reply(echoed, recorded, NO_WAITS)
+    empty = build_reply((), response_of(Answer((), (("Allow", "GET"),), 405)), NO_WAITS)
 
     assert (reply.status, reply.headers, reply.end) == (200, STREAM_HEADERS, End.OPEN)
     assert reply.is_event_stream

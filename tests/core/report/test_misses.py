@@ -14,7 +14,7 @@ from pushing import asked_once, elicit, posted
 
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.playable import PushedQuestion, playable
+from mrtr_cassette.core.replay.playable import CassettePlace, PushedQuestion, playable
 from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss
 from mrtr_cassette.core.wire.pointers import Difference
 
@@ -109,8 +109,10 @@ def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
     (interaction,) = cassette.interactions
     (turn,) = interaction.pushed_turns
     exchange = turn.answers[0].exchange
-    nearest = playable(exchange, (1, 1), exchange.request, None, (), ())
-    nearest.answers = PushedQuestion(interaction.exchanges[0].call.key(), turn.asked[0])
+    pending = interaction.exchanges[0]
+    asking = playable(pending, CassettePlace(1, 0), pending.request, (), ())
+    place = CassettePlace(1, 1, answers=PushedQuestion(asking, turn.asked[0]))
+    nearest = playable(exchange, place, exchange.request, (), ())
     differing = (Difference("/action", '"accept"', '"decline"'),)
     call = read_call(posted(elicit(), NO))
     miss = Miss(call, Reason.ANSWERS_DIFFER, "another answer", nearest, differing)

@@ -1,0 +1,142 @@
+"""One reply on its way to a client: what is sent next, and whether it has to wait.
+
+Owns: how far the reply has been sent, and what comes in the place of a part that can't come any
+more.
+Does not own: waiting and sending (the shell).
+Rule: a wait that can't end, because the client gave another answer than the recorded one, ends
+with the miss as the response to the call; and nothing of a listening stream is sent twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.caller_values import CallerValues
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.live_sessions import LiveSession
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.replay.reply import Reply
+from mrtr_cassette.core.replay.timeline import Gate
+from mrtr_cassette.core.wire.http import End, Headers
+
+
+class Sending(NamedTuple):
+    """Bytes that are due.
+
+    Attributes:
+        raw: the bytes.
+        at_ms: milliseconds after the request, in the recorded rhythm.
+        is_last: the reply ends with them.
+    """
+
+    raw: bytes
+    at_ms: float
+    is_last: bool
+
+
+class Refusal(NamedTuple):
+    """A call gets a miss in the place of its recorded response.
+
+    Attributes:
+        miss: the wrong answer to what the server asked meanwhile.
+        id: the call's own id, as its client spelled it; None where it has none.
+        is_last: the reply ends with it.
+    """
+
+    miss: Miss
+    id: bytes | None
+    is_last: bool
+
+
+class Ending(NamedTuple):
+    """Everything has been sent.
+
+    Attributes:
+        end: how the reply ends.
+    """
+
+    end: End
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A reply in one live session.
+
+    Attributes:
+        playable: what is replied.
+        reply: the recorded response.
+        session: where its client is.
+        values: the caller's values.
+        resumes: parts that its client has had already.
+    """
+
+    playable: Playable
+    reply: Reply
+    session: LiveSession
+    values: CallerValues
+    resumes: int = 0
+    _sent: int = 0
+    _messages: int = 0
+    _changes: int = 0
+    _is_refused: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin behind what its client has had."""
+        self._sent = self.resumes
+        self._changes = self.reply.waits.first_change
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the response can be sent in one write as soon as it is due."""
+        reply = self.reply
+        return len(reply.parts) <= 1 and not reply.is_event_stream and reply.end is End.COMPLETE
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the response, as its client gets them."""
+        return self.session.spelled_headers(self.reply.headers, self.playable.session)
+
+    def next(self) -> Sending | Refusal | Ending | None:
+        """Return what is sent next; None as long as it waits for what clients send."""
+        if self._is_refused:
+            return Ending(End.COMPLETE)
+        miss = self.session.refused.pop(self.playable, None)
+        if miss is not None:
+            self._is_refused = True
+            return Refusal(miss, self.values.id, is_last=True)
+        if self._sent == len(self.reply.parts):
+            is_due = self.reply.end is not End.COMPLETE or self._is_due(self.reply.waits.end)
+            return Ending(self.reply.end) if is_due else None
+        part = self.reply.parts[self._sent]
+        if not self._is_due(part.gate):
+            return None
+        self._sent += 1
+        if self.playable.session:
+            self.session.sent[self.playable] = self._sent
+        is_last = (
+            self._sent == len(self.reply.parts)
+            and self.reply.end is End.COMPLETE
+            and self._is_due(self.reply.waits.end)
+        )
+        request = part.gate.request if part.gate.responds else None
+        refused = None if request is None else self.session.refused.pop(request, None)
+        if refused is not None and request is not None:
+            return Refusal(refused, self.session.values_of(request).id, is_last)
+        raw = self.session.spelled(part.fill(self._values_of), self.playable.session)
+        return Sending(raw, part.at_ms, is_last)
+
+    def _values_of(self, request: Playable | None) -> CallerValues:
+        return self.values if request is None else self.session.values_of(request)
+
+    def _is_due(self, gate: Gate) -> bool:
+        waits, has_arrived = self.reply.waits, self.session.has_arrived
+        while self._messages < gate.messages and has_arrived(waits.messages[self._messages]):
+            self._messages += 1
+        while self._changes < gate.changes and has_arrived(waits.changes[self._changes]):
+            self._changes += 1
+        return (
+            self._messages >= gate.messages
+            and self._changes >= gate.changes
+            and (gate.request is None or has_arrived(gate.request))
+        )

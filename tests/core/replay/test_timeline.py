@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    Conversation,
+    answer,
+    conversation,
+    get,
+    loaded,
+    notification,
+    post,
+    progress,
+    rpc,
+    sse,
+    stream,
+    tool,
+    with_id,
+    with_token,
+)
+from messages import text
+
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.timeline import Timelines, Waits
+from mrtr_cassette.core.wire.http import End, Request
+
+CALL = tool("deploy", env="prod")
+ACCEPTED = Answer((), (), 202)
+IN_SESSION = (("Mcp-Session-Id", "s" * 32),)
+
+
+def in_session(request: bytes | Request) -> Request:
+    """Return a request in a session."""
+    if isinstance(request, bytes):
+        return post(request, *IN_SESSION)
+    return Request(request.method, request.target, (*request.headers, *IN_SESSION), request.body)
+
+
+def waits(talk: Conversation) -> dict[int, Waits]:
+    """Return what the response to each exchange waits for, by its number."""
+    own = Player(loaded(talk.cassette())).interactions
+    playables = sorted((each for some in own for each in some), key=lambda each: each.arrival)
+    timelines = Timelines(playables)
+    return {
+        each.exchange.number: timelines.waits_of(each)
+        for each in playables
+        if each.exchange.number is not None
+    }
+
+
+def causes(wait: Waits) -> list[set[int]]:
+    """Return for each piece the numbers of the exchanges that it waits for."""
+    return [
+        {
+            number
+            for each in (
+                *wait.messages[: gate.messages],
+                *wait.changes[wait.first_change : gate.changes],
+                *((gate.request,) if gate.request is not None else ()),
+            )
+            if (number := each.exchange.number) is not None
+        }
+        for gate in wait.pieces
+    ]
+
+
+def ended(talk: Conversation, number: int, end: End = End.COMPLETE) -> None:
+    """Let the response to a request end."""
+    observation = talk.observation(number)
+    observation.response_ended(talk.tick())
+    talk.exchanges.append(observation.seal(end, talk.tick()))
+
+
+def streaming(talk: Conversation, request: bytes | Request) -> int:
+    """Let a request arrive to which the response is a stream; return its number."""
+    number = talk.request(request)
+    talk.observation(number).response_started(200, STREAM_HEADERS)
+    return number
+
+
+def event(talk: Conversation, number: int, message: bytes) -> None:
+    """Let an event arrive on a stream."""
+    talk.observation(number).response_bytes(sse(message), talk.tick())
+
+
+LISTEN = rpc("subscriptions/listen", {}, number="l")
+
+
+@pytest.mark.parametrize("listen", [LISTEN, get("/mcp")], ids=["listen", "GET"])
+def test_listening_stream_waits_for_the_calls_that_came_before(listen: Any) -> None:
+    """A notification on a listening stream comes no earlier than the calls that may have caused it."""
+    talk = Conversation()
+    talk.response(talk.request(tool("before")), text("x"))
+    listening = streaming(talk, listen)
+    event(talk, listening, notification("ready"))
+    talk.response(talk.request(rpc("tools/list")), text("x"))
+    talk.response(talk.request(notification("notifications/x")), ACCEPTED)
+    call = talk.request(CALL)
+    talk.response(call, text("x"))
+    event(talk, listening, notification("changed"))
+    talk.response(talk.request(tool("late")), text("x"))
+    ended(talk, listening, End.OPEN)
+
+    recorded = waits(talk)
+
+    assert causes(recorded[listening]) == [set(), {call}]
+    assert not any(any(causes(recorded[number])) for number in recorded if number != listening)
+
+
+def test_parallel_calls_owe_each_other_nothing() -> None:
+    """A call's own stream waits for no other call."""
+    talk = Conversation()
+    one, two = talk.request(CALL), talk.request(tool("other"))
+    talk.response(two, stream(progress(1)))
+    talk.response(one, stream(progress(1)))
+
+    recorded = waits(talk)
+
+    assert not any(causes(recorded[one]) + causes(recorded[two]))
+
+
+def test_everything_in_a_session_waits_for_posted_answers_and_notifications() -> None:
+    """Results wait for what the client said before, whatever it was about."""
+    talk = Conversation()
+    ready = talk.request(in_session(notification("notifications/initialized")))
+    talk.response(ready, ACCEPTED)
+    call = streaming(talk, in_session(CALL))
+    event(talk, call, progress(1))
+    said = talk.request(in_session(answer(rpc("x", number="p1"), {"action": "accept"})))
+    talk.response(said, ACCEPTED)
+    event(talk, call, answer(CALL, text("done")))
+    ended(talk, call)
+    other = talk.request(in_session(tool("other")))
+    talk.response(other, text("x"))
+
+    recorded = waits(talk)
+
+    assert causes(recorded[call]) == [{ready}, {ready, said}]
+    assert causes(recorded[other]) == [{ready, said}]
+
+
+def test_no_session_waits_for_another_one() -> None:
+    """What one client says holds up nobody else."""
+    talk = Conversation()
+    talk.response(talk.request(in_session(notification("notifications/x"))), ACCEPTED)
+    talk.response(talk.request(notification("notifications/y")), ACCEPTED)
+    call = talk.request(CALL)
+    talk.response(call, text("x"))
+
+    assert not any(causes(waits(talk)[call]))
+
+
+def test_response_on_a_listening_stream_waits_for_its_request() -> None:
+    """HTTP+SSE has all responses on one stream: each waits for the request with its id."""
+    talk = Conversation()
+    listening = streaming(talk, in_session(get("/mcp")))
+    first = talk.request(in_session(with_token(rpc("tools/list", {}, number=1), "t")))
+    talk.response(first, ACCEPTED)
+    event(talk, listening, progress("t"))
+    event(talk, listening, answer(with_id(CALL, 1), {"tools": []}))
+    again = talk.request(in_session(rpc("tools/list", {}, number=1)))
+    talk.response(again, ACCEPTED)
+    event(talk, listening, answer(with_id(CALL, 1), {"tools": []}))
+    event(talk, listening, answer(with_id(CALL, 7), {"tools": []}))
+    ended(talk, listening, End.OPEN)
+
+    wait = waits(talk)[listening]
+
+    assert causes(wait) == [{first}, {first}, {again}, set()]
+    assert [gate.responds for gate in wait.pieces] == [False, True, True, True]
+
+
+def test_end_of_a_listening_stream_waits_for_the_delete() -> None:
+    """A stream lives until what ended it has happened."""
+    talk = Conversation()
+    listening = streaming(talk, in_session(get("/mcp")))
+    event(talk, listening, notification("ready"))
+    gone = talk.request(in_session(Request("DELETE", "/mcp", (), b"")))
+    talk.response(gone, Answer((), (), 200))
+    ended(talk, listening)
+
+    wait = waits(talk)[listening]
+
+    assert causes(wait) == [set()]
+    assert [
+        each.exchange.number for each in wait.changes[wait.first_change : wait.end.changes]
+    ] == [gone]
+
+
+def test_exchange_without_a_number_waits_for_nothing() -> None:
+    """Without the recording block nobody knows what came first."""
+    talk = conversation((in_session(notification("x")), ACCEPTED), (in_session(CALL), text("done")))
+    whole = talk.cassette()
+    bare = whole.model_copy(
+        update={"recording": whole.recording.model_copy(update={"exchanges": []})}
+    )
+    own = Player(loaded(bare)).interactions
+    playables = [each for some in own for each in some]
+
+    assert [Timelines(playables).waits_of(each).pieces for each in playables] == [(), ()]
