@@ -159,6 +159,7 @@ class RecordKeywords(_Keywords, total=False):
     """The keywords of `record`, as types; `RecordOptions` says what each does."""
 
     headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    match_headers: Collection[str]
     request_state: RequestStates
     redact: Collection[str]
     redact_keys: Collection[str]

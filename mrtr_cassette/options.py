@@ -205,6 +205,15 @@ class RecordOptions(Options):
             metavar="'NAME: VALUE'",
         ),
     )
+    match_headers: Collection[str] = field(
+        default=(),
+        metadata=_option(
+            "list",
+            "Keep this header of requests too, so that replay tells equal calls apart by it",
+            "--match-header",
+            metavar="NAME",
+        ),
+    )
     request_state: RequestStates = field(
         default="sealed",
         metadata=_option(
@@ -315,11 +324,28 @@ class RecordOptions(Options):
             )
         if self.redact or self.redact_keys or self.no_redact:
             _ = self.redaction
+        if self.match_headers:
+            _ = self.kept_headers
 
     @cached_property
     def added_headers(self) -> Headers:
         """The headers that every request to the upstream gets."""
         return tuple(self.headers)  # type: ignore[arg-type]
+
+    @cached_property
+    def kept_headers(self) -> frozenset[str]:
+        """The lower-case names of the headers of requests that are kept too."""
+        from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
+
+        for name in self.match_headers:
+            if not HEADER_NAME.fullmatch(name):
+                raise UsageError(f"<<match_headers>> {name!r} is no name of a header")
+            if name.lower() in CREDENTIAL_HEADERS:
+                raise UsageError(
+                    f"<<match_headers>> {name!r} would keep a credential",
+                    hint="whether there is an Authorization counts anyway, its value never does",
+                )
+        return frozenset(name.lower() for name in self.match_headers)
 
     @property
     def ca_path(self) -> Path | None:

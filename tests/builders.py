@@ -177,12 +177,14 @@ class Conversation:
         seals: whether the recorder seals request states.
         redacts: whether it redacts secrets.
         seals_answers: whether it seals users' answers.
+        kept_headers: the headers that the user named.
         exchanges: the exchanges that have ended.
     """
 
     seals: bool = True
     redacts: bool = False
     seals_answers: bool = False
+    kept_headers: frozenset[str] = frozenset()
     exchanges: list[RecordedExchange] = field(default_factory=list, init=False)
     _observations: list[Observation] = field(default_factory=list, init=False)
     _now_ms: float = field(default=0.0, init=False)
@@ -191,7 +193,10 @@ class Conversation:
         """Begin recording."""
         redactor = Redactor(RedactionRules(), token_of) if self.redacts else None
         self.recorder = Recorder(
-            seals=self.seals, redactor=redactor, seals_answers=self.seals_answers
+            seals=self.seals,
+            redactor=redactor,
+            seals_answers=self.seals_answers,
+            kept_headers=self.kept_headers,
         )
 
     def tick(self) -> float:

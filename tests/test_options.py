@@ -85,6 +85,24 @@ def test_a_header_that_frames_a_message_is_refused(name):
     assert RecordOptions(headers={"Host": "h"}).added_headers == (("Host", "h"),)
 
 
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a b", "no name of a header"),
+        ("", "no name of a header"),
+        ("Authorization", "would keep a credential"),
+        ("cookie", "would keep a credential"),
+        ("Proxy-Authorization", "would keep a credential"),
+    ],
+)
+def test_a_header_that_can_not_be_kept_is_refused(name, problem):
+    """The headers that are kept too are known by lower-case names, and none is a credential."""
+    with pytest.raises(UsageError, match=problem) as caught:
+        RecordOptions(match_headers=["X-Tenant", name])
+    assert caught.value.in_terms(common.TERMS).startswith("--match-header ")
+    assert RecordOptions(match_headers=["X-Tenant"]).kept_headers == {"x-tenant"}
+
+
 @pytest.mark.parametrize("terms", [LIBRARY_TERMS, common.TERMS, settings.TERMS])
 def test_every_front_has_a_term_for_every_slot(terms):
     """A text of the package names no slot that a front would leave as it stands."""

@@ -129,6 +129,7 @@ def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
         redactor=Redactor(rules, _keyed_hash(secrets.token_bytes(32))),
         seals_answers=options.seal_answers,
         withholds=options.strict_redaction,
+        kept_headers=options.kept_headers,
         largest_body=options.max_body,
     )
 

@@ -255,6 +255,18 @@ async def test_no_credential_is_written(tmp_path: Path) -> None:
 
 
 @looped
+async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
+    """Of a named header the value is kept, of `Authorization` that it was there."""
+    async with taping(
+        tmp_path / "c.json", answering(json_response(result({}))), match_headers=["x-tenant"]
+    ) as tape:
+        await post(tape.url, message("ping"), "X-Tenant: acme", "Authorization: Bearer SECRET")
+    headers = read(tmp_path / "c.json")["interactions"][0]["request"]["http"]["headers"]
+
+    assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "")
+
+
+@looped
 async def test_session_ids_are_sealed(tmp_path: Path) -> None:
     """A raw session id is neither in the journal nor in the cassette, whoever sent it."""
     session = "1868a90c-7f5e-4ac2-b0a1-4f1a4b8dd1b5"

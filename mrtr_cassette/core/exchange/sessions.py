@@ -1,7 +1,8 @@
 """Which session an exchange belongs to, and which streams tell what others caused.
 
-Owns: finding session ids, as cassettes and journals have them, in headers, URLs and events.
-Does not own: sessions in a replay (`replay`), what stands for a session id (`secrets.surrogates`).
+Owns: which session a response opens, and which responses are listening streams.
+Does not own: finding the session id of a request (`protocol.session_ids`), sessions in a replay
+(`replay`).
 Rule: a client without a session shares the one session that has no id.
 Source: MCP 2025-11-25, "Session Management"; MCP 2024-11-05, "HTTP with SSE".
 """
@@ -10,24 +11,12 @@ from __future__ import annotations
 
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, SESSION_SURROGATE_IN_TEXT
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.protocol.session_ids import NO_SESSION, session_in, session_of
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
 from mrtr_cassette.core.wire.lines import opens_channel
 from mrtr_cassette.core.wire.sse import read_event
 
-NO_SESSION = ""
-"""The session of all clients that have none."""
-
-
-def session_of(request: Request) -> str:
-    """Return the id of the session in which a recorded request was sent."""
-    return header_value(request.headers, SESSION_HEADER) or session_in(request.target)
-
-
-def session_in(text: str) -> str:
-    """Return the session id that stands in a URL of a recording."""
-    match = SESSION_SURROGATE_IN_TEXT.search(text) or SEALED_HASH.search(text)
-    return NO_SESSION if match is None else match[0].replace("%3A", ":")
+__all__ = ["NO_SESSION", "endpoint_in", "listens", "opened_session", "session_in", "session_of"]
 
 
 def opened_session(response: Response | None) -> str:

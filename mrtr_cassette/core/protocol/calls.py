@@ -9,7 +9,7 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import lru_cache
 from sys import intern
 from typing import Any, NamedTuple
@@ -21,7 +21,14 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_in,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request, header_value
+from mrtr_cassette.core.protocol.session_ids import session_in, without_session
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    Headers,
+    Request,
+    decoded_header,
+    header_value,
+)
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
     canonical,
@@ -44,6 +51,7 @@ _READ_ONLY = frozenset(
     }
 )
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
+_TRAITS_OF_INITIALIZE = ("capabilities", "clientInfo", "protocolVersion")
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
@@ -61,11 +69,11 @@ class CallKey(NamedTuple):
     """What two requests share if and only if they are the same call.
 
     Attributes:
-        endpoint: HTTP method and path with query; of what is no call and came over a pipe, what it
-            is.
+        endpoint: HTTP method and path with query, in which all session ids are alike; of what is no
+            call and came over a pipe, what it is.
         method: JSON-RPC method; for other HTTP traffic an empty string.
         name: the tool's or prompt's name, the resource's URI, or an empty string.
-        arguments: canonical text of all other params.
+        arguments: canonical text of all other params, and of a header that contradicts them.
     """
 
     endpoint: str
@@ -84,14 +92,43 @@ class Traits(NamedTuple):
     """What a server's response to the same call may depend on, the weightiest first.
 
     Traits break ties among recorded requests with the same key.
+
+    Attributes:
+        empty_members: those of name and arguments that are present and empty.
+        session: id of its session.
+        named_headers: the headers that the user named, with their values.
+        is_authorized: it has an `Authorization`.
+        has_progress_token: it has a progress token.
+        capabilities: canonical text of the client's capabilities.
+        protocol_version: canonical text of the protocol version, and the header.
+        further_headers: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`, and those of a preflight.
+        resumes: it has a `Last-Event-ID`.
+        accept: the content types that it accepts.
     """
 
+    empty_members: str
     session: str
+    named_headers: Headers
+    is_authorized: bool
     has_progress_token: bool
     capabilities: str
     protocol_version: str
-    further_headers: tuple[tuple[str, str], ...]
+    further_headers: Headers
+    resumes: bool
     accept: str
+
+
+class HeaderTraits(NamedTuple):
+    """What the headers of a request tell of it; the session is empty where it has no header."""
+
+    session: str
+    is_authorized: bool
+    protocol_version: str
+    further_headers: Headers
+    resumes: bool
+    accept: str
+    mcp_method: str
+    mcp_name: str
 
 
 class Call(NamedTuple):
@@ -136,6 +173,9 @@ class Call(NamedTuple):
         kept = {key: value for key, value in params.items() if key not in _NEVER_IN_KEY}
         if self.message.method == "notifications/cancelled":
             kept.pop("requestId", None)
+        if self.message.method == "initialize":
+            for member in _TRAITS_OF_INITIALIZE:
+                kept.pop(member, None)
         named_by = _NAMED_BY.get(self.message.method)
         if named_by:
             if isinstance(kept.get(named_by), str):
@@ -174,56 +214,113 @@ class Call(NamedTuple):
         if self.message is not None and self.message.kind is Kind.NOTIFICATION:
             # A notification gets no response, even one that has a request's method.
             text = f"notification {text}"
+        contradiction = self.contradiction
+        if contradiction:
+            text = f"{text} {contradiction}"
         if self.request.is_line:
             endpoint = "" if method else line_label(self)
         else:
-            endpoint = f"{self.request.method} {self.request.target}"
+            endpoint = f"{self.request.method} {without_session(self.request.target)}"
         # Nearly all calls share these strings with others.
         return CallKey(intern(endpoint), intern(method), intern(name), text)
 
     @property
+    def contradiction(self) -> str:
+        """The header that says something else than the body; empty where none does.
+
+        A server refuses such a request, whatever the body asks for.
+        """
+        if not self.is_rpc:
+            return ""
+        headers = traits_of_headers(self.request.headers)
+        if headers.mcp_method not in ("", self.method):
+            return f"Mcp-Method: {headers.mcp_method}"
+        if headers.mcp_name and self.method in _NAMED_BY:
+            name = decoded_header(headers.mcp_name)
+            if (headers.mcp_name if name is None else name) != self.name:
+                return f"Mcp-Name: {headers.mcp_name}"
+        return ""
+
+    @property
     def traits(self) -> Traits:
         """What breaks ties among recorded requests with the same key."""
-        meta: Mapping[str, Any] = self.message.meta if self.message is not None else {}
-        version = meta.get(_PROTOCOL_VERSION)
-        session, header_version, further_headers, accept = traits_of_headers(self.request.headers)
+        message = self.message
+        capabilities = version = None
+        if message is not None and message.method == "initialize":
+            capabilities = message.params.get("capabilities")
+            version = message.params.get("protocolVersion")
+        elif message is not None:
+            capabilities = message.meta.get(_CAPABILITIES)
+            version = message.meta.get(_PROTOCOL_VERSION)
+        headers = traits_of_headers(self.request.headers)
         return Traits(
-            session,
-            self.message is not None and self.message.progress_token is not None,
-            canonical(meta.get(_CAPABILITIES)),
-            f"{canonical(version)} {header_version}",
-            further_headers,
-            accept,
+            self._empty_members,
+            headers.session or session_in(self.request.target),
+            (),
+            headers.is_authorized,
+            message is not None and message.progress_token is not None,
+            canonical(capabilities),
+            f"{canonical(version)} {headers.protocol_version}",
+            headers.further_headers,
+            headers.resumes,
+            headers.accept,
         )
+
+    def traits_with(self, header_names: Collection[str]) -> Traits:
+        """Return the traits, and among them the headers with these lower-case names."""
+        if not header_names:
+            return self.traits
+        named = [(name.lower(), value) for name, value in self.request.headers]
+        kept = tuple(sorted(pair for pair in named if pair[0] in header_names))
+        return self.traits._replace(named_headers=kept)
+
+    @property
+    def _empty_members(self) -> str:
+        """The canonical text of those of name and arguments that are present and empty."""
+        named_by = _NAMED_BY.get(self.method)
+        if named_by is None or self.message is None:
+            return ""
+        params = self.message.params
+        empty = {
+            member: params[member]
+            for member in (named_by, "arguments")
+            if member in params and params[member] in ("", None, {})
+        }
+        return canonical(empty) if empty else ""
 
     @property
     def caller(self) -> str:
         """Who sends the request, as far as it tells: its session and the rest of its `_meta`."""
         meta = self.message.meta if self.message is not None else {}
         identity = {key: value for key, value in meta.items() if key not in _NOT_OF_CALLER}
-        session = traits_of_headers(self.request.headers)[0]
+        if self.message is not None and self.message.method == "initialize":
+            identity["clientInfo"] = self.message.params.get("clientInfo")
+        session = traits_of_headers(self.request.headers).session or session_in(self.request.target)
         return f"{session} {canonical(identity) if identity else '{}'}"
 
 
 @lru_cache(maxsize=1024)
-def traits_of_headers(
-    headers: Headers,
-) -> tuple[str, str, tuple[tuple[str, str], ...], str]:
-    """Return session, protocol version, further `Mcp-*` headers or a preflight's, `Accept`.
+def traits_of_headers(headers: Headers) -> HeaderTraits:
+    """Return what headers tell of a request.
 
     Cached, as a client sends the same headers with all of its calls.
     """
-    return (
-        header_value(headers, SESSION_HEADER),
-        header_value(headers, "mcp-protocol-version"),
-        tuple(
+    names = {name.lower() for name, _ in headers}
+    return HeaderTraits(
+        session=header_value(headers, SESSION_HEADER),
+        is_authorized="authorization" in names,
+        protocol_version=header_value(headers, "mcp-protocol-version"),
+        further_headers=tuple(
             sorted(
                 (name.lower(), value)
                 for name, value in headers
                 if name.lower().startswith(_FURTHER_HEADERS)
             )
         ),
-        header_value(headers, "accept"),
+        resumes="last-event-id" in names,
+        accept=header_value(headers, "accept"),
+        mcp_method=header_value(headers, "mcp-method"),
+        mcp_name=header_value(headers, "mcp-name"),
     )
 
 

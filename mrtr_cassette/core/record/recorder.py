@@ -69,6 +69,7 @@ class Recorder:
         redactor: replaces secrets on the way to disk.
         seals_answers: of what users answer only hashes reach the disk.
         withholds: of a body that can't be read only its size and digest reach the disk.
+        kept_headers: lower-case names of headers of requests that are kept besides MCP's.
         largest_body: bytes up to which a response is kept.
         most_events: events up to which one is kept; each costs memory of its own, however small.
         arrived: how many requests have arrived.
@@ -79,6 +80,7 @@ class Recorder:
     redactor: Redactor | None = None
     seals_answers: bool = False
     withholds: bool = False
+    kept_headers: frozenset[str] = frozenset()
     largest_body: int = LARGEST_BODY
     most_events: int = 100_000
     arrived: int = 0
@@ -235,7 +237,7 @@ class Observation:
         """
         recorder = self._recorder
         received = self.call.request
-        headers = _kept_of_request(received.headers)
+        headers = _kept_of_request(received.headers, recorder.kept_headers)
         request = Request(received.method, received.target, headers, received.body)
         response, encoding = in_utf8(self._response(End.COMPLETE if self.is_answered else end))
         self.unread = unread_bodies(received, response)
@@ -301,8 +303,8 @@ def _framing_of(headers: Headers) -> tuple[str, int | None]:
 
 
 @lru_cache(maxsize=1024)
-def _kept_of_request(headers: Headers) -> Headers:
-    return _sealed_session(kept_request_headers(headers))
+def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
+    return _sealed_session(kept_request_headers(headers, named))
 
 
 @lru_cache(maxsize=1024)

@@ -42,6 +42,7 @@ class Reason(Enum):
     STATE_UNEXPECTED = "state-unexpected"
     ANSWERS_DIFFER = "answers-differ"
     ANSWERS_MISSING = "answers-missing"
+    HEADERS_CONTRADICT = "headers-contradict"
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
     NOT_KEPT = "not-kept"
@@ -115,6 +116,9 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
         names = ", ".join(sorted({f'"{each.key.name}"' for each in same_method}))
         detail = printable(f"{key.method} was recorded only for {names}")
         return Miss(call, Reason.UNKNOWN_NAME, detail)
+    if call.contradiction:
+        detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
+        return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
     search = _Search(call, playables, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
 

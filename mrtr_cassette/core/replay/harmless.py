@@ -41,33 +41,29 @@ class Harmless(NamedTuple):
 
 
 class HarmlessRequests:
-    """What was recorded at each path, as far as it decides which requests are harmless there."""
+    """What was recorded at each endpoint, as far as it decides which requests are harmless."""
 
     def __init__(self, playables: Iterable[Playable]) -> None:
         """Look at what was recorded."""
-        self._posted: dict[str, set[str]] = {}
-        self._read: set[str] = set()
+        self._methods: dict[str, set[str]] = {}
         for each in playables:
-            http_method, _, path = each.key.endpoint.partition(" ")
-            if http_method == "POST":
-                self._posted.setdefault(path, set()).add(each.key.method)
-            elif http_method == "GET":
-                self._read.add(path)
+            self._methods.setdefault(each.key.endpoint, set()).add(each.key.method)
 
     def answer_to(self, call: Call) -> Harmless | None:
         """Return what any server answers to a request; None where that depends on the server."""
-        http_method, _, path = call.key().endpoint.partition(" ")
+        endpoint = call.key().endpoint
+        if call.message is not None:
+            methods = self._methods.get(endpoint)
+            return None if methods is None else _answer_to_message(call, call.message, methods)
+        http_method, _, path = endpoint.partition(" ")
         if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
             return Harmless(call, 404, (), b"", "404")
-        methods = self._posted.get(path)
-        if methods is None:
+        if f"POST {path}" not in self._methods:
             return None
-        if call.message is not None:
-            return _answer_to_message(call, call.message, methods)
         if http_method == "DELETE" and call.request.header(SESSION_HEADER):
             return Harmless(call, 204, (), b"", "204")
         wants_stream = EVENT_STREAM in call.request.header("accept")
-        if http_method == "GET" and wants_stream and path not in self._read:
+        if http_method == "GET" and wants_stream and endpoint not in self._methods:
             return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
         return None
 

@@ -33,7 +33,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
 from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
 from mrtr_cassette.core.wire.readable import why_unread
 
 _RECEIVED: Final = "received."
@@ -79,6 +79,7 @@ class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's.
 
     Attributes:
+        header_names: lower-case names of the headers that were kept because the user named them.
         has_placeholders: some recorded request has placeholders of secrets.
     """
 
@@ -100,6 +101,13 @@ class MatchedForm:
             for interaction in cassette.interactions
             for exchange in interaction.own
         )
+        self.header_names: frozenset[str] = frozenset().union(
+            *{
+                named_by_user(exchange.request.headers)
+                for interaction in cassette.interactions
+                for exchange in interaction.own
+            }
+        )
         self.has_placeholders = self._redactor is not None and any(
             has_placeholders(exchange.request)
             for interaction in cassette.interactions
@@ -110,7 +118,7 @@ class MatchedForm:
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
-        if self.has_placeholders or self._answers_are_sealed:
+        if self.has_placeholders or self._answers_are_sealed or self.header_names:
             return False
         # The hash of a state counts only where it was given.
         return b"sha256" not in recorded.body or not may_have_states(recorded.body)

@@ -166,6 +166,8 @@ def playable(
     request: Request,
     secrets: tuple[Secret, ...],
     ignored: Collection[MemberPath],
+    *,
+    header_names: Collection[str] = (),
 ) -> Playable:
     """Return an exchange as a replay knows it.
 
@@ -175,6 +177,7 @@ def playable(
         request: its request as it is matched.
         secrets: what stands for secrets in its request.
         ignored: members of the params that don't count.
+        header_names: lower-case names of the headers that are traits, besides MCP's.
     """
     call = read_call(request)
     session = session_of(exchange.request)
@@ -188,7 +191,7 @@ def playable(
         request=request,
         kind=None if call.message is None else call.message.kind,
         lookup=lookup_key(call, ignored),
-        traits=call.traits,
+        traits=call.traits_with(header_names),
         caller=call.caller,
         ask=exchange.ask,
         parent=place.parent,

@@ -223,7 +223,8 @@ class Player:
         call = received if matched is request else read_call(matched)
         lookup = lookup_key(call, self._ignored)
         values = caller_values(received.message)
-        return _Wanted(lookup, call.traits, call.caller, values, secrets)
+        traits = call.traits_with(self._matched.header_names)
+        return _Wanted(lookup, traits, call.caller, values, secrets)
 
     def _candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
         candidates = self._index.of(lookup)
@@ -401,7 +402,8 @@ def _playables(
 
     def made(exchange: RecordedExchange, place: CassettePlace) -> Playable:
         request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)
-        return playable(exchange, place, request, secrets, ignored)
+        names = matched.header_names
+        return playable(exchange, place, request, secrets, ignored, header_names=names)
 
     # All of each interaction, as a branch begins with what it shares.
     chains: list[list[Playable]] = []

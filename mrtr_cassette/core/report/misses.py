@@ -43,6 +43,9 @@ _FIXES = {
         "answer everything that was answered in the recording",
         _RECORD.format("answer"),
     ),
+    Reason.HEADERS_CONTRADICT: (
+        "send the method and the name of the body in the headers Mcp-Method and Mcp-Name",
+    ),
     Reason.ALREADY_PLAYED: (
         "make the call no more often than it was recorded",
         _RECORD.format("call"),

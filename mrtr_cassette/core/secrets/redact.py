@@ -10,9 +10,6 @@ Source: docs/design.md, "Redaction".
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
@@ -29,7 +26,7 @@ from mrtr_cassette.core.secrets.text_search import (
     TextSearch,
 )
 from mrtr_cassette.core.secrets.withheld import is_withheld
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
+from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 from mrtr_cassette.errors import NotJsonError
 
 _FORM = "application/x-www-form-urlencoded"
@@ -39,7 +36,6 @@ _PASSES = 100
 _REPEATED = 1024
 """Header values, targets and lines of a log whose redacted form is remembered."""
 
-_ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 
 _Find = Callable[[TextSearch, str], list[Finding]]
 
@@ -128,7 +124,7 @@ class Redactor:
         A value in MCP's base64 spelling that contains a secret comes back as plain text if a header
         can hold that, else as a placeholder alone.
         """
-        plain = _decoded_header(value)
+        plain = decoded_header(value)
         rule = self._rules.rule_of(name.lower().removeprefix("mcp-param-"))
         redacted = self._redacted(
             value if plain is None else plain,
@@ -178,14 +174,3 @@ def _in_body(search: TextSearch, text: str, query: Query | None = None) -> list[
 
 def _in_stream(search: TextSearch, text: str) -> list[Finding]:
     return secrets_in_stream(text, partial(_in_body, search), search.in_text)
-
-
-def _decoded_header(value: str) -> str | None:
-    """Return what MCP's base64 spelling of a header stands for; None for any other value."""
-    encoded = _ENCODED_HEADER.fullmatch(value)
-    if encoded is None:
-        return None
-    try:
-        return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
-    except Base64Error:
-        return None

@@ -19,8 +19,6 @@ STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
 SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
-SESSION_SURROGATE_IN_TEXT = re.compile(r"mrtr-session(?::|%3A)[0-9]{1,9}", re.ASCII)
-"""The same in a text, such as a URL."""
 
 
 def sha256_of(state: str) -> str:

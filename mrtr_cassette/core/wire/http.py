@@ -9,6 +9,8 @@ Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from binascii import Error as Base64Error
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -28,7 +30,12 @@ NO_STATUS: Final = 0
 """The HTTP status of a response over a pipe, which has none."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-_KEPT_OF_REQUESTS = frozenset({"accept", "content-type", "last-event-id"})
+CREDENTIAL_HEADERS: Final = frozenset(
+    {"authorization", "cookie", "proxy-authorization", "set-cookie"}
+)
+"""Headers whose values are credentials, which nothing keeps."""
+
+_KEPT_OF_REQUESTS = frozenset({"accept", "authorization", "content-type", "last-event-id"})
 _KEPT_OF_RESPONSES = frozenset(
     {
         "allow",
@@ -41,6 +48,7 @@ _KEPT_OF_RESPONSES = frozenset(
         "www-authenticate",
     }
 )
+_ENCODED_HEADER = re.compile(r"=\?base64\?([A-Za-z0-9+/]*={0,2})\?=")
 _KEPT_PREFIXES = ("access-control-", "mcp-")
 
 HOP_BY_HOP: Final = frozenset(
@@ -148,15 +156,42 @@ def header_value(headers: Headers, name: str) -> str:
     return ", ".join(value for key, value in headers if key.lower() == name)
 
 
+def decoded_header(value: str) -> str | None:
+    """Return what MCP's base64 spelling of a header stands for; None for any other value."""
+    encoded = _ENCODED_HEADER.fullmatch(value)
+    if encoded is None:
+        return None
+    try:
+        return b64decode(encoded[1]).decode("utf-8", "surrogateescape")
+    except Base64Error:
+        return None
+
+
 @lru_cache(maxsize=1024)
 def is_event_stream(headers: Headers) -> bool:
     """Tell whether a response with these headers is a stream of Server-Sent Events."""
     return header_value(headers, "content-type").partition(";")[0].strip().lower() == EVENT_STREAM
 
 
-def kept_request_headers(headers: Headers) -> Headers:
-    """Return those headers of a request that a cassette keeps."""
-    return _kept(headers, _KEPT_OF_REQUESTS)
+def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) -> Headers:
+    """Return those headers of a request that a cassette keeps: of `Authorization` only the name.
+
+    Args:
+        headers: all headers of the request.
+        named: lower-case names of the headers that the user wants kept too.
+    """
+    return tuple(
+        (name, "" if name.lower() in CREDENTIAL_HEADERS else value)
+        for name, value in _kept(headers, _KEPT_OF_REQUESTS | named)
+    )
+
+
+@lru_cache(maxsize=1024)
+def named_by_user(headers: Headers) -> frozenset[str]:
+    """Return the lower-case names of those kept headers that a user named."""
+    names = {name.lower() for name, _ in headers}
+    kept = {name.lower() for name, _ in _kept(headers, _KEPT_OF_REQUESTS)}
+    return frozenset(names - kept)
 
 
 def kept_response_headers(headers: Headers) -> Headers:

@@ -236,6 +236,12 @@ FULL = with_meta(
     ("trait", "other"),
     [
         ("session", post(FULL, ("Mcp-Session-Id", "s"))),
+        ("session", post(FULL, target="/mcp?session_id=mrtr-session:1")),
+        ("is_authorized", post(FULL, ("authorization", ""))),
+        ("resumes", post(FULL, ("Last-Event-ID", "7"))),
+        ("empty_members", post(changed(FULL, "params", "name", to=""))),
+        ("empty_members", post(changed(FULL, "params", "arguments", to={}))),
+        ("empty_members", post(changed(FULL, "params", "arguments", to=None))),
         ("has_progress_token", post(FULL.replace(b"progressToken", b"x"))),
         ("capabilities", post(FULL.replace(b"elicitation", b"sampling"))),
         ("protocol_version", post(FULL.replace(b"2026-07-28", b"2027-01-01"))),
@@ -252,6 +258,68 @@ def test_trait_tells_equal_calls_apart(trait: str, other: Request) -> None:
     assert one.has_progress_token
 
     assert [name for name in one._fields if getattr(one, name) != getattr(two, name)] == [trait]
+
+
+INITIALIZE = rpc(
+    "initialize",
+    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c"}, "x": 1},
+)
+
+
+def test_initialize_has_its_client_as_traits() -> None:
+    """Version and capabilities are traits, the client is the caller, and the rest is the key."""
+    call = read_call(post(INITIALIZE))
+    other = read_call(
+        post(
+            rpc(
+                "initialize",
+                {"protocolVersion": "2024-11-05", "capabilities": {"roots": {}}, "x": 1},
+            )
+        )
+    )
+
+    assert call.key() == other.key()
+    assert call.key().arguments == '{"x":1}'
+    assert (call.traits.capabilities, call.traits.protocol_version) == ("{}", '"2025-11-25" ')
+    assert other.traits.protocol_version == '"2024-11-05" '
+    assert call.caller == ' {"clientInfo":{"name":"c"}}' != other.caller
+
+
+def test_headers_that_the_user_named_are_a_trait() -> None:
+    """They are compared by name and value, in any order and spelling of the name."""
+    headers = (("X-B", "2"), ("x-a", "1"), ("X-C", "3"))
+    call = read_call(post(FULL, *headers))
+
+    assert call.traits.named_headers == ()
+    assert call.traits_with({"x-a", "x-b"}).named_headers == (("x-a", "1"), ("x-b", "2"))
+    assert call.traits_with(()) == call.traits == call.traits_with({"x-d"})
+
+
+@pytest.mark.parametrize(
+    ("headers", "contradiction"),
+    [
+        ((), ""),
+        ((("Mcp-Method", "tools/call"), ("Mcp-Name", "deploy")), ""),
+        ((("Mcp-Name", "=?base64?ZGVwbG95?="),), ""),
+        ((("Mcp-Method", "tools/list"),), "Mcp-Method: tools/list"),
+        ((("Mcp-Method", "tools/call"), ("mcp-name", "drop")), "Mcp-Name: drop"),
+        ((("Mcp-Name", "=?base64?ZHJvcA==?="),), "Mcp-Name: =?base64?ZHJvcA==?="),
+    ],
+)
+def test_header_that_contradicts_the_body_makes_another_key(
+    headers: tuple[tuple[str, str], ...], contradiction: str
+) -> None:
+    """A server refuses such a request, so it is not the same call."""
+    call = read_call(post(DEPLOY, *headers))
+
+    assert call.contradiction == contradiction
+    assert (call.key() == key(DEPLOY)) is (not contradiction)
+
+
+def test_only_named_calls_contradict_a_name() -> None:
+    """`Mcp-Name` of a method without a name says nothing, and neither does a header of a GET."""
+    assert read_call(post(rpc("ping"), ("Mcp-Name", "x"))).contradiction == ""
+    assert read_call(get("/mcp", ("Mcp-Method", "x"))).contradiction == ""
 
 
 def test_traits_ignore_what_varies_between_runs() -> None:

@@ -33,6 +33,8 @@ from messages import NO, YES, array_asks, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.surrogates import (
     sealed_hash,
     sha256_of,
@@ -313,7 +315,7 @@ def test_compressed_stream_is_kept_event_by_event() -> None:
 
 
 def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
-    """Unlisted headers are dropped, and a session id is replaced by its hash."""
+    """Unlisted headers and credentials are dropped, and session ids replaced by their hash."""
     secret = ("Authorization", "Bearer s3cret")
     session = ("Mcp-Session-Id", "s3ssion")
     recorded = exchange(
@@ -322,8 +324,25 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
     )
 
     sealed = sealed_hash("s3ssion")
-    assert recorded.request.headers == (*JSON_HEADERS, ("Mcp-Session-Id", sealed), ("Accept", "a"))
+    assert recorded.request.headers == (
+        *JSON_HEADERS,
+        ("Authorization", ""),
+        ("Mcp-Session-Id", sealed),
+        ("Accept", "a"),
+    )
     assert recorded.response.headers == (*JSON_HEADERS, ("mcp-session-id", sealed))
+
+
+def test_headers_that_the_user_named_are_kept_too() -> None:
+    """They are kept as they were spelled, and redacted."""
+    names = frozenset({"x-tenant", "x-api-key"})
+    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
+    recorder = Recorder(seals=True, redactor=redactor, kept_headers=names)
+    request = Request("POST", "/mcp", (("X-TENANT", "a"), ("X-Api-Key", "k3y"), ("X-A", "b")), CALL)
+    observation = recorder.request_received(request, 1.0)
+    recorded = observation.seal(End.COMPLETE, 2.0)
+
+    assert recorded.request.headers == (("X-TENANT", "a"), ("X-Api-Key", "<api-key:1>"))
 
 
 # Sealing

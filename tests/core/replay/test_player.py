@@ -11,6 +11,7 @@ from builders import (
     Conversation,
     Step,
     cassette_of,
+    changed,
     get,
     loaded,
     members,
@@ -729,3 +730,89 @@ def test_a_verbatim_state_is_not_its_hash() -> None:
 
         missed(player, retry(go, {"a": 1}, state=other))
         assert said(play(player, retry(go, {"a": 1}, state=recorded))) == "gone"
+
+
+# Traits and headers
+
+
+@pytest.mark.parametrize(("member", "empty"), [("arguments", {}), ("name", "")])
+def test_absent_equals_empty_only_where_not_both_were_recorded(member: str, empty: Any) -> None:
+    """If both spellings were recorded each gets its own answer; if one was, both get that."""
+    params = {"name": "x", "arguments": {"a": 1}}
+    absent = rpc("tools/call", {key: params[key] for key in params if key != member})
+    present = changed(absent, "params", member, to=empty)
+    player = player_of((absent, text("absent")), (present, text("present")))
+    assert said(play(player, present)) == "present"
+    assert missed(player, present).reason is Reason.ALREADY_PLAYED
+    assert said(play(player, absent)) == "absent"
+
+    assert said(play(player_of((absent, text("absent"))), present)) == "absent"
+    assert said(play(player_of((present, text("present"))), absent)) == "present"
+
+
+def test_initialize_of_another_client_gets_the_recorded_answer() -> None:
+    """The nearest in capabilities and version is played, whoever the client is."""
+
+    def initialize(version: str, name: str = "recorded", **capabilities: Any) -> bytes:
+        return rpc(
+            "initialize",
+            {
+                "protocolVersion": version,
+                "capabilities": capabilities,
+                "clientInfo": {"name": name},
+            },
+        )
+
+    player = player_of(
+        (initialize("2025-06-18"), text("old")),
+        (initialize("2025-11-25", roots={}), text("roots")),
+        (initialize("2025-11-25"), text("new")),
+    )
+
+    assert said(play(player, initialize("2025-11-25", "other"))) == "new"
+    assert said(play(player, initialize("2024-11-05", "other", roots={}))) == "roots"
+    assert said(play(player, initialize("2025-06-18", "other", tasks={}))) == "old"
+
+
+@pytest.mark.parametrize(
+    "header", [("Authorization", "Bearer made-up"), ("Last-Event-ID", "7"), ("X-Tenant", "a")]
+)
+def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
+    """A credential, a resumed stream, and what the user named decide which answer is played."""
+    talk = Conversation(kept_headers=frozenset({"x-tenant"}))
+    for request, words in ((post(CALL), "without"), (post(CALL, header), "with")):
+        talk.response(talk.request(request), text(words))
+    cassette = talk.cassette()
+    assert "made-up" not in str(cassette)
+
+    for order in ((False, True), (True, False)):
+        player = Player(loaded(cassette, "f"))
+        for has_header in order:
+            request = post(CALL, header) if has_header else post(CALL)
+            assert said(play(player, request)) == ("with" if has_header else "without")
+
+
+def test_header_that_contradicts_the_body_gets_no_good_answer() -> None:
+    """A server refuses such a request; a refusal that was recorded is played."""
+    contradicting = post(CALL, ("Mcp-Name", "drop"))
+    refused = refusal(CALL, -32020, "mismatch")
+    good = (post(CALL, ("Mcp-Name", "deploy")), text("done"))
+
+    miss = missed(player_of(good), contradicting)
+    assert miss.reason is Reason.HEADERS_CONTRADICT
+    assert "Mcp-Name: drop" in miss.detail
+    assert miss.nearest is not None
+    player = player_of(good, (contradicting, refused))
+    assert play(player, contradicting) == refused
+    assert said(play(player, good[0])) == "done"
+
+
+def test_one_call_of_two_sessions_has_one_key() -> None:
+    """A session id in the URL chooses among recordings, and is no part of the call."""
+    targets = [f"/messages?session_id=mrtr-session%3A{number}" for number in (1, 2, 3)]
+    player = player_of(
+        (post(CALL, target=targets[0]), text("one")), (post(CALL, target=targets[1]), text("two"))
+    )
+
+    assert said(play(player, post(CALL, target=targets[1]))) == "two"
+    assert said(play(player, post(CALL, target=targets[2]))) == "one"

@@ -11,6 +11,7 @@ from mrtr_cassette.core.wire.http import (
     is_event_stream,
     kept_request_headers,
     kept_response_headers,
+    named_by_user,
 )
 
 
@@ -62,13 +63,17 @@ SECRETS = (
 
 
 def test_kept_headers_are_on_the_list() -> None:
-    """Only headers that matter to MCP and to replay are kept, in order and as spelled."""
+    """Only headers that matter to MCP and to replay are kept; of a credential only its name."""
     asked = (("Accept", "a"), ("Mcp-Method", "m"), ("CONTENT-TYPE", "c"), ("Last-Event-ID", "7"))
     answered = (("Content-Type", "c"), ("mcp-session-id", "s"), ("WWW-Authenticate", "w"))
     asked += (("Access-Control-Request-Headers", "x"), ("access-control-request-method", "PUT"))
     answered += (("Vary", "Origin"), ("Access-Control-Allow-Origin", "*"))
 
-    assert kept_request_headers((*SECRETS, *asked, ("Host", "h"))) == asked
+    kept = kept_request_headers((*SECRETS, *asked, ("Host", "h")))
+    assert kept == (("Authorization", ""), *asked)
+    named = kept_request_headers((*SECRETS, ("Cookie", "a=s3cret")), frozenset({"x-unknown"}))
+    assert named == (("Authorization", ""), ("X-Unknown", "s3cret"))
+    assert named_by_user(named) == {"x-unknown"}
     assert kept_response_headers((*SECRETS, *answered, ("Content-Length", "5"))) == answered
 
 

@@ -1,0 +1,59 @@
+"""Facts about session ids in headers and in the URLs of HTTP+SSE."""
+
+from __future__ import annotations
+
+import pytest
+from builders import get, post, rpc
+
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.session_ids import session_in, session_of, without_session
+
+HASH = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("target", "session"),
+    [
+        ("/messages/?session_id=mrtr-session%3A12", "mrtr-session:12"),
+        ("/messages/mrtr-session:3", "mrtr-session:3"),
+        (f"/messages?sessionId=sha256%3A{HASH}", f"sha256:{HASH}"),
+        ("/messages?sessionId=4711", ""),
+    ],
+)
+def test_session_is_found_in_a_url(target: str, session: str) -> None:
+    """Surrogates and hashes are found, percent-encoded or not; anything else is no session."""
+    assert session_in(target) == session
+    assert session_of(post(b"", target=target)) == session
+
+
+def test_header_comes_before_the_url() -> None:
+    """A request with a session header is in that session."""
+    request = post(b"", ("Mcp-Session-Id", "s"), target="/?session_id=mrtr-session:1")
+
+    assert session_of(request) == "s"
+
+
+def test_urls_differ_in_everything_but_the_session() -> None:
+    """All sessions have the same URL, and a hash under another name is no session."""
+    urls = [
+        "/m?session_id=mrtr-session%3A1",
+        "/m?session_id=mrtr-session:22",
+        f"/m?session_id=sha256:{HASH}",
+    ]
+
+    assert {without_session(url) for url in urls} == {"/m?session_id=mrtr-session"}
+    assert without_session("/m?session_id=4711") == "/m?session_id=4711"
+    assert without_session(f"/blobs/sha256:{HASH}") == f"/blobs/sha256:{HASH}"
+
+
+def test_session_is_a_trait_and_no_part_of_the_key() -> None:
+    """The same call in two sessions has one key, wherever the session id stands."""
+    calls = [
+        read_call(post(rpc("ping"), target=f"/m?sessionId=mrtr-session%3A{number}"))
+        for number in (1, 2)
+    ]
+
+    assert calls[0].key() == calls[1].key()
+    assert [call.traits.session for call in calls] == ["mrtr-session:1", "mrtr-session:2"]
+    assert calls[0].caller != calls[1].caller
+    assert read_call(get("/m?x=1")).key() != read_call(get("/m?x=2")).key()
