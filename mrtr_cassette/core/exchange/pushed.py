@@ -1,7 +1,6 @@
 """What a server asks by requests that it pushes, and what a client posts in return.
 
-Owns: reading the pushed requests and the posted answers of a recorded turn, and the number that a
-turn has in its interaction.
+Owns: reading the pushed requests and the posted answers of a recorded turn.
 Does not own: which requests are one turn (`record`), how a request for input is spelled
 (`protocol.dialect`).
 Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots".
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn, RecordedInteraction
+from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import completed_by
@@ -47,19 +46,3 @@ def posted_answer(response: Message | None) -> Any:
     """Return what a posted response says: its result, or an object with its error."""
     tree: Mapping[str, Any] = {} if response is None else response.tree
     return tree["result"] if "result" in tree else {"error": tree.get("error")}
-
-
-def number_of_turn(interaction: RecordedInteraction, turn: int | PushedTurn) -> int:
-    """Return the number of a turn among all turns of its interaction, from 1.
-
-    They are numbered in the order in which their asks came: the server pushes while a request is
-    pending, and a response that asks ends that.
-
-    Args:
-        interaction: the interaction.
-        turn: one of its pushed turns, or the index of the exchange whose response asks.
-    """
-    pushed = interaction.pushed_turns
-    if isinstance(turn, PushedTurn):
-        return turn.position + pushed.index(turn) + 1
-    return turn + sum(each.position <= turn for each in pushed) + 1

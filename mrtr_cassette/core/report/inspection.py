@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrtr_cassette.core.exchange.pushed import number_of_turn, posted_answers, pushed_requests
+from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
 from mrtr_cassette.core.exchange.recorded import (
     Branch,
     Cassette,
@@ -156,13 +156,15 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
 
 def _turns(recorded: RecordedInteraction) -> tuple[Turn, ...]:
     """Return the turns in the order in which their asks came."""
-    turns = {number_of_turn(recorded, each): _pushed_turn(each) for each in recorded.pushed_turns}
+    turns: list[Turn] = []
     retries = [*(exchange.call for exchange in recorded.exchanges[1:]), None]
-    for index, (exchange, retry) in enumerate(zip(recorded.exchanges, retries, strict=True)):
+    for position, (exchange, retry) in enumerate(zip(recorded.exchanges, retries, strict=True)):
+        # The server pushes while a request is pending, and a response that asks ends that.
+        turns += [_pushed_turn(turn) for turn in recorded.pushed_turns if turn.position == position]
         ask = exchange.ask
         if ask is not None:
-            turns[number_of_turn(recorded, index)] = _turn(ask, retry)
-    return tuple(turns[number] for number in sorted(turns))
+            turns.append(_turn(ask, retry))
+    return tuple(turns)
 
 
 def _turn(ask: Ask, retry: Call | None) -> Turn:

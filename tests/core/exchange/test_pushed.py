@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from builders import answer, tool
 from messages import NO, YES, text
-from pushing import PushingSession, asked_once, cassette_with, elicit, roots, sample
+from pushing import PushingSession, asked_once, elicit, roots, sample
 
 from mrtr_cassette.core.exchange.pushed import (
     message_of,
-    number_of_turn,
     posted_answer,
     posted_answers,
     pushed_requests,
@@ -55,18 +54,3 @@ def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> N
 
     assert posted_answers(turn) == {"elicitation-1": read}
     assert posted_answer(None) == {"error": None}
-
-
-def test_turns_are_numbered_in_the_order_of_their_asks() -> None:
-    """What is pushed while a request is pending comes before what its response asks."""
-    session = PushingSession()
-    calls = [session.open(CALL) for _ in range(3)]
-    for call in calls:
-        session.say(call, elicit())
-        session.end(call)
-    turns = [session.turn({"elicitation-1": (calls[at], 0)}, position=at) for at in (0, 0, 2)]
-    exchanges = [session.exchange(call) for call in calls]
-    (interaction,) = cassette_with((exchanges, turns)).interactions
-
-    assert [number_of_turn(interaction, turn) for turn in turns] == [1, 2, 5]
-    assert [number_of_turn(interaction, index) for index in range(3)] == [3, 4, 6]
