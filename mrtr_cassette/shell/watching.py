@@ -22,6 +22,8 @@ from mrtr_cassette.core.report.events import (
     exchange_line,
     failed_event,
     failed_line,
+    pushed_event,
+    pushed_line,
     request_event,
     response_event,
     restored_event,
@@ -168,6 +170,7 @@ class WatchedExchange:
                 due = writer.response_bytes(chunk, self._watcher.now_ms())
                 if due is not None:
                     self._write(due, writer.observation)
+                self._say_pushed(writer.observation)
 
     def response_ended(self, end: End) -> None:
         """Show the end, and write the exchange down if it is due."""
@@ -185,6 +188,12 @@ class WatchedExchange:
             watcher.announcer.say(
                 partial(response_event, observation, end, now),
                 partial(exchange_line, observation, now),
+            )
+
+    def _say_pushed(self, observation: Observation) -> None:
+        for push in observation.take_pushed():
+            self._watcher.announcer.say(
+                partial(pushed_event, observation, push), partial(pushed_line, observation, push)
             )
 
     def _write(self, due: Due, observation: Observation) -> None:

@@ -18,7 +18,7 @@ from harness import (
     request,
     taping,
 )
-from messages import compact, message, result
+from messages import compact, message, result, tool_call
 from standin import (
     EVENTS,
     JSON,
@@ -271,6 +271,42 @@ async def test_a_coding_that_cannot_be_read_is_warned_of_once(tmp_path: Path) ->
     kept = read(tmp_path / "c.json")["interactions"][0]["response"]
     assert kept["headers"]["Content-Encoding"] == "br"
     assert all(seen.head.values("accept-encoding") == ["br, gzip"] for seen in tape.server.received)
+
+
+@looped
+async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path: Path) -> None:
+    """The log has what a server asks while its call is pending, and that it was answered."""
+    events: list[dict[str, Any]] = []
+    pushed = message("elicitation/create", {"message": "Sure?"}, id="push")
+    answered = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if "method" in visit.request.json:
+            await visit.send(stream_head(), chunk(event(pushed)))
+            await answered.wait()
+            await visit.send(chunk(event(result({"done": 1}))), chunk(b""))
+        else:
+            await visit.send(response(status="202 Accepted"))
+            answered.set()
+
+    async with (
+        taping(tmp_path / "c.json", script, on_event=events.append) as tape,
+        connected(tape.url) as client,
+    ):
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("deploy")))
+        await body.some()
+        told = [each["event"] for each in events]
+        await post(tape.url, result({"action": "decline"}, id="push"))
+        await body.rest()
+    assert told == ["started", "asked"]
+    assert events[1]["keys"] == {"elicitation-1": "form"}
+    answers = [each for each in events if each["event"] == "answered"]
+    assert [(each["exchange"], each["call"], each["keys"]) for each in answers] == [
+        (2, 'tools/call "deploy"', ["elicitation-1"])
+    ]
+    assert '   1  tools/call "deploy" asks elicitation-1 (form)' in tape.log
+    assert "decline" not in json.dumps(events)
+    assert "Sure?" not in json.dumps(events)
 
 
 @looped

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.sessions import endpoint_in
 from mrtr_cassette.core.protocol.calls import Call, CallKey, line_label, read_call
 from mrtr_cassette.core.protocol.dialect import (
     REQUEST_STATE,
@@ -21,6 +22,7 @@ from mrtr_cassette.core.protocol.dialect import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
 from mrtr_cassette.core.record.sealing import (
     Unread,
     in_encoding,
@@ -74,6 +76,7 @@ class Recorder:
         most_events: events up to which one is kept; each costs memory of its own, however small.
         arrived: how many requests have arrived.
         known: the states that were issued or echoed.
+        pushes: the pushed requests that wait for their answers.
     """
 
     seals: bool
@@ -85,6 +88,7 @@ class Recorder:
     most_events: int = 100_000
     arrived: int = 0
     known: KnownStates = field(default_factory=KnownStates)
+    pushes: OpenPushes = field(default_factory=OpenPushes)
 
     def sealed_text(self, text: str) -> str:
         """Return a text for the log without the states that are known."""
@@ -94,6 +98,16 @@ class Recorder:
         """Return a request's target as a log may show it."""
         target = self.sealed_text(target)
         return printable(target if self.redactor is None else self.redactor.target(target))
+
+    def label(self, call: Call) -> str:
+        """Return a call as a log may name it: without arguments, sealed and redacted."""
+        request = call.request
+        if not call.method:
+            if request.is_line:
+                return line_label(call)
+            return f"{printable(request.method)} {self.shown_target(request.target)}"
+        text = self.sealed_text(str(CallKey("", call.method, call.name, "")))
+        return text if self.redactor is None else self.redactor.text(text)
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
@@ -105,6 +119,7 @@ class Observation:
     """What is seen of one exchange while it passes.
 
     Attributes:
+        recorder: what it belongs to.
         number: place of the request in arrival order, from 1.
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
@@ -113,6 +128,7 @@ class Observation:
         status: the response's HTTP status, or 0 before it began, and over a pipe.
         started_ms: when the request had arrived.
         size: bytes of the response's body so far, as they passed.
+        answered: the pushed request that the request answers, or None.
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
@@ -120,7 +136,7 @@ class Observation:
         self.number = number
         self.call: Call = read_call(request)
         self.is_answered = False
-        self._recorder = recorder
+        self.recorder = recorder
         self._is_line = request.is_line
         self.started_ms = at_ms
         self.status = NO_STATUS
@@ -134,17 +150,15 @@ class Observation:
         self._missing: int | None = None
         self.ask: InputRequired | None = None
         self.unread: list[Unread] = []
+        # What all requests of a session share, whether a header or the URL has its id.
+        self._channel = request.header(SESSION_HEADER) or request.target
+        self.answered = recorder.pushes.request_arrived(number, self._channel, self.call)
+        self._pushed: list[OpenPush] = []
 
     @property
     def label(self) -> str:
         """The call as a log may name it: without arguments, sealed and redacted."""
-        recorder, request = self._recorder, self.call.request
-        if not self.call.method:
-            if request.is_line:
-                return line_label(self.call)
-            return f"{printable(request.method)} {recorder.shown_target(request.target)}"
-        text = recorder.sealed_text(str(CallKey("", self.call.method, self.call.name, "")))
-        return text if recorder.redactor is None else recorder.redactor.text(text)
+        return self.recorder.label(self.call)
 
     @property
     def pieces(self) -> int:
@@ -163,7 +177,7 @@ class Observation:
         self._headers = headers
         coding, self._missing = _framing_of(headers)
         if coding:
-            self._decoder = ContentDecoder(coding, self._recorder.largest_body)
+            self._decoder = ContentDecoder(coding, self.recorder.largest_body)
         if is_event_stream(headers):
             self._framer = SseFramer()
 
@@ -174,12 +188,12 @@ class Observation:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
         self.size += len(chunk)
-        if self.size > self._recorder.largest_body:
-            raise BodyTooLargeError(self.label, self._recorder.largest_body)
+        if self.size > self.recorder.largest_body:
+            raise BodyTooLargeError(self.label, self.recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        arrived = self._recorder.arrived
+        arrived = self.recorder.arrived
         if self._decoder.coding:
             self._arrived.append(Piece(chunk, at_ms, arrived))
             chunk = self._decoder.decode(chunk)
@@ -193,13 +207,41 @@ class Observation:
 
     def _message_passed(self, raw: bytes, at_ms: float) -> None:
         """Take the next event or line."""
-        recorder = self._recorder
+        recorder = self.recorder
         if len(self._pieces) == recorder.most_events:
             raise BodyTooLargeError(
                 self.label, recorder.most_events, "lines" if self._is_line else "events"
             )
         self._pieces.append(Piece(raw, at_ms, recorder.arrived))
-        self.is_answered = self.is_answered or self._is_response(raw)
+        self._read(raw)
+
+    def _read(self, raw: bytes) -> None:
+        """Take note of what an event or a line, the last so far, says, if it is no notification."""
+        is_first = len(self._pieces) == 1
+        endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
+        if endpoint is not None:
+            self._channel = _target_of(endpoint.decode("latin-1"))
+        # These are in every response and every request, and hardly in a notification.
+        if raw.find(b"result") < 0 and raw.find(b"error") < 0 and raw.find(b'"id"') < 0:
+            return
+        data = raw if self._is_line else read_event(raw, first=is_first).data
+        message = None if data is None else classify(data)
+        if message is None:
+            return
+        push = self.recorder.pushes.said(self.number, self._channel, self.call, message)
+        if push is not None:
+            self._pushed.append(push)
+        request = self.call.message
+        if request is not None and request.kind is Kind.REQUEST:
+            is_response = message.kind is Kind.RESPONSE and message.id == request.id
+            self.is_answered = self.is_answered or is_response
+
+    def take_pushed(self) -> list[OpenPush]:
+        """Return what the server has pushed in this response since this was asked last."""
+        pushed = self._pushed
+        if pushed:
+            self._pushed = []
+        return pushed
 
     def response_ended(self, at_ms: float) -> bool:
         """Take the end of the bytes, whatever caused it.
@@ -207,23 +249,13 @@ class Observation:
         Returns:
             whether bytes had been held back that were no whole event.
         """
+        self.recorder.pushes.ended(self.number, self._channel, self.call, self.status)
         if self._framer is not None:
             last, rest = self._framer.finish()
             if last or rest:
-                self._pieces.append(Piece(last or rest, at_ms, self._recorder.arrived))
+                self._pieces.append(Piece(last or rest, at_ms, self.recorder.arrived))
                 return True
         return False
-
-    def _is_response(self, raw: bytes) -> bool:
-        """Tell whether an event or a line, the last so far, is the response to the request."""
-        request = self.call.message
-        if raw.find(b"result") < 0 and raw.find(b"error") < 0:
-            return False
-        if request is None or request.kind is not Kind.REQUEST:
-            return False
-        data = raw if self._is_line else read_event(raw, first=len(self._pieces) == 1).data
-        message = None if data is None else classify(data)
-        return message is not None and message.kind is Kind.RESPONSE and message.id == request.id
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk.
@@ -235,7 +267,7 @@ class Observation:
             end: how the response ended; one that the client has whole counts as complete.
             at_ms: the time of the end.
         """
-        recorder = self._recorder
+        recorder = self.recorder
         received = self.call.request
         headers = _kept_of_request(received.headers, recorder.kept_headers)
         request = Request(received.method, received.target, headers, received.body)
@@ -310,6 +342,11 @@ def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
 @lru_cache(maxsize=1024)
 def _kept_of_response(headers: Headers) -> Headers:
     return _sealed_session(kept_response_headers(headers))
+
+
+def _target_of(url: str) -> str:
+    """Return path and query of a URL that may have only these."""
+    return url if url.startswith("/") else f"/{url.partition('://')[2].partition('/')[2]}"
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

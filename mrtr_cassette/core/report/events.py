@@ -8,10 +8,12 @@ Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
-from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
+from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -28,13 +30,24 @@ from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printa
 
 
 def request_event(observation: Observation) -> dict[str, Any]:
-    """Return that a call was started or a retry came."""
+    """Return that a call was started or answers came."""
     answers = observation.call.answers
+    push = observation.answered
+    if push is not None:
+        return {
+            "event": "answered",
+            "exchange": observation.number,
+            "call": observation.recorder.label(push.call),
+            "via": "push",
+            "keys": [printable(push.key)],
+            "request_state_sha256": None,
+        }
     if answers is None:
         return {"event": "started", **_call_facts(observation)}
     return {
         "event": "answered",
         **_call_facts(observation),
+        "via": "result",
         "keys": [printable(key) for key in sorted(answers.input_responses or {})],
         "request_state_sha256": _hash(answers.request_state),
     }
@@ -55,15 +68,36 @@ def response_event(observation: Observation, end: End, at_ms: float) -> dict[str
     return {
         "event": "asked",
         **facts,
-        "keys": {
-            printable(key): printable(request.kind) for key, request in ask.input_requests.items()
-        },
+        "via": "result",
+        "keys": _kinds(ask.input_requests),
         "request_state_sha256": _hash(ask.request_state),
     }
 
 
+def pushed_event(observation: Observation, push: OpenPush) -> dict[str, Any]:
+    """Return that a call, or a listening stream, was asked something by a pushed request."""
+    return {
+        "event": "asked",
+        "exchange": push.exchange,
+        "call": observation.recorder.label(push.call),
+        "via": "push",
+        "keys": _kinds({push.key: push.request}),
+        "request_state_sha256": None,
+    }
+
+
+def pushed_line(observation: Observation, push: OpenPush) -> str:
+    """Return as a line that a pushed request asks something."""
+    label = observation.recorder.label(push.call)
+    return printable(f"{push.exchange:>4}  {label} asks {push.key} ({push.request.kind})")
+
+
 def _call_facts(observation: Observation) -> dict[str, Any]:
     return {"exchange": observation.number, "call": observation.label}
+
+
+def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
+    return {printable(key): printable(request.kind) for key, request in input_requests.items()}
 
 
 def _hash(state: str | None) -> str | None:
@@ -76,6 +110,8 @@ def exchange_line(observation: Observation, at_ms: float) -> str:
     line = f"{observation.number:>4}  {observation.label}"
     if call.answers is not None:
         line += f", {answering_text(call.answers)}"
+    if observation.answered is not None:
+        line += f", answering {printable(observation.answered.key)}"
     if observation.status:
         line += f" -> HTTP {observation.status}"
     else:

@@ -20,6 +20,7 @@ from builders import (
     tool,
 )
 from messages import NO, YES, asks, text
+from pushing import PushingSession, elicit, posted
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
@@ -36,6 +37,8 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
+    pushed_event,
+    pushed_line,
     reading_event,
     reading_line,
     request_event,
@@ -114,6 +117,7 @@ def test_events_of_a_recording_tell_the_turns() -> None:
         "end": "complete",
         "bytes": len(answer(CALL, asks("a", state=STATE))),
         "duration_ms": 2.0,
+        "via": "result",
         "keys": {"a": "form"},
         "request_state_sha256": sha256_of(STATE),
     }
@@ -123,12 +127,45 @@ def test_events_of_a_recording_tell_the_turns() -> None:
         "event": "answered",
         "exchange": 1,
         "call": 'tools/call "deploy"',
+        "via": "result",
         "keys": ["a", "b"],
         "request_state_sha256": sha256_of(STATE),
     }
     assert response_event(answered, End.OPEN, answered.started_ms)["event"] == "ended"
     assert (
         request_event(observed(retry(CALL, {"a": YES}), text("x")))["request_state_sha256"] is None
+    )
+
+
+def test_events_of_a_recording_tell_what_was_pushed() -> None:
+    """A pushed request is an ask of the call that is pending, and the response to it an answer."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(CALL)
+    session.say(stream, elicit(words=STATE))
+    listening = session.talk.observation(stream)
+    (push,) = listening.take_pushed()
+    answering = session.talk.observation(session.post(posted(elicit(), YES)))
+
+    assert pushed_event(listening, push) == {
+        "event": "asked",
+        "exchange": 2,
+        "call": 'tools/call "deploy"',
+        "via": "push",
+        "keys": {"elicitation-1": "form"},
+        "request_state_sha256": None,
+    }
+    assert pushed_line(listening, push) == '   2  tools/call "deploy" asks elicitation-1 (form)'
+    assert request_event(answering) == {
+        "event": "answered",
+        "exchange": 3,
+        "call": 'tools/call "deploy"',
+        "via": "push",
+        "keys": ["elicitation-1"],
+        "request_state_sha256": None,
+    }
+    assert exchange_line(answering, answering.started_ms + 1) == (
+        "   3  POST /mcp, answering elicitation-1 -> HTTP 202 (1 ms)"
     )
 
 

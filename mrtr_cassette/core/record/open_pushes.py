@@ -1,0 +1,128 @@
+"""Whose turns the requests are that a server pushes, and which of them wait for an answer.
+
+Owns: saying, in the order in which things happen, during which call a server asks, under which key,
+and what a posted response answers.
+Does not own: what is seen of an exchange (`recorder`), turns in a cassette (`assembly`).
+Rule: a push in a call's own stream belongs to that call. One on a listening stream belongs to the
+call that is pending in its session; where there is none or more than one, to the stream itself. A
+turn begins with the first push after all pushes before it were answered.
+Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "Linking".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.sessions import listens
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+
+_ACCEPTED = 202
+_NAMES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+class OpenPush(NamedTuple):
+    """A pushed request that waits for its answer.
+
+    Attributes:
+        exchange: number of the exchange in whose interaction it is asked.
+        call: the request of that exchange.
+        key: our name for it within its turn.
+        request: what it asks.
+    """
+
+    exchange: int
+    call: Call
+    key: str
+    request: InputRequest
+
+
+class _Pending(NamedTuple):
+    """An exchange whose response has not come to its end."""
+
+    number: int
+    call: Call
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Pushed requests of one exchange: how many wait for an answer, how many have each name."""
+
+    waiting: int = 0
+    names: Counter[str] = field(default_factory=Counter)
+
+
+class OpenPushes:
+    """The pushed requests of one recording that wait for their answers."""
+
+    def __init__(self) -> None:
+        """Begin with no calls."""
+        self._pending: dict[str, dict[str | None, _Pending]] = {}
+        self._turns: dict[int, _Turn] = {}
+        self._open: dict[tuple[str, str | None], OpenPush] = {}
+
+    def request_arrived(self, number: int, session: str, call: Call) -> OpenPush | None:
+        """Take the next request; return the push that it answers, which is open no more.
+
+        Args:
+            number: its place in arrival order.
+            session: what it shares with all that belongs to its session.
+            call: the request, read.
+        """
+        message = call.message
+        if message is None or message.kind is not Kind.RESPONSE:
+            if message is not None and _may_be_asked(call):
+                self._pending.setdefault(session, {})[message.id] = _Pending(number, call)
+            return None
+        push = self._open.pop((session, message.id), None)
+        if push is not None and push.exchange in self._turns:
+            self._turns[push.exchange].waiting -= 1
+        return push
+
+    def said(self, number: int, session: str, call: Call, message: Message) -> OpenPush | None:
+        """Take a message of a response; return what it asks, if it is a pushed request.
+
+        Args:
+            number: the exchange in whose response it stands.
+            session: what that exchange shares with all that belongs to its session.
+            call: the request of that exchange.
+            message: the message.
+        """
+        if message.kind is Kind.RESPONSE:
+            self._pending.get(session, {}).pop(message.id, None)
+        if message.kind is not Kind.REQUEST:
+            return None
+        asking = _Pending(number, call)
+        pending = self._pending.get(session, {})
+        if len(pending) == 1 and not _may_be_asked(call):
+            (asking,) = pending.values()
+        turn = self._turns.setdefault(asking.number, _Turn())
+        if not turn.waiting:
+            turn.names.clear()
+        turn.waiting += 1
+        name = _NAMES.get(message.method) or message.method.rpartition("/")[2]
+        turn.names[name] += 1
+        request = input_request(message.method, message.params)
+        push = OpenPush(asking.number, asking.call, f"{name}-{turn.names[name]}", request)
+        self._open[session, message.id] = push
+        return push
+
+    def ended(self, number: int, session: str, call: Call, status: int) -> None:
+        """Take the end of a response; where it was accepted only, the call goes on."""
+        if status != _ACCEPTED:
+            self._turns.pop(number, None)
+            if call.message is not None and _may_be_asked(call):
+                self._pending.get(session, {}).pop(call.message.id, None)
+
+
+def _may_be_asked(call: Call) -> bool:
+    """Tell whether a request is a call of the client's; the response to any other listens."""
+    is_request = call.message is not None and call.message.kind is Kind.REQUEST
+    return is_request and not listens(call, None)
