@@ -11,7 +11,7 @@ Source: MCP 2025-11-25, "Session Management".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
@@ -27,7 +27,7 @@ class LiveSession:
     """One session of a replay.
 
     Attributes:
-        recorded: id of the recorded session that it is first of all; empty for clients without one.
+        recorded: id of the recorded session that is played in it; empty for clients without one.
         id: the id that the client has for it.
         played: how often each exchange has been played in it.
         asked: what has been asked in it without a state.
@@ -66,6 +66,10 @@ class LiveSession:
     def has_arrived(self, playable: Playable) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         return self._arrived.get(playable.lookup_number, 0) >= playable.occurrence
+
+    def could_be(self, contents: Collection[int]) -> bool:
+        """Tell whether all that has come so far is in a recorded session, by its lookup numbers."""
+        return all(number in contents for number in self._arrived)
 
     def values_of(self, playable: Playable) -> CallerValues:
         """Return the values of the live request that stands for a recorded one."""
@@ -122,11 +126,14 @@ class LiveSessions:
         shared: the session of clients that have none.
     """
 
-    def __init__(self, recorded: Iterable[str]) -> None:
-        """Begin with none open; `recorded` are the ids on the cassette."""
+    def __init__(self, playables: Iterable[Playable]) -> None:
+        """Begin with none open; `playables` are all of the cassette."""
         self.shared = LiveSession(NO_SESSION, NO_SESSION)
-        self._recorded = set(recorded)
+        self._recorded: dict[str, set[int]] = {}
         self._by_id: dict[str, LiveSession] = {}
+        for each in playables:
+            if each.session != NO_SESSION:
+                self._recorded.setdefault(each.session, set()).add(each.lookup_number)
         numbers = [
             int(match[1]) for each in self._recorded if (match := SESSION_SURROGATE.fullmatch(each))
         ]
@@ -149,6 +156,23 @@ class LiveSessions:
             return self._begin(recorded, recorded)
         self._last += 1
         return self._begin(recorded, session_surrogate(self._last))
+
+    def fitting(self, session: LiveSession, candidates: list[Playable]) -> list[Playable]:
+        """Return those of several exchanges that are of the recorded session played in a live one.
+
+        Clients that begin alike are told apart by what they do later: where the session that was
+        taken for this one has no such exchange, one that has what came so far is taken for it.
+        """
+        if session.recorded == NO_SESSION:
+            return candidates
+        if any(each.session == session.recorded for each in candidates):
+            return candidates
+        for each in candidates:
+            contents = self._recorded.get(each.session)
+            if contents is not None and session.could_be(contents):
+                session.recorded = each.session
+                return [other for other in candidates if other.session == each.session]
+        return candidates
 
     def _begin(self, recorded: str, session_id: str) -> LiveSession:
         session = LiveSession(recorded, session_id)

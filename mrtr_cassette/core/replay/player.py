@@ -149,7 +149,7 @@ class Player:
         by_arrival = sorted(self._playables, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
-        self._sessions = LiveSessions({each.session for each in by_arrival if each.session})
+        self._sessions = LiveSessions(by_arrival)
         self._replies: dict[Playable, Reply] = {}
         self._echoes: dict[Playable, tuple[Echo, ...]] = {}
         self._index = Index(has_placeholders=self._matched.has_placeholders)
@@ -174,6 +174,7 @@ class Player:
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
+        nearest = self._sessions.fitting(session, nearest)
         several = candidates is not None and candidates.has_several_secrets
         fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
         chosen = self._choose(fitting, wanted.caller, session)

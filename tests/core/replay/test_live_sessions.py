@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from builders import (
+    JSON_HEADERS,
+    Answer,
+    Conversation,
+    Step,
+    answer,
+    conversation,
+    get,
+    loaded,
+    missed,
+    notification,
+    play,
+    post,
+    rpc,
+    said,
+    tool,
+)
+from messages import Json, text
+
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, header_value
+
+INITIALIZE = rpc("initialize", {"clientInfo": {"name": "c"}}, number=0)
+INITIALIZED = notification("notifications/initialized")
+CALL = tool("work")
+ACCEPTED = Answer((), (), 202)
+
+
+def opened(session: str) -> Answer:
+    """Return the response that opens a session."""
+    headers = (*JSON_HEADERS, ("Mcp-Session-Id", session))
+    return Answer((answer(INITIALIZE, {"serverInfo": {"name": session[:1]}}),), headers)
+
+
+def within(session: str, request: bytes | Request) -> Request:
+    """Return a request in a session."""
+    if isinstance(request, bytes):
+        return post(request, ("Mcp-Session-Id", session))
+    headers = (*request.headers, ("Mcp-Session-Id", session))
+    return Request(request.method, request.target, headers, request.body)
+
+
+def steps(session: str, *script: tuple[bytes, Json]) -> list[Step]:
+    """Return what a client does in a session from its beginning."""
+    return [
+        (INITIALIZE, opened(session)),
+        (within(session, INITIALIZED), ACCEPTED),
+        *((within(session, request), response) for request, response in script),
+    ]
+
+
+def replay_of(*script: Step) -> Player:
+    """Return a replay of exchanges that followed one another."""
+    return Player(loaded(conversation(*script).cassette()))
+
+
+def begin(player: Player) -> str:
+    """Open a session, and return its id."""
+    decision = player.request_received(post(INITIALIZE))
+    assert isinstance(decision, Play)
+    assert decision.delivery is not None
+    session = header_value(decision.delivery.headers, SESSION_HEADER)
+    play(player, within(session, INITIALIZED))
+    return session
+
+
+ONE = "1" * 32
+TWO = "2" * 32
+
+
+def test_session_that_is_opened_again_has_its_own_id_and_count() -> None:
+    """The same program runs as often as one likes against one replay."""
+    player = replay_of(*steps(ONE, (CALL, text("one")), (CALL, text("two"))))
+    ids = []
+    for _ in range(3):
+        session = begin(player)
+        ids.append(session)
+        assert [said(play(player, within(session, CALL))) for _ in range(2)] == ["one", "two"]
+        assert missed(player, within(session, CALL)).reason is Reason.ALREADY_PLAYED
+    assert ids == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
+
+
+def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> None:
+    """Each client gets the recorded session that comes next; a new round begins with the first."""
+    player = replay_of(*steps(ONE, (CALL, text("one"))), *steps(TWO, (CALL, text("two"))))
+
+    sessions = [begin(player) for _ in range(4)]
+
+    words = [said(play(player, within(session, CALL))) for session in reversed(sessions)]
+    assert words == ["two", "one", "two", "one"]
+    assert len(set(sessions)) == 4
+
+
+def test_id_of_a_session_stands_wherever_the_recorded_one_stood() -> None:
+    """Headers and bodies have the id of the client's own session."""
+    repeated = Answer(
+        (answer(CALL, {"content": [], "session": ONE}),), (*JSON_HEADERS, ("Mcp-Session-Id", ONE))
+    )
+    player = replay_of(
+        (INITIALIZE, opened(ONE)), (within(ONE, CALL), repeated), (within(ONE, CALL), repeated)
+    )
+    for number in (1, 2):
+        session = begin_without_ready(player)
+        decision = player.request_received(within(session, CALL))
+        assert isinstance(decision, Play)
+        assert decision.delivery is not None
+        assert header_value(decision.delivery.headers, SESSION_HEADER) == f"mrtr-session:{number}"
+
+
+def begin_without_ready(player: Player) -> str:
+    """Open a session for a client that says no more."""
+    decision = player.request_received(post(INITIALIZE))
+    assert isinstance(decision, Play)
+    assert decision.delivery is not None
+    return header_value(decision.delivery.headers, SESSION_HEADER)
+
+
+def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
+    """Twenty clients at once come in another order, and each has its own session's answers."""
+    count = 20
+    script = [
+        steps(f"{n:032}", (tool("work", n=n), text(f"done {n}")), (CALL, text(f"end {n}")))
+        for n in range(count)
+    ]
+    player = replay_of(*(step for each in script for step in each))
+
+    sessions = [begin(player) for _ in range(count)]
+
+    for n, session in enumerate(reversed(sessions)):
+        assert said(play(player, within(session, tool("work", n=n)))) == f"done {n}"
+        assert said(play(player, within(session, CALL))) == f"end {n}"
+    assert player.unplayed == []
+
+
+def test_clients_without_a_session_begin_anew_with_initialize() -> None:
+    """A server without session ids is opened again, once all recorded clients have opened it."""
+    plain = answer(INITIALIZE, {"serverInfo": {}})
+    player = replay_of((INITIALIZE, plain), (CALL, text("done")))
+    for _ in range(3):
+        play(player, INITIALIZE)
+        assert said(play(player, CALL)) == "done"
+        assert missed(player, CALL).reason is Reason.ALREADY_PLAYED
+
+
+def test_client_that_knows_a_recorded_session_needs_not_open_it() -> None:
+    """An id from the cassette itself is that of the recorded session."""
+    player = replay_of(*steps(ONE, (CALL, text("one"))))
+
+    assert said(play(player, within("mrtr-session:1", CALL))) == "one"
+    assert missed(player, within("mrtr-session:1", CALL)).reason is Reason.ALREADY_PLAYED
+
+
+def test_listening_stream_is_resumed_where_it_was_left() -> None:
+    """A client that comes back gets no event twice: after the last one, or after one that it names."""
+    events = (
+        b"id: a\ndata: " + notification("notifications/x", n=1) + b"\n\n",
+        b"id: b\ndata: " + notification("notifications/x", n=2) + b"\n\n",
+    )
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), opened(ONE))
+    listening = within(ONE, get("/mcp", ("Accept", "text/event-stream")))
+    talk.response(talk.request(listening), Answer(events, (("Content-Type", "text/event-stream"),)))
+    player = Player(loaded(talk.cassette()))
+    session = begin_without_ready(player)
+    mine = within(session, get("/mcp", ("Accept", "text/event-stream")))
+
+    first = play(player, mine)
+
+    assert first.count(b"data: ") == 2
+    assert play(player, mine) == b""
+    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
+    named = Request("GET", "/mcp", (*mine.headers, ("Last-Event-ID", last)), b"")
+    again = play(player, named)
+    assert again.count(b"data: ") == 1
+    assert b'"n":2' in again
