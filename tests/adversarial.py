@@ -99,6 +99,18 @@ def _nested(length: int) -> bytes:
     return text.encode()
 
 
+def _different_keys(length: int) -> bytes:
+    keys = ",".join(f'"a{number:015}":1' for number in range(length // 20))
+    return f'{{{keys},"apiKey":"x"}}'.encode()
+
+
+def _blobs(length: int) -> bytes:
+    text = b'{"blob":"cGFzc3dvcmQ9bWFkZS11cA=="}'
+    while len(text) < length // 2:
+        text = b'{"blob":"%s"}' % base64.b64encode(text)
+    return text
+
+
 OF_BODIES: dict[str, tuple[str, ByLength]] = {
     "prose": ("text/plain", _prose),
     "base64url": ("text/plain", _base64url),
@@ -123,5 +135,40 @@ OF_BODIES: dict[str, tuple[str, ByLength]] = {
     "messages": ("application/json", repeated('{"id":1,"apiKey":"x"}\n')),
     "spaces": ("text/plain", _filled("password", " ", "= x")),
     "nested strings": ("application/json", _nested),
+    "credentials": ("text/plain", repeated("://a:b@c/d")),
+    "slashes after a colon": ("text/plain", _filled("http://a:b", "/c", "@d.example")),
+    "hosts after a colon": ("text/plain", _filled("http://a:b", "@c/", "@d.example")),
+    "tokens before hosts": ("text/plain", repeated("http://Fake0NotReal1Made@a.example ")),
+    "settings": ("text/plain", repeated("api_key = made\npassword: hunter2\n")),
+    "one long setting": ("text/plain", _filled("password: ", "a1", "\n")),
+    "indented settings": ("text/plain", repeated(" password:\t")),
+    "keys": ("application/json", _filled('{"a":"apiKey=x"', ',"key that is long":1', "}")),
+    "keys with digits": (
+        "application/json",
+        _different_keys,
+    ),
+    "keys with secrets": ("application/json", _filled('{"a":1', ',"api_key=b":1', "}")),
+    "values in doubt": ("application/json", _filled('{"user":1', ',"pass":"letmein"', "}")),
+    "values without a companion": ("application/json", _filled("{", '"pass":"letmein",', '"a":1}')),
+    "companions": (
+        "application/json",
+        _filled("{", '"user":"a","email":"b",', '"pass":"letmein"}'),
+    ),
+    "parameters in doubt": ("application/x-www-form-urlencoded", repeated("pass=letmein&user=a&")),
+    "blobs": ("application/json", _filled("[", '{"blob":"cGFzc3dvcmQ9bWFkZS11cA=="},', "1]")),
+    "one blob": (
+        "application/json",
+        lambda length: b'{"blob":"%s"}' % base64.b64encode(_prose(length * 3 // 4)),
+    ),
+    "blob of names": (
+        "application/json",
+        lambda length: b'{"blob":"%s"}' % base64.b64encode(b"password=a " * (length // 16)),
+    ),
+    "blobs in blobs": ("application/json", _blobs),
+    "percent twice": ("text/plain", repeated("%2570assword%253Dx ")),
+    "percent of percent": ("text/plain", repeated("%25252525")),
+    "encoded URLs": ("text/plain", repeated("http%253A%252F%252Fa%253Ab%2540c ")),
+    "fields of HTML": ("text/html", repeated('<input type="hidden" name="password" ')),
+    "values of HTML": ("text/html", repeated('<input name="password" value="a"> ')),
 }
 """Bodies by name, each with its media type."""

@@ -1,6 +1,7 @@
 """Finding secrets in JSON: in its strings, and in values by the names that they stand under.
 
-Owns: which rule the names make of a value, and the places of a message that no secret stands in.
+Owns: what names, and other names beside them, make of a value, and the places of a message that no
+secret stands in.
 Does not own: what a string is searched for (`text_search`), JSON's tokens (`escapes`).
 Rule: JSON is read token by token, so that texts that are cut off or nested too deeply to parse are
 searched like all others.
@@ -10,8 +11,9 @@ Source: docs/design.md, "Redaction".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
 from mrtr_cassette.core.protocol.jsonrpc import (
@@ -21,6 +23,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     RESULT_SUBSCRIPTION_PATH,
     TOKEN_PATH,
 )
+from mrtr_cassette.core.secrets.blobs import BLOBS
 from mrtr_cassette.core.secrets.escapes import (
     Finding,
     SpanSet,
@@ -31,6 +34,8 @@ from mrtr_cassette.core.secrets.escapes import (
     spell_as_json,
     spell_in_json,
 )
+from mrtr_cassette.core.secrets.names import COMPANIONS, AmbiguousName
+from mrtr_cassette.core.secrets.rules import NO_NAME, Name
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans
 from mrtr_cassette.errors import NotJsonError
 
@@ -64,11 +69,64 @@ class MemberSearch(Protocol):
 
     shortest: int
 
-    def rule_of(self, name: str) -> str:
-        """Return the rule that makes values under a name secrets, or an empty string."""
+    def name(self, name: str) -> Name:
+        """Return what a name tells about its value."""
 
     def in_member(self, rule: str, value: str, depth: int) -> list[Finding]:
         """Search a string under a name that has this rule."""
+
+    def in_key(self, key: str, depth: int) -> list[Finding]:
+        """Search a name itself."""
+
+    def in_blob(self, value: str, depth: int) -> list[Finding]:
+        """Search a string that may be text in base64."""
+
+
+class _Doubted(NamedTuple):
+    """A value under an ambiguous name, which is a secret if a companion stands beside it.
+
+    Attributes:
+        ambiguous: the name.
+        findings: what is secret in the value without a companion.
+        as_secret: what is with one.
+    """
+
+    ambiguous: AmbiguousName
+    findings: list[Finding]
+    as_secret: list[Finding]
+
+
+@dataclass(slots=True)
+class _Opened:
+    """An object or an array that is open.
+
+    Attributes:
+        bracket: how it begins.
+        name: what the name of the next value tells, or of each value of an array.
+        of_value: the same for the one that is called `value`.
+        key: the member's own name.
+        names: those of its names that are companions, folded; None for none.
+        doubted: values that are decided on when it is closed; None for none.
+    """
+
+    bracket: str
+    name: Name
+    of_value: Name = NO_NAME
+    key: str = ""
+    names: set[str] | None = None
+    doubted: list[_Doubted] | None = None
+
+    def doubt(self, doubted: _Doubted) -> None:
+        """Decide on a value later."""
+        if self.doubted is None:
+            self.doubted = []
+        self.doubted.append(doubted)
+
+    def close(self) -> None:
+        """Decide on what was in doubt."""
+        for ambiguous, findings, as_secret in self.doubted or ():
+            if not ambiguous.companions.isdisjoint(self.names or ()):
+                findings[:] = as_secret
 
 
 def secrets_in_json(
@@ -81,55 +139,111 @@ def secrets_in_json(
         search: searches a string.
         depth: levels of URLs in URLs that are still searched.
     """
-    findings: list[Finding] = []
-    # Of each open object or array: its bracket, and the rules for values directly in it and for
-    # the one that is called `value`.
-    opened = [("", "", "")]
-    key = ""
-    for token in tokens:
-        bracket, rule, of_value = opened[-1]
-        match token.lastgroup:
-            case "key" if bracket != "[":
-                key = token["text"]
-                if "\\" in key:
-                    key = decode_json(key).text
-                rule = "" if bracket == _OF_SCHEMA else search.rule_of(key)
-                rule = of_value if key == _VALUE and not rule else rule
-                opened[-1] = (bracket, rule, of_value)
-                continue
-            case "opening":
-                opened.append(_opened(token["opening"], bracket, rule, key))
-            case "closing" if len(opened) > 1:
-                opened.pop()
-            case "text" | "key":
-                if bracket == "{" and key in _NAMING and len(token["text"]) <= _LONGEST_NAME:
-                    opened[-1] = (bracket, rule, search.rule_of(token["text"]) or of_value)
-                findings += _in_string(token, rule, search, depth)
-            case "number" if rule and bracket != "[":
-                start, end = token.span("number")
-                findings.append(Finding(start, end, rule, token["number"], spell_as_json))
-        key = ""
-    return findings
+    return _JsonSearch(search, depth).secrets(tokens)
 
 
-def _opened(bracket: str, outer: str, rule: str, key: str) -> tuple[str, str, str]:
-    """Return the bracket, and the rules for values directly inside it."""
+class _JsonSearch:
+    """Walks through JSON texts."""
+
+    def __init__(self, search: MemberSearch, depth: int) -> None:
+        self._search = search
+        self._depth = depth
+        self._findings: list[list[Finding]] = []
+        self._opened = [_Opened("", NO_NAME)]
+        self._plain_keys: set[str] = set()
+
+    def secrets(self, tokens: Iterable[re.Match[str]]) -> list[Finding]:
+        """Return what is secret."""
+        for token in tokens:
+            opened = self._opened[-1]
+            match token.lastgroup:
+                case "key" if opened.bracket != "[":
+                    self._key(opened, token)
+                    continue
+                case "opening":
+                    self._opened.append(_inside(opened, token["opening"]))
+                case "closing" if len(self._opened) > 1:
+                    self._opened.pop().close()
+                case "text" | "key":
+                    self._string(opened, token)
+                case "number" if opened.bracket != "[":
+                    self._number(opened, token)
+            opened.key = ""
+        for opened in self._opened:
+            opened.close()
+        return [finding for findings in self._findings for finding in findings]
+
+    def _key(self, opened: _Opened, token: re.Match[str]) -> None:
+        key = token["text"]
+        if key not in self._plain_keys and not self._is_secret(token):
+            self._plain_keys.add(key)
+        opened.key = key = decode_json(key).text if "\\" in key else key
+        opened.name = NO_NAME
+        if opened.bracket != _OF_SCHEMA:
+            name = self._search.name(key)
+            opened.name = opened.of_value if key == _VALUE and name.tells_nothing else name
+            if name.folded in COMPANIONS:
+                opened.names = (opened.names or set()) | {name.folded}
+
+    def _is_secret(self, token: re.Match[str]) -> bool:
+        """Find what is secret in a name; a name comes again in each object of a kind."""
+        if len(token["text"]) < self._search.shortest:
+            return False
+        findings = list(_spelled(token, lambda key: self._search.in_key(key, self._depth)))
+        self._findings.append(findings)
+        return bool(findings)
+
+    def _string(self, opened: _Opened, token: re.Match[str]) -> None:
+        raw, name = token["text"], opened.name
+        is_named = opened.bracket == "{" and opened.key in _NAMING and len(raw) <= _LONGEST_NAME
+        if is_named and not (named := self._search.name(raw)).tells_nothing:
+            opened.of_value = named
+        rule, ambiguous = name.rule, name.ambiguous
+        if len(raw) < self._search.shortest and not rule and ambiguous is None:
+            return
+
+        def in_member(rule: str) -> Callable[[str], list[Finding]]:
+            if not rule and opened.key in BLOBS:
+                return lambda value: self._search.in_blob(value, self._depth)
+            return lambda value: self._search.in_member(rule, value, self._depth)
+
+        plain = decode_json(raw).text if ambiguous is not None and "\\" in raw else raw
+        if ambiguous is not None and ambiguous.alone(plain):
+            rule = ambiguous.rule
+        findings = list(_spelled(token, in_member(rule)))
+        self._findings.append(findings)
+        if ambiguous is not None and not rule and opened.bracket == "{" and ambiguous.beside(plain):
+            as_secret = list(_spelled(token, in_member(ambiguous.rule)))
+            opened.doubt(_Doubted(ambiguous, findings, as_secret))
+
+    def _number(self, opened: _Opened, token: re.Match[str]) -> None:
+        text, rule, ambiguous = token["number"], opened.name.rule, opened.name.ambiguous
+        if ambiguous is not None and ambiguous.takes_numbers and ambiguous.alone(text):
+            rule = ambiguous.rule
+        start, end = token.span("number")
+        if rule:
+            self._findings.append([Finding(start, end, rule, text, spell_as_json)])
+        elif ambiguous is not None and ambiguous.beside(text):
+            findings: list[Finding] = []
+            as_secret = [Finding(start, end, ambiguous.rule, text, spell_as_json)]
+            opened.doubt(_Doubted(ambiguous, findings, as_secret))
+            self._findings.append(findings)
+
+
+def _inside(opened: _Opened, bracket: str) -> _Opened:
+    """Return an object or an array that begins as a value of what is open."""
     if bracket == "[":
-        return "[", "" if outer == "[" else rule, ""
-    return (_OF_SCHEMA if key in _SCHEMAS else "{"), "", rule
+        return _Opened("[", NO_NAME if opened.bracket == "[" else opened.name)
+    return _Opened(_OF_SCHEMA if opened.key in _SCHEMAS else "{", NO_NAME, opened.name)
 
 
-def _in_string(
-    token: re.Match[str], rule: str, search: MemberSearch, depth: int
-) -> Iterable[Finding]:
+def _spelled(token: re.Match[str], find: Callable[[str], list[Finding]]) -> Iterator[Finding]:
+    """Yield findings of the text of a JSON string as findings of the text that it stands in."""
     raw, at = token["text"], token.start("text")
-    if len(raw) < search.shortest and not rule:
-        return ()
     if "\\" not in raw:
-        return shifted(search.in_member(rule, raw, depth), at)
+        return shifted(find(raw), at)
     decoded = decode_json(raw)
-    findings = search.in_member(rule, decoded.text, depth)
-    return mapped_back(decoded, findings, at, spell_in_json)
+    return mapped_back(decoded, find(decoded.text), at, spell_in_json)
 
 
 def without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:

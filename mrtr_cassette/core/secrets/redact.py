@@ -18,13 +18,8 @@ from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exem
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.stream_search import secrets_in_stream
-from mrtr_cassette.core.secrets.text_search import (
-    DEEPEST,
-    FORM_QUERY,
-    URL_QUERY,
-    Query,
-    TextSearch,
-)
+from mrtr_cassette.core.secrets.text_search import DEEPEST, TextSearch
+from mrtr_cassette.core.secrets.url_search import FORM_QUERY, URL_QUERY, Query
 from mrtr_cassette.core.secrets.withheld import is_withheld
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 from mrtr_cassette.errors import NotJsonError
@@ -125,9 +120,13 @@ class Redactor:
         can hold that, else as a placeholder alone.
         """
         plain = decoded_header(value)
-        rule = self._rules.rule_of(name.lower().removeprefix("mcp-param-"))
+        searched = value if plain is None else plain
+        _, rule, ambiguous = self._rules.name(name.lower().removeprefix("mcp-param-"))
+        if ambiguous is not None and ambiguous.beside(searched):
+            # It mirrors an argument, whose companions are in the body.
+            rule = ambiguous.rule
         redacted = self._redacted(
-            value if plain is None else plain,
+            searched,
             lambda search, text: search.in_member(rule, text),
             is_named=bool(rule),
         )

@@ -1,8 +1,8 @@
 """Which secrets are known: by their shapes, by their names, and by what a user changes about both.
 
-Owns: the member names whose values are secrets, the checks of a user's own rules, and telling which
-rules a text needs.
-Does not own: the shapes (`shapes`), where a text contains them (`text_search`, `json_search`).
+Owns: the checks of a user's own rules, and telling which rules a text needs.
+Does not own: the shapes (`shapes`), the names (`names`), where a text contains them (`text_search`,
+`json_search`).
 Rule: a secret is known by its own shape or by the name that it stands under, never because it looks
 random: hashes, cursors and nonces are what requests are told apart by.
 Source: the providers' own descriptions of their tokens.
@@ -11,13 +11,22 @@ Source: the providers' own descriptions of their tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 import re2
 
+from mrtr_cassette.core.secrets import blobs
+from mrtr_cassette.core.secrets.names import (
+    AMBIGUOUS,
+    MARKER,
+    NAMES,
+    AmbiguousName,
+    builtin_rule_of,
+    fold,
+)
 from mrtr_cassette.core.secrets.shapes import (
     RULES,
     Rule,
@@ -27,43 +36,14 @@ from mrtr_cassette.core.secrets.shapes import (
 )
 from mrtr_cassette.errors import shorten
 
-_NAMED: Final[Mapping[str, str]] = {
-    "password": "*password passwords *passwd *passphrase passcode mysqlpwd",
-    "secret": "secret *clientsecret *consumersecret *appsecret *apisecret *authsecret *jwtsecret"
-    " *sessionsecret *cookiesecret *totpsecret *sharedsecret *signingsecret *webhooksecret"
-    " *secretkey *secretaccesskey *accesskeysecret *accountkey *sharedaccesskey encryptionkey"
-    " signingkey masterkey xamzsignature xgoogsignature",
-    "api-key": "*apikey apikeys *subscriptionkey xauthkey",
-    "token": "*accesstoken *refreshtoken *authtoken *sessiontoken *bearertoken *apitoken *bottoken"
-    " *securitytoken idtoken githubtoken ghtoken gitlabtoken slacktoken npmtoken hftoken"
-    " subjecttoken actortoken clientassertion codeverifier",
-    "authorization": "authorization proxyauthorization xauthorization authorizationheader",
-    "cookie": "cookie cookies setcookie sessioncookie",
-    "private-key": "*privatekey",
-    "credentials": "credentials credential",
-}
-"""Member names, folded, whose values are secrets whatever they look like, by rule.
-
-A star stands before a name that longer names may end with: `DB_PASSWORD`, `openaiApiKey`.
-"""
-
-NAMES: Final[Mapping[str, str]] = {
-    name.removeprefix("*"): rule for rule, names in _NAMED.items() for name in names.split()
-}
-"""Each of these names, and its rule."""
-
-ENDINGS: Final = tuple(
-    name.removeprefix("*")
-    for names in _NAMED.values()
-    for name in names.split()
-    if name.startswith("*")
-)
-"""Those of them that longer names may end with."""
-
+CREDENTIALS: Final = "url-password"
+"""The rule of what stands before a URL's host."""
+CREDENTIALS_MARKER: Final = r"(?::|%3a)(?:\\*/|%2f){2}[^\s\"'<>]*(?:@|%40)"
+"""Matches in a folded text where something may stand there."""
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
-_NAME, _ESCAPE = -1, -2
+_NAME, _ESCAPE, _BLOB, _CREDENTIALS = -1, -2, -3, -4
 """What a marker stands for that is none of a shape."""
 _ESCAPED = r"\\u00[2-7]|%(?:2[5dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
 """An escape of what may be part of a marker or of a name, or of a quote in JSON."""
@@ -75,10 +55,12 @@ _IS_ASSIGNED = (
 that calls it `value`. The name may be a value itself, of an object that has the other beside it.
 """
 _LOWER = bytes(range(256)).lower()
+_LONGEST_NAME = 64
+"""Characters of a name that is remembered."""
 _HUGE_REPETITION = re.compile(r"(?<!\\)\{\d{5,}(?:,\d*)?\}|(?<!\\)\{\d*,\d{5,}\}")
 """A repetition whose count is so large that RE2 takes it for plain text."""
 
-RULE_NAMES: Final = {rule.name for rule in RULES} | set(_NAMED) | {CUSTOM_KEY}
+RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
 
 
 @dataclass(frozen=True)
@@ -110,7 +92,7 @@ class RedactionRules:
             if not fold(key):
                 raise ValueError(f"redaction key {key!r} names no member")
         for name in self.disabled:
-            if name not in RULE_NAMES and not builtin_rule_of(fold(name)):
+            if name not in RULE_NAMES and not _is_builtin(fold(name)):
                 raise ValueError(
                     f"redaction rule {shorten(repr(name))} does not exist; the rules are "
                     f"{', '.join(sorted(RULE_NAMES - {CUSTOM_KEY}))}"
@@ -131,6 +113,32 @@ def _why_refused(pattern: str) -> str:
     if reason:
         return f"is no regular expression: {reason}"
     return "matches the empty text" if matches_nothing else ""
+
+
+def _is_builtin(folded: str) -> bool:
+    return folded in AMBIGUOUS or bool(builtin_rule_of(folded))
+
+
+class Name(NamedTuple):
+    """What the name of a value tells.
+
+    Attributes:
+        folded: the name, folded.
+        rule: the rule that makes the value a secret, whatever it is, or an empty string.
+        ambiguous: what the value has to be if it is a secret, or None.
+    """
+
+    folded: str
+    rule: str
+    ambiguous: AmbiguousName | None
+
+    @property
+    def tells_nothing(self) -> bool:
+        """Whether a value under the name is like any other."""
+        return not self.rule and self.ambiguous is None
+
+
+NO_NAME: Final = Name("", "", None)
 
 
 class SearchPlan(NamedTuple):
@@ -166,6 +174,7 @@ class ActiveRules:
         # Other text than ASCII has many spellings.
         self._has_ascii_keys = all(key.isascii() for key in self.keys)
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
+        self._known_name = lru_cache(maxsize=1024)(self._name)
 
     def may_match(self, raw: bytes) -> bool:
         """Tell whether there may be a secret in a body, in whatever layer of it."""
@@ -189,7 +198,7 @@ class ActiveRules:
             if not rule.is_folded
             for marker in rule.markers
         ]
-        return _Markers([*markers, (_ESCAPED, _ESCAPE)])
+        return _Markers([*markers, (_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB)])
 
     @cached_property
     def _in_folded(self) -> _Markers:
@@ -203,15 +212,27 @@ class ActiveRules:
         names = {*NAMES, *filter(str.isascii, self.keys)}
         stems = [name for name in names if not any(n != name and n in name for n in names)]
         named = "|".join(sorted(re2.escape(stem) for stem in stems))
-        return _Markers([*markers, (f"(?:{named}){_IS_ASSIGNED}", _NAME)])
+        assigned = [(f"(?:{named}){_IS_ASSIGNED}", _NAME), (MARKER, _NAME)]
+        if CREDENTIALS not in self.disabled:
+            assigned.append((CREDENTIALS_MARKER, _CREDENTIALS))
+        return _Markers([*markers, *assigned])
 
-    def rule_of(self, name: str) -> str:
-        """Return the rule that makes values under a name secrets, or an empty string."""
+    def name(self, name: str) -> Name:
+        """Return what a name tells about its value."""
+        # Most names come again; a long one is none.
+        return self._known_name(name) if len(name) <= _LONGEST_NAME else self._name(name)
+
+    def _name(self, name: str) -> Name:
         folded = fold(name)
         if folded in self.keys:
-            return CUSTOM_KEY
+            return Name(folded, CUSTOM_KEY, None)
+        if folded in self._disabled_names:
+            return Name(folded, "", None)
         rule = builtin_rule_of(folded)
-        return "" if rule in self.disabled or folded in self._disabled_names else rule
+        ambiguous = AMBIGUOUS.get(folded)
+        if ambiguous is not None and ambiguous.rule in self.disabled:
+            ambiguous = None
+        return Name(folded, "" if rule in self.disabled else rule, ambiguous)
 
 
 class _Markers:
@@ -228,17 +249,3 @@ class _Markers:
     def __call__(self, raw: bytes) -> set[int]:
         """Return what the patterns stand for that a text contains."""
         return {self._rows[index] for index in self._set.Match(raw) or ()}
-
-
-def fold(name: str) -> str:
-    """Return what `api_key`, `api-key`, `apiKey` and `API_KEY` have in common."""
-    return name.replace("_", "").replace("-", "").lower()
-
-
-def builtin_rule_of(folded: str) -> str:
-    """Return the rule of a folded name, or an empty string."""
-    rule = NAMES.get(folded)
-    if rule is None and folded.endswith(ENDINGS):
-        # The longest one: `…secretkey` is said more exactly than by `…key`.
-        rule = NAMES[max((e for e in ENDINGS if folded.endswith(e)), key=len)]
-    return rule or ""

@@ -179,7 +179,7 @@ def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
 
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
-    """Return the rows of what XML and multipart forms have under some names."""
+    """Return the rows of what XML, multipart forms and the fields of HTML have under some names."""
     element = rf"(?:[\w.-]{{1,64}}:)?(?i:{names})"
     field = rf'name=\\*"(?i:{names})\\*"'
     meant = re.compile(rb"\s*+(?![$%]?\{)\S")
@@ -193,6 +193,12 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         Rule(
             name,
             rf"(?:^|[\s;]){field}(?:\r?\n[^\r\n]{{1,200}}){{0,3}}\r?\n\r?\n([^\r\n]{{1,512}})",
+            (field,),
+            needs=meant,
+        ),
+        Rule(
+            name,
+            rf"<(?:input|meta)\s(?:[^<>]*\s)?{field}\s(?:[^<>]*\s)?(?:value|content)=\\*\"([^\"<>\\]+)",
             (field,),
             needs=meant,
         ),
@@ -233,6 +239,11 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("google", "AIza", r"AIza[\w-]{35,}"),
     _token("google", "ya29. GOCSPX- AQ.Ab", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
     _shape("azure", "accountkey,sharedaccesskey", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
+    _shape(
+        "aws",
+        "signedheaders",
+        r"SignedHeaders=[\w;-]{1,512}[,&]\s{0,3}(?:X-Amz-)?Signature=([0-9a-f]{64})",
+    ),
     _shape("azure", "sig=,sig%3d", r"(?:^|[^A-Za-z0-9])sig=([\w+/%-]{30,}=*)"),
     _shape("azure", "q~", r"(?:^|[^\w~.-])([\w~.-]{3}\dQ~[\w~.-]{31,34})(?:[^\w~.-]|$)"),
     _token(
@@ -351,23 +362,30 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
         (r"\d:[0-9a-f]{32}",),
     ),
-    _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[A-Za-z0-9]{24,}", _DIGIT),
+    _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[\w-]{24,}", _DIGIT),
     _token("hubspot", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
     _token("contentful", "CFPAT-", r"CFPAT-[\w-]{40,}"),
     # Of these letters such a token has many, and base64 of other data hasn't.
     _token("facebook", "EAA", r"EAA[A-Za-z0-9]{90,}", rb"(?:.*?Z[A-D]){2}", ends=r"\w+/="),
-    _token("dropbox", "sl.", r"sl\.[\w.-]{100,}", _DIGIT),
+    # An app's identifier and its secret.
+    Rule(
+        "facebook",
+        r"(?:^|[^\w|])([0-9]{14,17}(?:\||%7[cC])[A-Za-z0-9_-]{27,40})(?:[^\w|-]|$)",
+        (r"[0-9]{14}(?:\||%7[cC])[A-Za-z0-9_-]{27}",),
+        needs=re.compile(rb".*[|%].*[a-z]"),
+    ),
+    _token("dropbox", "sl.", r"sl\.[\w.=-]{100,}", _DIGIT),
+    Rule(
+        "dropbox",
+        r"(?:^|[^\w+/=-])([A-Za-z0-9]{11}A{10}[\w-]{43})(?:[^\w+/=-]|$)",
+        (r"A{10}[\w-]{43}",),
+        needs=re.compile(_DIGIT),
+    ),
     _token("fireworks", "fw_", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
     _token("mapbox", "sk.eyJ tk.eyJ", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
     _token("launchdarkly", "sdk- api-", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
     _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
     _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
-    _shape(
-        "url-password",
-        "@,%40",
-        r"://[^\s/?#@:\"'<>\\]{0,256}:([^\s/?#@\"'<>\\]{1,512})@",
-        rb"(?![$%]?\{)",
-    ),
     Rule(
         "password",
         r"(?:^|[\s\"'])--(?:\w{1,32}-)?(?:password|passwd|passphrase)[ \t]{1,4}"
@@ -386,7 +404,10 @@ RULES: Final[tuple[Rule, ...]] = (
     *_named("password", "password|passwd|passphrase|pwd"),
     *_named("secret", "secret|client[_-]?secret"),
     *_named("api-key", "(?:x-)?api[_-]?key"),
-    *_named("token", "(?:access|refresh|auth|id)[_-]?token"),
+    *_named(
+        "token",
+        "(?:(?:access|refresh|auth|id|csrf|xsrf|authenticity)[_-]?|csrfmiddleware)token|samlresponse",
+    ),
     _shape(
         "basic",
         "basic",

@@ -1,8 +1,9 @@
 """Finding secrets in one text: by shape, by a name that is given a value, and in URLs.
 
-Owns: the layers below a text: JSON in it, URLs in it, and what their escapes spell.
+Owns: the layers below a text (JSON, URLs, base64, and what their escapes spell), and values that
+follow a name in prose, logs, settings and code.
 Does not own: the shapes and names (`rules`), what a walk through JSON takes to be a value
-(`json_search`).
+(`json_search`), the parts of a URL (`url_search`).
 Rule: a text is searched with its escapes undone, one layer at a time, and a finding is mapped back
 to where it is spelled.
 Source: docs/design.md, "Redaction".
@@ -11,16 +12,14 @@ Source: docs/design.md, "Redaction".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.secrets.blobs import decoded_blob
 from mrtr_cassette.core.secrets.escapes import (
-    DecodedText,
     Finding,
     SpanSet,
-    decode_form,
     decode_url,
     json_tokens,
     mapped_back,
@@ -29,9 +28,24 @@ from mrtr_cassette.core.secrets.escapes import (
     without_overlaps,
 )
 from mrtr_cassette.core.secrets.json_search import secrets_in_json
+from mrtr_cassette.core.secrets.names import is_strong
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER
-from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, ActiveRules, SearchPlan
+from mrtr_cassette.core.secrets.rules import (
+    CREDENTIALS,
+    CUSTOM_KEY,
+    NO_NAME,
+    ActiveRules,
+    Name,
+    SearchPlan,
+)
 from mrtr_cassette.core.secrets.shapes import EncodedText
+from mrtr_cassette.core.secrets.url_search import (
+    URL_QUERY,
+    Query,
+    credentials_in,
+    secrets_in_query,
+    urls_in,
+)
 from mrtr_cassette.errors import NotJsonError
 
 DEEPEST: Final = 5
@@ -45,9 +59,6 @@ _SHORTEST = len("apikey=x")
 
 _JSON_IN_TEXT = re.compile(r'[ \t\r\n]*+(?:[{\[]|"[^"\\]*+(?:\\.[^"\\]*+)*+"\Z)', re.DOTALL)
 """How a text begins that is an object or an array, or one string in quotes."""
-_SCHEME_AT_END = re.compile(r"(?:\A|(?<![A-Za-z0-9+.-]))[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
-_AFTER_SCHEME = re.compile(r"[^\s\"'<>\\^`{|}]*[^\s\"'<>\\^`{|}.,;:!?)\]]")
-_LONGEST_SCHEME = 31
 _ASSIGNED = re.compile(
     r"(?<![\w.-])-{0,2}(?:\\{0,8}[\"'])?(?P<name>[A-Za-z_][\w.-]{1,63}+)(?P<quote>\\{0,8}[\"'])?"
     r"(?P<sign>[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
@@ -57,31 +68,22 @@ _OPENING_QUOTE = re.compile(r"\\{0,8}([\"'])")
 _QUOTE_OR_LINE_END = {'"': re.compile(r'["\r\n]'), "'": re.compile(r"['\r\n]")}
 _BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]$`|\\]")
 _AFTER_BARE = frozenset("&;\"'\\")
+_LONGEST_INDENT = 64
+_BEGINNING_OF_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*(?:- |export )?\Z")
+_REST_OF_LINE = re.compile(r"[^\s\"']{4,2048}(?=[ \t]*(?:[\r\n]|\Z|[ \t]#))")
+_CODE = re.compile(r"\A[|>&*!{\[(]|\A[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z|[;,&]\w+=|[,;]\Z|\\")
+"""What stands behind a name in code, and in a list of names and values, and not in settings."""
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_DIGIT = re.compile(r"[0-9]")
 _LONGEST_VALUE = 2048
 """Characters of a value in such text."""
 
 _SCHEME = re.compile(r"(?i)(bearer|basic|token|apikey|api-key|digest|negotiate)[ \t]+(?=\S)")
 _NO_VALUE = re.compile(
     r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
-    r"|optional|string|str|\W*)"
+    r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)"
 )
 _TEMPLATE = re.compile(r"[$<]|\{\{|%[({]")
-
-
-class Query(NamedTuple):
-    """How names and values stand in a URL or a form.
-
-    Attributes:
-        pair: a name and its value, in groups 1 and 2.
-        decode: undoes their escapes.
-    """
-
-    pair: re.Pattern[str]
-    decode: Callable[[str], DecodedText]
-
-
-URL_QUERY: Final = Query(re.compile(r"[?&#]([^=&?#]{1,200})=([^&#]*)"), decode_url)
-FORM_QUERY: Final = Query(re.compile(r"(?:\A|&)([^=&]{1,200})=([^&]*)"), decode_form)
 
 
 class TextSearch:
@@ -91,20 +93,24 @@ class TextSearch:
         shortest: characters that a text has at least if there may be a secret in it.
     """
 
-    def __init__(self, rules: ActiveRules, *, by_name: bool = True) -> None:
+    def __init__(
+        self, rules: ActiveRules, *, by_name: bool = True, has_custom: bool = True
+    ) -> None:
         """Begin a search.
 
         Args:
             rules: the rules of the recording.
             by_name: names make values secrets; otherwise only shapes are looked for.
+            has_custom: a user's own patterns are looked for too.
         """
         self._rules = rules
         self._by_name = by_name
+        self._has_custom = has_custom
         self.shortest = 0 if rules.custom else _SHORTEST
 
-    def rule_of(self, name: str) -> str:
-        """Return the rule that makes values under a name secrets, or an empty string."""
-        return self._rules.rule_of(name) if self._by_name else ""
+    def name(self, name: str) -> Name:
+        """Return what a name tells about its value."""
+        return self._rules.name(name) if self._by_name else NO_NAME
 
     def in_value(self, text: str, depth: int = DEEPEST) -> list[Finding]:
         """Search a text that may be JSON itself: an object, an array, or one string in quotes."""
@@ -116,6 +122,25 @@ class TextSearch:
     def in_member(self, rule: str, value: str, depth: int = DEEPEST) -> list[Finding]:
         """Search a value that stands under a name; `rule` is empty for most names."""
         return self._in_named(rule, value) if rule else self.in_value(value, depth)
+
+    def in_key(self, key: str, depth: int = DEEPEST) -> list[Finding]:
+        """Search the name of a member.
+
+        A user's pattern must not touch the names that a protocol or a schema is made of, so of
+        those that a pattern matches only those with a digit count.
+        """
+        has_custom = _DIGIT.search(key) is not None
+        if self._has_custom == has_custom or not self._rules.custom:
+            return self.in_value(key, depth)
+        return TextSearch(self._rules, has_custom=has_custom).in_value(key, depth)
+
+    def in_blob(self, value: str, depth: int = DEEPEST) -> list[Finding]:
+        """Search a value that may be text in base64, which is a secret if it contains one."""
+        text = decoded_blob(value) if depth > 0 else None
+        if text and self._rules.may_match(text.encode("utf-8", "surrogateescape")):
+            for finding in self.in_value(text, depth - 1):
+                return [Finding(0, len(value), finding.rule, value)]
+        return self.in_value(value, depth)
 
     def _in_named(self, rule: str, value: str) -> list[Finding]:
         """Return a value that its name makes a secret; the scheme of a credential stays."""
@@ -150,17 +175,24 @@ class TextSearch:
         if query is not None:
             urls = [(0, len(text))]
         elif "://" in text:
-            urls = list(_urls(text))
+            urls = list(urls_in(text))
         in_urls = SpanSet(urls)
         encoded = EncodedText(text)
         plan = self._rules.plan(encoded.raw)
-        findings = list(_shapes(text, encoded, plan, in_urls))
+        findings = [
+            _finding(rule, text, span, in_urls)
+            for rule, spans in self._shapes(text, encoded, plan)
+            for span in spans
+        ]
         if plan.has_names and self._by_name:
             findings += self._assigned(text, in_urls)
-        for start, end in urls if depth > 0 else ():
-            url = text[start:end]
-            if self._by_name or "%" in url:
-                findings += shifted(self._in_url(url, query or URL_QUERY, depth - 1), start)
+        if depth > 0 and _ESCAPE.search(text):
+            decoded = (query or URL_QUERY).decode(text)
+            below = self.in_text(decoded.text, depth - 1)
+            findings += mapped_back(decoded, below, 0, spell_in_url)
+        for start, end in urls if depth > 0 and self._by_name else ():
+            pairs = secrets_in_query(text[start:end], query or URL_QUERY, self, depth - 1)
+            findings += shifted(pairs, start)
         if not findings:
             return []
         placeholders = SpanSet(match.span() for match in PLACEHOLDER.finditer(text))
@@ -174,29 +206,34 @@ class TextSearch:
             ],
         )
 
+    def _shapes(
+        self, text: str, encoded: EncodedText, plan: SearchPlan
+    ) -> Iterator[tuple[str, Iterator[tuple[int, int]]]]:
+        """Yield rules, each with the spans of what it finds by shape."""
+        for rule in plan.rules:
+            if self._has_custom or not rule.is_custom:
+                yield rule.name, encoded.characters(rule.spans(encoded.raw))
+        if CREDENTIALS not in self._rules.disabled:
+            yield CREDENTIALS, credentials_in(text)
+
     def _assigned(self, text: str, urls: SpanSet) -> Iterator[Finding]:
         """Find values that text outside URLs gives to a secret's name: `DB_PASSWORD=…`."""
         values = _Values(text)
         for match in _ASSIGNED.finditer(text):
-            rule = self.rule_of(match["name"].rpartition(".")[2])
-            value = values.after(match.end()) if rule else None
-            if value is not None and _is_meant(match, value):
-                for finding in shifted(self._in_named(rule, value.text), value.start):
-                    if not urls.covers(finding.start, finding.end):
-                        yield finding
-
-    def _in_url(self, url: str, query: Query, depth: int) -> Iterator[Finding]:
-        for pair in query.pair.finditer(url):
-            rule = self.rule_of(query.decode(pair[1]).text)
-            value = query.decode(pair[2])
-            # A value without escapes has been searched as part of the URL, unless it is JSON.
-            if rule or value.text != pair[2] or pair[2][:1] in ("{", "["):
-                findings = self.in_member(rule, value.text, depth)
-                yield from mapped_back(value, findings, pair.start(2), spell_in_url)
-        if "%" in url:
-            decoded = decode_url(url)
-            findings = self._by_shape_only().in_text(decoded.text, depth)
-            yield from mapped_back(decoded, findings, 0, spell_in_url)
+            name = self.name(match["name"].rpartition(".")[2])
+            if name.tells_nothing:
+                continue
+            value = _on_line_of_its_own(text, match, name)
+            if value is None:
+                value = values.after(match.end())
+                if value is None or not _is_meant(match, value):
+                    continue
+            rule = name.rule
+            if name.ambiguous is not None and name.ambiguous.alone(value.text):
+                rule = name.ambiguous.rule
+            for finding in shifted(self._in_named(rule, value.text) if rule else (), value.start):
+                if not urls.covers(finding.start, finding.end):
+                    yield finding
 
 
 class _Value(NamedTuple):
@@ -245,29 +282,29 @@ class _Values:
         return _Value(start, text[start:end], is_bare=True)
 
 
-def _urls(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the spans of URLs, each of which is looked for from its `://`."""
-    end = 0
-    at = text.find("://")
-    while at >= 0:
-        # One character more tells whether the scheme is the inside of a longer word.
-        before = max(end, at - _LONGEST_SCHEME - 1)
-        scheme = _SCHEME_AT_END.search(text[before:at])
-        rest = _AFTER_SCHEME.match(text, at + 3) if scheme else None
-        if scheme is not None and rest is not None:
-            end = rest.end()
-            yield before + scheme.start(), end
-        at = text.find("://", max(end, at + 3))
+def _on_line_of_its_own(text: str, match: re.Match[str], name: Name) -> _Value | None:
+    """Return a value that is all that follows in a line, as in YAML and ini files, or None."""
+    start = match.start()
+    line = text[max(0, start - _LONGEST_INDENT) : start]
+    if (line and not line[-1].isspace()) or not _BEGINNING_OF_LINE.search(line):
+        return None
+    value = _REST_OF_LINE.match(text, match.end())
+    given = "" if value is None else value[0]
+    if _NO_VALUE.fullmatch(given) or _TEMPLATE.match(given) or _CODE.search(given):
+        return None
+    is_setting = match["sign"].strip() == "=" or match["name"].isupper()
+    if not is_setting and name.ambiguous is None:
+        is_figure = given.isdigit() and len(given) >= 4 and name.rule == "password"
+        if not (is_figure or is_strong(given)) or match["sign"][-1] not in " \t":
+            return None
+    return _Value(match.end(), given, is_bare=True)
 
 
-def _shapes(text: str, encoded: EncodedText, plan: SearchPlan, urls: SpanSet) -> Iterator[Finding]:
-    for rule in plan.rules:
-        for start, end in encoded.characters(rule.spans(encoded.raw)):
-            finding = Finding(start, end, rule.name, text[start:end])
-            if urls.covers(start, end):
-                plain = decode_url(finding.plain).text
-                finding = replace(finding, plain=plain, spell=spell_in_url)
-            yield finding
+def _finding(rule: str, text: str, span: tuple[int, int], urls: SpanSet) -> Finding:
+    start, end = span
+    if not urls.covers(start, end):
+        return Finding(start, end, rule, text[start:end])
+    return Finding(start, end, rule, decode_url(text[start:end]).text, spell_in_url)
 
 
 def _is_meant(match: re.Match[str], given: _Value) -> bool:

@@ -52,6 +52,7 @@ class Planted:
         raw: what stands there, spelled for the place.
         secret: what must not reach the disk, with all escapes undone; None for a look-alike.
         rule: what finds it.
+        depends_on: a name that has to stand beside it.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Planted:
     raw: str
     secret: str | None = None
     rule: str = ""
+    depends_on: str = ""
 
     def __str__(self) -> str:
         """Name the row in a test's id."""
@@ -230,6 +232,10 @@ SHAPES: tuple[tuple[str, str], ...] = (
     ("launchdarkly", "sd" + "k-fa4e0bad-0000-4000-8000-" + digits(12)),
     ("launchdarkly", "ap" + "i-fa4e0bad-0000-4000-8000-" + digits(12)),
     ("openai", "sk-" + "FakeNotRealMadeUp" * 3),
+    ("vercel", "vc" + "k_" + fill(20) + "_-" + fill(34)),
+    ("dropbox", "s" + "l.B" + fill(60) + "=" + fill(74)),
+    ("dropbox", fill(11) + "A" * 10 + fill(43)),
+    ("facebook", "123456789012345" + "|" + fill(27)),
 )
 """Secrets that their own shape tells, and the rule of each."""
 
@@ -291,6 +297,48 @@ IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
         "made-up",
         '--b\nContent-Disposition: form-data; name="access_token"\nContent-Type: text/plain\n\n{}\n--b--\n',
     ),
+    ("password", "made-up", '<form><input type="text" name="password" value="{}"></form>'),
+    ("secret", "made-up", '<input name="client_secret" type="hidden" value="{}"/>'),
+    ("api-key", "made-up", '<meta name="api-key" content="{}">'),
+    ("token", "made-up", '<input type="hidden" name="SAMLResponse" value="{}"/>'),
+    (
+        "aws",
+        digits(64),
+        "AWS4-HMAC-SHA256 Credential=nobody/s3, SignedHeaders=host;x-amz-date, Signature={}",
+    ),
+    ("url-password", "made@up", "postgres://app:{}@db.example.com:5432/app"),
+    ("url-password", "m@de/up", "postgres://app:{}@db.example.com/app?user=a@b.example"),
+    ("url-password", "made/up#1", "redis://:{}@127.0.0.1:6379/0"),
+    ("url-password", "ma?de/up", "amqp://app:{}@localhost/host"),
+    ("url-password", "made/up", "mysql://app:{}@db:3306/app"),
+    ("url-password", fill(24), "https://{}@git.example.com/owner/repo.git"),
+    ("url-password", fill(24), "https://{}:x-oauth-basic@git.example.com/owner/repo.git"),
+    ("url-password", fill(24), "https://{}:@api.example.com/v1"),
+    ("password", "hunter2", "user: nobody\npassword: {}\nhost: db\n"),
+    ("password", "hunter2", "users:\n  - password: {}  # of nobody\n"),
+    ("password", "8675309", "password: {}\nhost: db\n"),
+    ("password", "madeup", "environment:\n  POSTGRES_PASSWORD: {}\n"),
+    ("api-key", "madeup", "[service]\napi_key = {}\ntimeout = 30\n"),
+    ("secret", "ma(de|up", "# settings\r\nexport CLIENT_SECRET={}\r\nDEBUG=1\r\n"),
+    ("password", "hunter2", "pass: {}\nuser: nobody\n"),
+    ("password", "hunter2", "login failed with pass={} for nobody"),
+    ("password", "hunter2", "Server=db;Uid=nobody;Pwd={};"),
+    ("password", "73190544", "your otp={} is valid"),
+    ("token", fill(30), "token: {}\n"),
+    ("token", fill(22), "https://app.example.com/cb?code={}"),
+    ("token", "made-up1", "https://app.example.com/cb?code={}&state=xyz"),
+    ("token", "made-up1", "https://app.example.com/reset?token={}"),
+    ("token", "made-up1", "https://app.example.com/device?device_code={}&client_id=abc"),
+    ("token", "made-up", "https://app.example.com/logout?id_token_hint={}&state=xyz"),
+    ("token", "made-up", "https://app.example.com/form?csrfToken={}"),
+    (
+        "secret",
+        fill(18),
+        "https://d111.cloudfront.net/a.jpg?Expires=1767225600&Signature={}&Key-Pair-Id=K2FAKE",
+    ),
+    ("secret", fill(27) + "=", "https://s3.example.com/b/k?Signature={}"),
+    ("password", "90441773", "https://example.com/unlock?pin={}"),
+    ("password", "letmein", "https://example.com/login?user=nobody&pass={}"),
     ("api-key", "made-up", 'config.apiKey = "{}";'),
     ("api-key", "made-up-1", "X-Api-Key: {}"),
     ("token", "made-up", "https://example.com/callback#access_token={}&expires_in=3600"),
@@ -336,9 +384,171 @@ def _number(name: str, place: Place, raw: str) -> Planted:
     return Planted(name, place, raw, "8675309", "password")
 
 
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _ambiguous() -> list[Planted]:
+    """Return values under names that also mean harmless things."""
+    rows = (
+        ("pin", "90441773", "password", {}),
+        ("PIN", "904417732206", "password", {}),
+        ("otp", "73190544", "password", {}),
+        ("totp", "7319054402", "password", {}),
+        ("pwd", "made-up", "password", {}),
+        ("pass", "hunter2", "password", {}),
+        ("pass", "letmein", "password", {"username": "nobody"}),
+        ("token", fill(24), "token", {}),
+        ("token", "made-up1", "token", {"token_type": "opaque"}),
+        ("code", fill(24), "token", {}),
+        ("code", "made-up1", "token", {"grant_type": "authorization_code"}),
+        ("code", "made-up1", "token", {"redirect_uri": "https://example.com/cb"}),
+        ("device_code", "madeup", "token", {"user_code": "ABCD-EFGH", "interval": 5}),
+        ("deviceCode", fill(40), "token", {}),
+        ("assertion", fill(40), "token", {}),
+        ("assertion", "madeup", "token", {"grantType": "x"}),
+        ("id_token_hint", "made up", "token", {}),
+        ("SAMLResponse", "made up", "token", {}),
+        ("csrfToken", "made up", "token", {}),
+        ("X-CSRF-Token", "made up", "token", {}),
+        ("_csrf", fill(24), "token", {}),
+    )
+    planted = []
+    for index, (name, secret, rule, beside) in enumerate(rows):
+        place = JSON_PLACES[index % len(JSON_PLACES)]
+        companion = next(iter(beside), "")
+        first = {**beside, name: secret} if index % 2 else {name: secret, **beside}
+        raw = json.dumps({"other": "stays", "inner": first})
+        planted.append(Planted(f"ambiguous {index} {name}", place, raw, secret, rule, companion))
+        # The same in the text of a string, and as a form.
+        raw = json.dumps(json.dumps(first))
+        planted.append(
+            Planted(f"ambiguous {index} {name} in text", place, raw, secret, rule, companion)
+        )
+        form = urlencode({"a": "b", **first})
+        planted.append(
+            Planted(f"ambiguous {index} {name} form", Place.FORM, form, secret, rule, companion)
+        )
+    return planted
+
+
+def _encoded_twice() -> list[Planted]:
+    """Return what is percent-encoded more than once."""
+    once = quote(f"https://example.com/cb?k={GITHUB}".replace("_", "%5F"), safe="")
+    named = quote(quote("/cb?access_token=made-up", safe=""), safe="")
+    return [
+        Planted("twice in a target", Place.TARGET, f"/go?to={once}", GITHUB, "github"),
+        Planted("thrice in a target", Place.TARGET, f"/go?to={quote(once)}", GITHUB, "github"),
+        Planted("name twice in a target", Place.TARGET, f"/go?to={named}", "made-up", "token"),
+        Planted("name twice in a form", Place.FORM, f"to={named}&a=b", "made-up", "token"),
+        Planted("twice in JSON", Place.RESULT, json.dumps(f"see {once}."), GITHUB, "github"),
+        Planted("name twice in JSON", Place.RESULT, json.dumps(named), "made-up", "token"),
+        Planted(
+            "escaped name twice in a query",
+            Place.TARGET,
+            "/mcp?api%255Fkey=made-up&v=1",
+            "made-up",
+            "api-key",
+        ),
+        Planted(
+            "escaped value twice in a query",
+            Place.TARGET,
+            f"/mcp?k={GITHUB.replace('_', '%255F')}",
+            GITHUB,
+            "github",
+        ),
+    ]
+
+
+def _blob(name: str, place: Place, text: str, rule: str, member: str = "blob") -> Planted:
+    blob = _base64(text)
+    raw = json.dumps({"contents": [{"uri": "file:///a", member: blob}]})
+    return Planted(name, place, raw, blob, rule)
+
+
 PLANTED: tuple[Planted, ...] = (
     *_shaped(),
     *_named(),
+    *_ambiguous(),
+    *_encoded_twice(),
+    _blob("blob", Place.RESULT, f"{GITHUB}\n", "github"),
+    _blob("blob with a name", Place.EVENT, "HOST=db\nDB_PASSWORD=made-up\n", "password"),
+    _blob("blob of JSON", Place.ARGUMENTS, '{"user": "nobody", "apiKey": "made up"}', "api-key"),
+    _blob("blob of a key file", Place.RESULT, armoured("PRIVATE"), "private-key"),
+    _blob("blob with a mark", Place.RESULT, "\ufeffpassword=made-up\n", "password"),
+    _blob("data", Place.RESULT, f"the key is {GITHUB}", "github", member="data"),
+    Planted(
+        "blob in nested JSON",
+        Place.RESULT,
+        json.dumps(json.dumps({"blob": _base64(f"the key is {GITHUB}")})),
+        _base64(f"the key is {GITHUB}"),
+        "github",
+    ),
+    Planted("secret as a key", Place.ARGUMENTS, json.dumps({GITHUB: 1}), GITHUB, "github"),
+    Planted(
+        "keys that hold secrets",
+        Place.RESULT,
+        json.dumps({f"user {GITHUB}": {GITHUB: [{GITHUB: "a"}]}}),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "name and value as a key",
+        Place.RESULT,
+        json.dumps({"api_key=made-up": 1}),
+        "made-up",
+        "api-key",
+    ),
+    Planted(
+        "escaped key",
+        Place.RESULT,
+        json.dumps({GITHUB: 1}).replace("_", "\\u005F"),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "key in nested JSON", Place.ARGUMENTS, json.dumps(json.dumps({GITHUB: 1})), GITHUB, "github"
+    ),
+    Planted(
+        "key of an ask",
+        Place.MESSAGE,
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "result": {
+                    "resultType": "input_required",
+                    "inputRequests": {GITHUB: {"method": "roots/list"}},
+                },
+            }
+        ),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "id of an ask",
+        Place.MESSAGE,
+        json.dumps({"id": 1, "result": {"inputRequests": [{"id": GITHUB, "type": "elicitation"}]}}),
+        GITHUB,
+        "github",
+    ),
+    Planted(
+        "id and value of an answer",
+        Place.MESSAGE,
+        json.dumps({"id": 1, "params": {"inputResponses": [{"id": "pin", "value": "90441773"}]}}),
+        "90441773",
+        "password",
+    ),
+    Planted(
+        "number under a name that may be harmless",
+        Place.ANSWER,
+        '{"otp":73190544}',
+        "73190544",
+        "password",
+    ),
+    Planted(
+        "pin of a user", Place.ANSWER, '{"user":"nobody","pin":90441773}', "90441773", "password"
+    ),
     _number("number under a name", Place.ARGUMENTS, '{"password":8675309}'),
     _number("number in nested JSON", Place.RESULT, r'"{\"password\": 8675309 }"'),
     Planted("array under a name", Place.RESULT, '{"cookies":["made up",""]}', "made up", "cookie"),
@@ -692,7 +902,6 @@ LOOK_ALIKES: tuple[Planted, ...] = (
         Place.ARGUMENTS,
         '{"required":["password","secret"],"in":"header","name":"x-api-key"}',
     ),
-    Planted("secret as a key", Place.ARGUMENTS, json.dumps({GITHUB: 1})),
     Planted(
         "sealed under a name", Place.ARGUMENTS, json.dumps({"session_token": f"sha256:{_SHA256}"})
     ),

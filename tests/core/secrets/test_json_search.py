@@ -4,6 +4,8 @@ import pytest
 
 from mrtr_cassette.core.secrets.escapes import Finding, json_tokens
 from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exempt
+from mrtr_cassette.core.secrets.names import AMBIGUOUS
+from mrtr_cassette.core.secrets.rules import Name
 
 
 class Search:
@@ -12,9 +14,18 @@ class Search:
     def __init__(self, shortest: int = 0) -> None:
         self.shortest = shortest
 
-    def rule_of(self, name: str) -> str:
-        """Return the rule of a name."""
-        return "rule" if name == "key" else ""
+    def name(self, name: str) -> Name:
+        """Return what a name tells."""
+        return Name(name, "rule" if name == "key" else "", AMBIGUOUS.get(name))
+
+    def in_key(self, key: str, depth: int) -> list[Finding]:
+        """Return what is `x` in a name of several letters."""
+        return self.in_member("", key, depth) if len(key) > 1 else []
+
+    def in_blob(self, value: str, depth: int) -> list[Finding]:
+        """Return all of what may be base64."""
+        assert depth == 3
+        return [Finding(0, len(value), "blob", value)]
 
     def in_member(self, rule: str, value: str, depth: int) -> list[Finding]:
         """Return the whole value, or what is `x` in it."""
@@ -54,6 +65,25 @@ def found(text: str, shortest: int = 0) -> list[tuple[str, str]]:
         ('["x":"key"', [("x", "x")]),
         ('{}}{"key":"a"}', [("rule", "a")]),
         ('{"key":"cut o', [("rule", "cut o")]),
+        ('{"axb":1,"a\\u0078b":1,"axb":2}', [("x", "x"), ("x", "\\u0078"), ("x", "x")]),
+        (
+            '{"blob":"a\\nb","data":["x"],"key":{"data":"c"}}',
+            [("blob", "a\\nb"), ("x", "x"), ("blob", "c")],
+        ),
+        ('{"pin":"1234","code":1234}', [("password", "1234")]),
+        ('{"pin":1234,"otp":4321}', [("password", "4321")]),
+        ('{"pin":1234,"user":"u"}', [("password", "1234")]),
+        ('{"pass":"letmein"}', []),
+        ('{"pass":"let\\u006dxin","user":"u"}', [("password", "let\\u006dxin")]),
+        ('{"pass":"letmexn","a":{"user":"u"}}', [("x", "x")]),
+        ('{"pass":["letmein"],"user":"u"}', []),
+        ('{"user":"u","pass":"letmein', [("password", "letmein")]),
+        ('{"user":"u","pass":"pass"}', []),
+        (
+            '{"user":"u","email":"e","pass":"letmein","pin":1234}',
+            [("password", "letmein"), ("password", "1234")],
+        ),
+        ('[{"name":"pin","value":"1234"},{"pin":{"value":"1234"}}]', [("password", "1234")] * 2),
     ],
 )
 def test_values_are_found_by_their_names(text: str, findings: list[tuple[str, str]]) -> None:

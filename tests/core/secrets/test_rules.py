@@ -2,13 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.secrets.rules import (
-    CUSTOM_KEY,
-    ActiveRules,
-    RedactionRules,
-    builtin_rule_of,
-    fold,
-)
+from mrtr_cassette.core.secrets.names import AMBIGUOUS
+from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, ActiveRules, Name, RedactionRules
 from mrtr_cassette.core.secrets.shapes import RULES
 
 
@@ -38,30 +33,6 @@ def test_rules_that_cannot_be_meant_are_refused(
         RedactionRules(**rules)
 
 
-def test_spellings_of_a_name_fold_to_one() -> None:
-    """Case, hyphens and underscores don't count in a name."""
-    names = ("api_key", "api-key", "apiKey", "API_KEY")
-
-    assert {fold(name) for name in names} == {"apikey"}
-
-
-@pytest.mark.parametrize(
-    ("folded", "rule"),
-    [
-        ("password", "password"),
-        ("dbpassword", "password"),
-        ("passwordhint", ""),
-        ("awssecretaccesskey", "secret"),
-        ("mainapikey", "api-key"),
-        ("token", ""),
-        ("", ""),
-    ],
-)
-def test_name_has_the_rule_of_its_longest_ending(folded: str, rule: str) -> None:
-    """A name has its own rule, or that of the longest ending that makes it a secret's name."""
-    assert builtin_rule_of(folded) == rule
-
-
 def test_active_rules_are_the_table_and_the_users_own() -> None:
     """What a user disables is missing, and what a user adds is there under its own rule."""
     rules = RedactionRules(("x+",), ("Licence-Key", "password"), ("github", "passwd", "cookie"))
@@ -70,15 +41,26 @@ def test_active_rules_are_the_table_and_the_users_own() -> None:
     assert active.disabled == {"github", "cookie"}
     assert {rule.name for rule in RULES} - {rule.name for rule in active.shapes} == {"github"}
     assert [rule.name for rule in active.custom] == ["custom-1"]
-    names = ("licenceKey", "password", "passwd", "set-cookie", "secret", "colour")
-    assert [active.rule_of(name) for name in names] == [
+    names = ("licenceKey", "password", "passwd", "set-cookie", "secret", "colour", "x" * 99)
+    assert [active.name(name).rule for name in names] == [
         CUSTOM_KEY,
         CUSTOM_KEY,
         "",
         "",
         "secret",
         "",
+        "",
     ]
+
+
+def test_ambiguous_names_can_be_switched_off() -> None:
+    """A name alone, or all those of a rule."""
+    assert rules_of().name("PIN").ambiguous == AMBIGUOUS["pin"]
+    assert rules_of(disabled=("Pin",)).name("pin").tells_nothing
+    without = rules_of(disabled=("password",))
+    assert without.name("pin").tells_nothing
+    assert without.name("code").ambiguous == AMBIGUOUS["code"]
+    assert rules_of(keys=("pin",)).name("pin") == Name("pin", CUSTOM_KEY, None)
 
 
 def rules_of(**rules: tuple[str, ...]) -> ActiveRules:
@@ -143,7 +125,9 @@ def test_what_a_user_adds_is_always_searched_for() -> None:
 
 def test_disabled_rules_are_not_searched_for() -> None:
     """A rule that is switched off is in no plan, even if no other rule remains."""
-    nothing = rules_of(disabled=tuple({rule.name for rule in RULES}))
+    nothing = rules_of(disabled=(*{rule.name for rule in RULES}, "url-password"))
 
+    assert not nothing.may_match(b"https://a:b@c.example")
+    assert rules_of().may_match(b"https://a:b@c.example")
     assert not nothing.may_match(b"a ghp_" + b"a" * 30)
     assert nothing.plan(b"password=x") == ((), True)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
-from mrtr_cassette.core.secrets.text_search import FORM_QUERY, URL_QUERY, TextSearch
+from mrtr_cassette.core.secrets.text_search import TextSearch
+from mrtr_cassette.core.secrets.url_search import FORM_QUERY, URL_QUERY
 
 RULES = ActiveRules(RedactionRules(patterns=(r"EMP-(\d+)?",), keys=("licence",)))
 SEARCH = TextSearch(RULES)
@@ -39,6 +42,25 @@ def found(findings: list) -> list[tuple[str, str]]:
         ("https://a.example/?api_key=x&b=EMP-7", [("api-key", "x"), ("custom-1", "7")]),
         ("https://a.example/?n=%7B%22password%22%3A%22x%22%7D", [("password", "x")]),
         (f"https://a.example/{TOKEN.replace('_', '%5F')}", [("github", TOKEN)]),
+        (f"https://a.example/{TOKEN.replace('_', '%25255F')}", [("github", TOKEN)]),
+        ("password%3Dx%20y", [("password", "x")]),
+        ("https://a:b%40c@d.example", [("url-password", "b@c")]),
+        ("user: a\npassword: hunter2\n", [("password", "hunter2")]),
+        ("- password: p@ss(word)  # his\r\n", [("password", "p@ss(word)")]),
+        ("DB_PASSWORD: letters", [("password", "letters")]),
+        ("  password: 12345678\n", [("password", "12345678")]),
+        ("api_key = ab{c\n", [("api-key", "ab{c")]),
+        ("secret: letters\n", []),
+        ("secret: 1234\n", []),
+        ("password: sha256\n", []),
+        ("password:hunter2\n", []),
+        ("password = get()\n", []),
+        ("password: |\n  text", []),
+        ("password=a&b=c\n", [("password", "a")]),
+        ("he said password: hunter2 to me", []),
+        ("pin: 1234\n", [("password", "1234")]),
+        ("code: 1234567890123456789012\n", []),
+        ("https://a.example/?pin=1234", [("password", "1234")]),
         ("https://a.example/?u=https%3A%2F%2Fb.example%2F%3Fapi_key%3Dy", [("api-key", "y")]),
     ],
 )
@@ -76,10 +98,37 @@ def test_member_is_a_secret_by_its_rule(
     assert found(SEARCH.in_member(rule, value)) == findings
 
 
+def test_names_of_members_are_searched() -> None:
+    """A user's pattern counts in a name with a digit only."""
+    assert found(SEARCH.in_key(TOKEN)) == [("github", TOKEN)]
+    assert found(SEARCH.in_key("EMP-7")) == [("custom-1", "7")]
+    assert found(TextSearch(ActiveRules(RedactionRules(patterns=("a",)))).in_key("abc")) == []
+    assert found(TextSearch(ActiveRules(RedactionRules())).in_key("api_key=a")) == [
+        ("api-key", "a")
+    ]
+
+
+def test_text_in_base64_is_a_secret_if_it_contains_one() -> None:
+    """Other base64 is searched like any text."""
+    blob = b64encode(b"some text\npassword=made-up\n").decode()
+
+    assert found(SEARCH.in_blob(blob)) == [("password", blob)]
+    assert found(SEARCH.in_blob(blob, depth=0)) == []
+    assert found(SEARCH.in_blob(b64encode(b"some text and no more").decode())) == []
+    assert found(SEARCH.in_blob(TOKEN)) == [("github", TOKEN)]
+
+
+def test_passwords_of_urls_can_be_switched_off() -> None:
+    """They are no row of the table, and have a rule as others do."""
+    search = TextSearch(ActiveRules(RedactionRules(disabled=("url-password",))))
+
+    assert search.in_text("https://a:b@c.example") == []
+
+
 def test_search_may_be_one_by_shapes_only() -> None:
     """Where names don't count, a value under a secret's name is a text like any other."""
     by_shape = TextSearch(RULES, by_name=False)
 
-    assert by_shape.rule_of("password") == ""
-    assert SEARCH.rule_of("licence") == "custom-key"
+    assert by_shape.name("password").tells_nothing
+    assert SEARCH.name("licence").rule == "custom-key"
     assert by_shape.in_text("password=hunter2") == []

@@ -1,0 +1,201 @@
+"""Names whose values are secrets: always, or only where context or value says so.
+
+Owns: the names, and what a value has to be under a name that also means harmless things.
+Does not own: the shapes (`shapes`), where names and values stand (`text_search`, `json_search`,
+`url_search`), what a user changes about names (`rules`).
+Rule: an ambiguous name (`code`, `token`, `pin`) counts if the value looks like a secret of its
+kind; beside a name that a login or OAuth has, in the same object, query or form, it takes less.
+Source: RFC 6749, RFC 7521, RFC 8628, OpenID Connect, SAML 2.0 bindings; signed URLs of S3,
+CloudFront and Cloud Storage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+_NAMED: Final[Mapping[str, str]] = {
+    "password": "*password passwords *passwd *passphrase passcode mysqlpwd",
+    "secret": "secret *clientsecret *consumersecret *appsecret *apisecret *authsecret *jwtsecret"
+    " *sessionsecret *cookiesecret *totpsecret *sharedsecret *signingsecret *webhooksecret"
+    " *secretkey *secretaccesskey *accesskeysecret *accountkey *sharedaccesskey encryptionkey"
+    " signingkey masterkey xamzsignature xgoogsignature",
+    "api-key": "*apikey apikeys *subscriptionkey xauthkey",
+    "token": "*accesstoken *refreshtoken *authtoken *sessiontoken *bearertoken *apitoken *bottoken"
+    " *securitytoken idtoken idtokenhint logouttoken githubtoken ghtoken gitlabtoken slacktoken"
+    " npmtoken hftoken verceltoken subjecttoken actortoken clientassertion codeverifier"
+    " *csrftoken *xsrftoken csrfmiddlewaretoken authenticitytoken requestverificationtoken"
+    " samlresponse samlart",
+    "authorization": "authorization proxyauthorization xauthorization authorizationheader",
+    "cookie": "cookie cookies setcookie sessioncookie",
+    "private-key": "*privatekey",
+    "credentials": "credentials credential",
+}
+"""Names, folded, whose values are secrets whatever they look like, by rule.
+
+A star stands before a name that longer names may end with: `DB_PASSWORD`, `openaiApiKey`.
+"""
+
+NAMES: Final[Mapping[str, str]] = {
+    name.removeprefix("*"): rule for rule, names in _NAMED.items() for name in names.split()
+}
+"""Each of these names, and its rule."""
+
+ENDINGS: Final = tuple(
+    name.removeprefix("*")
+    for names in _NAMED.values()
+    for name in names.split()
+    if name.startswith("*")
+)
+"""Those of them that longer names may end with."""
+
+_Check = Callable[[str], bool]
+_LEAST: Final = 4
+"""Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
+_WHOLE = re.compile(
+    # No template, nothing that is in brackets itself, and no address of a blockchain.
+    r"(?!0x|[{\[<]|\$[({]|\$[A-Za-z_]+\Z|%[({])"
+    rf"(?:[_-]*[^\s\"'_-]){{{_LEAST}}}[^\s\"']{{0,2048}}"
+)
+_DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
+_LETTER_AND_OTHER = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)")
+_COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z")
+_WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
+_PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
+_SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
+_MIXED = re.compile(r"[A-Za-z]*+[0-9]+[A-Za-z]")
+
+
+def _never(_value: str) -> bool:
+    return False
+
+
+def _whole(value: str) -> bool:
+    """Tell whether a value is one word, and no template."""
+    return _WHOLE.fullmatch(value) is not None
+
+
+def _mixed(value: str) -> bool:
+    """Tell whether a value is one word of at least 8 characters with a digit and a letter."""
+    return len(value) >= 8 and _whole(value) and _DIGIT_AND_LETTER.match(value) is not None
+
+
+def looks_random(value: str) -> bool:
+    """Tell whether digits and letters take turns in a long part of a value."""
+    return (
+        len(value) >= 16
+        and _whole(value)
+        and any(len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value))
+    )
+
+
+def _random(value: str) -> bool:
+    return len(value) >= 20 and looks_random(value)
+
+
+def _password(value: str) -> bool:
+    """Tell whether a value is no word of a test's result, and no path."""
+    return _whole(value) and not (_WORD_OF_RESULT.fullmatch(value) or _PATH.match(value))
+
+
+def is_strong(value: str) -> bool:
+    """Tell whether a value is a password to whoever reads it: more than letters, and no figure."""
+    return (
+        len(value) >= 6
+        and _password(value)
+        and _LETTER_AND_OTHER.match(value) is not None
+        and not _COUNTED.search(value)
+    )
+
+
+def _pin(value: str) -> bool:
+    return _LEAST <= len(value) <= 12 and value.isascii() and value.isdigit()
+
+
+def _one_time(value: str) -> bool:
+    return (_pin(value) and len(value) <= 10) or _mixed(value)
+
+
+class AmbiguousName(NamedTuple):
+    """A name that also means harmless things.
+
+    Attributes:
+        rule: what its secrets are called.
+        companions: names, folded; beside one of them a value takes less to be a secret.
+        beside: tells whether a value is one beside a companion.
+        in_query: the same for a parameter of a URL or a form that has no companion.
+        alone: the same for any other value that has none.
+        takes_numbers: a number of JSON may be one without a companion.
+        in_query_only: companions that are none in JSON.
+    """
+
+    rule: str
+    companions: frozenset[str]
+    beside: _Check
+    in_query: _Check
+    alone: _Check
+    takes_numbers: bool = False
+    in_query_only: frozenset[str] = frozenset()
+
+
+_OF_OAUTH = (
+    "granttype redirecturi codeverifier codechallenge clientid clientsecret clientassertiontype"
+    " tokentype tokentypehint responsetype sessionstate usercode verificationuri"
+    " verificationuricomplete expiresin"
+)
+_OF_LOGIN = "user username userid login loginid email account accountid cardnumber phone host"
+_OF_SIGNED_URL = "expires keypairid awsaccesskeyid googleaccessid policy"
+_OAUTH, _LOGIN, _SIGNED_URL = (
+    frozenset(names.split()) for names in (_OF_OAUTH, _OF_LOGIN, _OF_SIGNED_URL)
+)
+
+_ONE_TIME = AmbiguousName("password", _LOGIN, _one_time, _one_time, _one_time, takes_numbers=True)
+_SIGNATURE = AmbiguousName("secret", _SIGNED_URL, looks_random, _random, _never)
+
+AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
+    "code": AmbiguousName(
+        "token", _OAUTH, _mixed, looks_random, _random, in_query_only=frozenset(["state"])
+    ),
+    "devicecode": AmbiguousName("token", _OAUTH, _whole, _mixed, _random),
+    "assertion": AmbiguousName("token", _OAUTH, _whole, looks_random, _random),
+    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _random),
+    "csrf": AmbiguousName("token", frozenset(), _never, _mixed, looks_random),
+    "signature": _SIGNATURE,
+    "sig": _SIGNATURE,
+    "pwd": AmbiguousName("password", _LOGIN, _password, _password, _password, takes_numbers=True),
+    "pass": AmbiguousName("password", _LOGIN, _password, is_strong, is_strong),
+    "pin": AmbiguousName("password", _LOGIN, _pin, _pin, _pin),
+    **dict.fromkeys(("otp", "totp", "otpcode", "totpcode", "mfacode"), _ONE_TIME),
+}
+"""Names, folded, whose values are secrets if context or value says so."""
+
+COMPANIONS: Final = frozenset[str]().union(
+    *(name.companions | name.in_query_only for name in AMBIGUOUS.values())
+)
+"""All names that make others less ambiguous, folded."""
+
+_NUMBERED = "|".join(name for name, known in AMBIGUOUS.items() if known.rule == "password")
+_SPACE = r"(?:\s|\\+[nrt])*"
+MARKER: Final = (
+    rf"(?:^|[^a-z0-9])(?:(?:{'|'.join(AMBIGUOUS)})(?:"
+    rf"\\*[\"']{_SPACE}(?::{_SPACE}(?:\\*[\"'][^\s\"']{{{_LEAST}}}|\{{[^{{}}]*value\\*[\"'])"
+    rf"|,{_SPACE}\\*[\"']value)"
+    rf"|(?:\s|\+)*(?:[:=]|%3d)\s*\\*[\"']?[^\s\"'{{]{{{_LEAST}}}|%)"
+    rf"|(?:{_NUMBERED})\\*[\"']{_SPACE}:{_SPACE}[0-9]{{{_LEAST}}})"
+)
+"""Matches in a folded text where one of them may be given a value that counts."""
+
+
+def fold(name: str) -> str:
+    """Return what `api_key`, `api-key`, `apiKey` and `API_KEY` have in common."""
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def builtin_rule_of(folded: str) -> str:
+    """Return the rule of a folded name whose values are always secrets, or an empty string."""
+    rule = NAMES.get(folded)
+    if rule is None and folded.endswith(ENDINGS):
+        # The longest one: `…secretkey` is said more exactly than by `…key`.
+        rule = NAMES[max((e for e in ENDINGS if folded.endswith(e)), key=len)]
+    return rule or ""

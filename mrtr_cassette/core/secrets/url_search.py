@@ -1,0 +1,139 @@
+"""Finding secrets in URLs and forms: in their parameters, and before their hosts.
+
+Owns: where in a text URLs stand, their parameters, user names and passwords.
+Does not own: what a value is searched for (`text_search`), what a name tells (`names`).
+Rule: what stands before a host is read as people write it: a password may have an `@` or a `/` that
+nobody has escaped.
+Source: RFC 3986; WHATWG URL, "URL parsing".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.secrets.escapes import (
+    DecodedText,
+    Finding,
+    decode_form,
+    decode_url,
+    mapped_back,
+    spell_in_url,
+)
+from mrtr_cassette.core.secrets.json_search import MemberSearch
+from mrtr_cassette.core.secrets.names import COMPANIONS, fold, looks_random
+
+_LONGEST_SCHEME = 31
+_SCHEME_AT_END = re.compile(r"(?:\A|(?<![A-Za-z0-9+.-]))[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
+_AFTER_SCHEME = re.compile(r"[^\s\"'<>\\^`{|}]*[^\s\"'<>\\^`{|}.,;:!?)\]]")
+
+_LONGEST_USERINFO = 1024
+_REST = re.compile(r"[^\s\"'<>\\]*")
+_AUTHORITY = re.compile(r"[^/?#]*")
+_HOST = r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}|localhost|[0-9]+(?:\.[0-9]+){3}|[\w.-]+(?=:[0-9]))"
+_UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
+_UP_TO_SECOND_HOST = re.compile(rf"/[^@/?#=&]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
+_WORD = re.compile(r"(?!localhost\Z)[\w-]+")
+_TEMPLATE = re.compile(r"[$%]?\{")
+_NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
+"""What stands in the place of a password where the user's name is a token."""
+
+
+class Query(NamedTuple):
+    """How names and values stand in a URL or a form.
+
+    Attributes:
+        pair: a name and its value, in groups 1 and 2.
+        decode: undoes their escapes.
+    """
+
+    pair: re.Pattern[str]
+    decode: Callable[[str], DecodedText]
+
+
+URL_QUERY: Final = Query(re.compile(r"[?&#]([^=&?#]{1,200})=([^&#]*)"), decode_url)
+FORM_QUERY: Final = Query(re.compile(r"(?:\A|&)([^=&]{1,200})=([^&]*)"), decode_form)
+
+
+def urls_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of URLs, each of which is looked for from its `://`."""
+    end = 0
+    at = text.find("://")
+    while at >= 0:
+        # One character more tells whether the scheme is the inside of a longer word.
+        before = max(end, at - _LONGEST_SCHEME - 1)
+        scheme = _SCHEME_AT_END.search(text[before:at])
+        rest = _AFTER_SCHEME.match(text, at + 3) if scheme else None
+        if scheme is not None and rest is not None:
+            end = rest.end()
+            yield before + scheme.start(), end
+        at = text.find("://", max(end, at + 3))
+
+
+def secrets_in_query(url: str, query: Query, search: MemberSearch, depth: int) -> Iterator[Finding]:
+    """Yield the secrets in the parameters of a URL or a form.
+
+    Args:
+        url: the URL or the form.
+        query: how names and values stand in it.
+        search: searches a value.
+        depth: levels of URLs in URLs that are still searched.
+    """
+    companions: set[str] | None = None
+    for pair in query.pair.finditer(url):
+        name = search.name(query.decode(pair[1]).text)
+        value = query.decode(pair[2])
+        rule, ambiguous = name.rule, name.ambiguous
+        if not rule and ambiguous is not None:
+            if companions is None:
+                companions = _companions(url, query)
+            known = ambiguous.companions | ambiguous.in_query_only
+            is_beside = not companions.isdisjoint(known) and ambiguous.beside(value.text)
+            rule = ambiguous.rule if is_beside or ambiguous.in_query(value.text) else ""
+        # A value without escapes has been searched as part of the URL, unless it is JSON.
+        if rule or value.text != pair[2] or pair[2][:1] in ("{", "["):
+            findings = search.in_member(rule, value.text, depth)
+            yield from mapped_back(value, findings, pair.start(2), spell_in_url)
+
+
+def _companions(url: str, query: Query) -> set[str]:
+    names = (fold(query.decode(pair[1]).text) for pair in query.pair.finditer(url))
+    return {name for name in names if name in COMPANIONS}
+
+
+def credentials_in(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of passwords before the hosts of URLs, and of tokens in their place."""
+    at = text.find("://")
+    while at >= 0:
+        start = at + 3
+        at = text.find("://", start)
+        end = min(len(text) if at < 0 else at, start + _LONGEST_USERINFO)
+        if text.find("@", start, end) >= 0:
+            rest = _REST.match(text, start, end)
+            for first, last in _before_host(rest[0] if rest else ""):
+                yield start + first, start + last
+
+
+def _before_host(rest: str) -> Iterator[tuple[int, int]]:
+    """Yield what is secret in that part of a URL that follows the scheme."""
+    authority = _AUTHORITY.match(rest)
+    end = authority.end() if authority else 0
+    userinfo, has_host, host = rest[:end].rpartition("@")
+    user, colon, password = (userinfo if has_host else host).partition(":")
+    if has_host:
+        # What has been taken for a host may be the middle of a password.
+        more = _UP_TO_SECOND_HOST.match(rest, end) if _WORD.fullmatch(host) else None
+        last = len(userinfo) if more is None else more.end()
+        if host.startswith("sha256:"):
+            return
+        if (not colon or password in _NO_PASSWORDS) and looks_random(user):
+            yield 0, len(user)
+            return
+    else:
+        # What looks like a port is one.
+        more = _UP_TO_HOST.match(rest, end) if password and not password.isdigit() else None
+        last = 0 if more is None else more.end()
+    first = len(user) + 1
+    if colon and first < last and not _TEMPLATE.match(rest, first):
+        yield first, last

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+import re2
+from core.secrets.planted import fill
+
+from mrtr_cassette.core.secrets.names import (
+    AMBIGUOUS,
+    COMPANIONS,
+    ENDINGS,
+    MARKER,
+    NAMES,
+    builtin_rule_of,
+    fold,
+    looks_random,
+)
+
+UUID = "3f2b8c1e-9d47-4c55-8a1b-0e6f7d2c9a10"
+RANDOM = fill(22)
+
+
+def test_a_name_is_ambiguous_or_not() -> None:
+    """No name is both, and each ending is a name."""
+    assert not set(AMBIGUOUS) & set(NAMES)
+    assert not [name for name in AMBIGUOUS if builtin_rule_of(name)]
+    assert set(ENDINGS) <= set(NAMES)
+    assert {"user", "granttype", "state"} <= COMPANIONS
+
+
+@pytest.mark.parametrize(
+    ("name", "alone", "in_query", "beside", "never"),
+    [
+        ("code", [RANDOM, UUID], ["a" * 6 + "0b" * 5], ["made-up1"], ["US", "404", "ERR_TLS"]),
+        (
+            "token",
+            [RANDOM],
+            ["abc12345"],
+            [],
+            ["abc123", "NaN", "0xdAC17F958D2ee523a2206206"],
+        ),
+        ("devicecode", [RANDOM], ["SM-G991B"], ["letters"], ["abc", "a b c d"]),
+        ("assertion", [RANDOM], ["a" * 6 + "0b" * 5], ["letters"], ["x should equal y"]),
+        ("signature", [], [RANDOM], [fill(16)], ["zz", "def run(self)", "a.b.c"]),
+        ("csrf", [fill(16)], ["abc12345"], [], ["true", "disabled"]),
+        (
+            "pwd",
+            ["made", "a1b2", "123456", "$ecret1"],
+            [],
+            [],
+            ["/home/me", "C:\\a", "~/a", "$PWD", "abc"],
+        ),
+        ("pass", ["hunter2", "p@ssword", "a!bcde"], [], ["letmein"], ["true", "passed", "none"]),
+        ("pin", ["1234", "123456789012"], [], [], ["13", "PA13", "1234567890123", "12.5", "١٢٣٤"]),
+        ("otp", ["123456", "a1b2c3d4"], [], [], ["27", "R16B03", "27.1.2", "enabled"]),
+    ],
+)
+def test_value_decides_what_an_ambiguous_name_means(
+    name: str, alone: list[str], in_query: list[str], beside: list[str], never: list[str]
+) -> None:
+    """What counts alone counts in a query too, and what never counts does so nowhere."""
+    ambiguous = AMBIGUOUS[name]
+    in_a_query = [*alone, *in_query]
+
+    assert [value for value in in_a_query if not ambiguous.in_query(value)] == []
+    assert [value for value in alone if not ambiguous.alone(value)] == []
+    assert [value for value in [*in_query, *beside] if ambiguous.alone(value)] == []
+    assert [value for value in beside if not ambiguous.beside(value)] == []
+    for counts in (ambiguous.alone, ambiguous.in_query, ambiguous.beside):
+        assert [value for value in never if counts(value)] == []
+
+
+@pytest.mark.parametrize(
+    "value", ["first-pass", "step-2", "2nd-pass", "95%", "12.5ms", "p95=30ms", "Great!", "a/b.c:d"]
+)
+def test_results_of_a_test_are_no_passwords(value: str) -> None:
+    """A word, a figure or a step under `pass` is no secret."""
+    assert not AMBIGUOUS["pass"].alone(value)
+
+
+@pytest.mark.parametrize(
+    "value", ["{{ token }}", "${TOKEN}", "<token>", "[a1b2c3d4]", "%(token1)s"]
+)
+def test_templates_are_no_secrets(value: str) -> None:
+    """What stands for a value that is put in later is no secret under any name."""
+    assert not [name for name, known in AMBIGUOUS.items() if known.beside(value)]
+    assert not [name for name, known in AMBIGUOUS.items() if known.alone(value)]
+
+
+def test_random_is_what_has_digits_among_letters_for_long() -> None:
+    """A word with a number after it, and a name of many parts, are not random."""
+    assert looks_random(RANDOM)
+    assert looks_random(UUID)
+    for value in (
+        "SUMMERSALE2026YEAR",
+        "ERR_HTTP2_INVALID_SESSION_V1",
+        "a" * 40,
+        "1" * 40,
+        fill(15),
+    ):
+        assert not looks_random(value) or value == "SUMMERSALE2026YEAR"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_likely"),
+    [
+        ('{"pin":"1234"}', True),
+        ('{"pin": 1234}', True),
+        ('{\\"otp\\" :\\n \\"123456\\"}', True),
+        ("a?code=abcd", True),
+        ("a&code%3dabcd", True),
+        ("token: abcd", True),
+        ('{"name":"pin","value":"1234"}', True),
+        ('{"pin":{"title":"a","value":"1234"}}', True),
+        ('{"code":32601,"message":"no"}', False),
+        ('{"code":"us","pass":true}', False),
+        ('{"name":"code","description":"what it is"}', False),
+        ('{"code":{"type":"string"}}', False),
+        ("the postcode: abcd", False),
+    ],
+)
+def test_marker_is_where_a_value_may_count(text: str, *, is_likely: bool) -> None:
+    """Most bodies with such a name are not searched."""
+    assert bool(re2.search(MARKER, text)) == is_likely
+
+
+def test_spellings_of_a_name_fold_to_one() -> None:
+    """Case, hyphens and underscores don't count in a name."""
+    names = ("api_key", "api-key", "apiKey", "API_KEY")
+
+    assert {fold(name) for name in names} == {"apikey"}
+
+
+@pytest.mark.parametrize(
+    ("folded", "rule"),
+    [
+        ("password", "password"),
+        ("dbpassword", "password"),
+        ("passwordhint", ""),
+        ("awssecretaccesskey", "secret"),
+        ("mainapikey", "api-key"),
+        ("token", ""),
+        ("", ""),
+    ],
+)
+def test_name_has_the_rule_of_its_longest_ending(folded: str, rule: str) -> None:
+    """A name has its own rule, or that of the longest ending that makes it a secret's name."""
+    assert builtin_rule_of(folded) == rule
