@@ -53,6 +53,9 @@ def caller_values(message: Message | None) -> CallerValues:
     raw, spans = message.raw, find_spans(message.raw, (ID_PATH, TOKEN_PATH))
     # The last of a duplicate key counts.
     identity, token = (spans.get(path, (None,))[-1] for path in (ID_PATH, TOKEN_PATH))
+    if message.progress_token is None:
+        # What is no string or number, or stands in params that don't count, is no token.
+        token = None
     return CallerValues(
         None if identity is None else raw[identity.start : identity.end],
         None if token is None else raw[token.start : token.end],

@@ -27,7 +27,7 @@ class LookupKey(NamedTuple):
     Attributes:
         call: the call.
         state: hash of the request state that a retry echoes, or None.
-        answers: canonical text of a retry's answers, or None.
+        answers: canonical text of a retry's answers and their shape, or None.
     """
 
     call: CallKey
@@ -58,4 +58,5 @@ def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None
     if responses is None:
         return None
     kept = without_paths({INPUT_RESPONSES: responses}, ignored)
-    return canonical(kept, without_null=True)
+    text = canonical(kept, without_null=True)
+    return text if answers.shape == "map" else f"{answers.shape} {text}"

@@ -69,10 +69,13 @@ class Answers:
         input_responses: the answers by key, or None where the member is absent. In the array
             dialect an answer is an object of all members beside `id`.
         request_state: the echoed state, or None.
+        shape: `map`, `array` of objects with an `id`, or `other`, which is one answer under the
+            empty key.
     """
 
     input_responses: Mapping[str, Any] | None
     request_state: str | None
+    shape: str = "map"
 
 
 class Dialect(NamedTuple):
@@ -191,22 +194,24 @@ def answers_in(params: Mapping[str, Any]) -> Answers | None:
     if not (state is None or isinstance(state, str)):
         # No server issues such a state; the mark distinguishes `5` from `"5"`.
         state = f"\0{canonical(state)}"
-    return Answers(None if responses is None else _by_key(responses), state)
+    if responses is None or isinstance(responses, dict):
+        return Answers(responses, state)
+    by_id = _by_id(responses)
+    if by_id is None:
+        return Answers({"": responses}, state, "other")
+    return Answers(by_id, state, "array")
 
 
-def _by_key(responses: Any) -> Mapping[str, Any]:
-    """Return answers by key; a value of neither shape is one answer under the empty key."""
-    if isinstance(responses, dict):
-        return responses
-    if isinstance(responses, list):
-        by_id = {}
-        for response in responses:
-            if not isinstance(response, dict) or not isinstance(response.get("id"), str):
-                return {"": responses}
-            by_id[response["id"]] = {k: v for k, v in response.items() if k != "id"}
-        if len(by_id) == len(responses):
-            return by_id
-    return {"": responses}
+def _by_id(responses: Any) -> Mapping[str, Any] | None:
+    """Return the answers of an array by their ids; None for a value of another shape."""
+    if not isinstance(responses, list):
+        return None
+    by_id = {}
+    for response in responses:
+        if not isinstance(response, dict) or not isinstance(response.get("id"), str):
+            return None
+        by_id[response["id"]] = {k: v for k, v in response.items() if k != "id"}
+    return by_id if len(by_id) == len(responses) else None
 
 
 def answers_text(request: bytes) -> bytes | None:

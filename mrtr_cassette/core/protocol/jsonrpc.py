@@ -32,6 +32,7 @@ NOTIFIED_TOKEN_PATH: Final[MemberPath] = ("params", "progressToken")
 """Where a notification repeats it."""
 RESULT_SUBSCRIPTION_PATH: Final[MemberPath] = ("result", "_meta", SUBSCRIPTION_ID)
 NOTIFIED_SUBSCRIPTION_PATH: Final[MemberPath] = ("params", "_meta", SUBSCRIPTION_ID)
+_SUBSCRIPTION_PATHS = (RESULT_SUBSCRIPTION_PATH, NOTIFIED_SUBSCRIPTION_PATH)
 
 ID_KEY = b'"id"'
 TOKEN_KEY = b'"progressToken"'
@@ -119,10 +120,17 @@ def repeated_token(message: Message) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Echoes:
-    """Where a message from the server repeats the caller's own values."""
+    """Where a message from the server repeats the caller's own values.
+
+    Attributes:
+        id: where it repeats the id.
+        progress_token: where it repeats the progress token.
+        id_as_text: where a subscription id is the string of an id that is a number.
+    """
 
     id: tuple[Span, ...] = ()
     progress_token: tuple[Span, ...] = ()
+    id_as_text: tuple[Span, ...] = ()
 
 
 def echoes(message: Message, request: Message) -> Echoes:
@@ -170,11 +178,18 @@ def _echoes_by_path(message: Message, request: Message) -> Echoes:
     spans = find_spans(message.raw, wanted.keys())
     ids: list[Span] = []
     tokens: list[Span] = []
+    texts: list[Span] = []
     for path, candidates in spans.items():
-        matching = [
-            span
-            for span in candidates
-            if _scalar(parse(message.raw[span.start : span.end])) == wanted[path]
-        ]
-        (tokens if path in token_paths else ids).extend(matching)
-    return Echoes(tuple(ids), tuple(tokens))
+        for span in candidates:
+            value = parse(message.raw[span.start : span.end])
+            if _scalar(value) == wanted[path]:
+                (tokens if path in token_paths else ids).append(span)
+            elif (
+                path in _SUBSCRIPTION_PATHS
+                and isinstance(value, str)
+                and value == wanted[path]
+                # The canonical text of an id that is a string is never the id itself.
+                and not value.startswith('"')
+            ):
+                texts.append(span)
+    return Echoes(tuple(ids), tuple(tokens), tuple(texts))

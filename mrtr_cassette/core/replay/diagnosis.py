@@ -285,6 +285,10 @@ class _Search:
             detail = "the retry lacks answers that were recorded"
             return self._miss(Reason.ANSWERS_MISSING, detail, nearest, found)
         detail = "other answers were recorded"
+        if not found and nearest.call.answers is not None and self._call.answers is not None:
+            shapes = self._call.answers.shape, nearest.call.answers.shape
+            if shapes[0] != shapes[1]:
+                detail = f"the answers have the shape `{shapes[0]}`, recorded was `{shapes[1]}`"
         elsewhere = [each for each in self._same_call if self._has_same_answers(each)]
         if elsewhere:
             detail = f"#{elsewhere[0].interaction} has this answer, to another ask of an equal call"

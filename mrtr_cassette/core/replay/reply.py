@@ -24,10 +24,21 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 
 
 class CallerValue(Enum):
-    """One of the caller's values; the number is its place in `CallerValues`."""
+    """One of the caller's values, as a response repeats it."""
 
     ID = 0
     PROGRESS_TOKEN = 1
+    ID_AS_TEXT = 2
+    """The id as a string, whatever it is."""
+
+    def of(self, values: CallerValues) -> bytes | None:
+        """Return the value as a caller spells it, or None."""
+        if self is CallerValue.PROGRESS_TOKEN:
+            return values.progress_token
+        identity = values.id
+        if self is CallerValue.ID or identity is None or identity.startswith(b'"'):
+            return identity
+        return b'"%b"' % identity
 
 
 class Echo(NamedTuple):
@@ -81,7 +92,7 @@ class Part(NamedTuple):
             [
                 segment
                 if isinstance(segment, bytes)
-                else values_of(segment.request)[segment.value.value] or segment.recorded
+                else segment.value.of(values_of(segment.request)) or segment.recorded
                 for segment in self.segments
             ]
         )
@@ -197,6 +208,7 @@ def _echoes(located: Located, request: Message, playable: Playable | None) -> li
         for spans, value in (
             (repeated.id, CallerValue.ID),
             (repeated.progress_token, CallerValue.PROGRESS_TOKEN),
+            (repeated.id_as_text, CallerValue.ID_AS_TEXT),
         )
         for span in spans
         if (in_body := located.in_body(span)) is not None

@@ -66,6 +66,26 @@ def test_what_is_no_plain_value_is_not_cut(value: bytes) -> None:
     assert cut_body(CALL % (value, b"")) is None
 
 
+@pytest.mark.parametrize(
+    ("params", "token"),
+    [
+        (b'{"_meta":{"progressToken":1.50}}', b"1.50"),
+        (b'{"_meta":{"progressToken":1},"_meta":{"progressToken":2}}', b"2"),
+        (b'{"_meta":{"progressToken":null}}', None),
+        (b'{"_meta":{"progressToken":true}}', None),
+        (b'{"_meta":{"progressToken":{"a":1}}}', None),
+        (b'{"_meta":{"progressToken":[1]}}', None),
+        (b'{"_meta":{"progressToken":1},"_meta":{}}', None),
+        (b'{"_meta":{"progressToken":1},"_meta":null}', None),
+    ],
+)
+def test_token_is_an_effective_string_or_number(params: bytes, token: bytes | None) -> None:
+    """A token of another type, or one that a duplicate key overrules, is nobody's to echo."""
+    message = classify(b'{"jsonrpc":"2.0","id":1,"method":"m","params":%b}' % params)
+
+    assert caller_values(message) == CallerValues(b"1", token)
+
+
 members = st.dictionaries(
     st.sampled_from(["id", "progressToken", "a", "name", "_meta", "params"]),
     st.recursive(
@@ -97,7 +117,8 @@ def test_bodies_with_the_same_rest_are_the_same_call(
     if cut is None or not can_be_cut(message):
         return
     assert cut[1] == caller_values(message)
-    assert cut[1] == CallerValues(message.spelled(ID_PATH), message.spelled(TOKEN_PATH))
+    token_spelled = None if message.progress_token is None else message.spelled(TOKEN_PATH)
+    assert cut[1] == CallerValues(message.spelled(ID_PATH), token_spelled)
     if has_token:
         params = {**params, "_meta": {"progressToken": other}}
     again = json.dumps({**tree, "id": other, "params": params}).encode()

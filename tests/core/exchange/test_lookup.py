@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from builders import get, notification, post, retry, tool, with_id
-from messages import NO, YES, Json
+from messages import NO, YES, Json, compact
 
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.protocol.calls import read_call
@@ -85,6 +87,34 @@ def test_empty_answers_equal_none_only_beside_a_state() -> None:
     assert key_of(retry(CALL, {}, state=STATE)) == key_of(retry(CALL, state=STATE))
     assert key_of(retry(CALL, {})).answers == '{"inputResponses":{}}'
     assert key_of(retry(CALL, {})) != key_of(CALL)
+
+
+@pytest.mark.parametrize(
+    ("answers", "other"),
+    [
+        ({"a": {"value": 1}}, [{"id": "a", "value": 1}]),
+        ({}, []),
+        ({"": "x"}, "x"),
+        ({"": ["x"]}, ["x"]),
+        ([{"id": "", "value": 1}], [{"value": 1}]),
+    ],
+)
+def test_shape_of_answers_counts(answers: Json, other: Json) -> None:
+    """A map is neither an array of the same answers, nor anything else."""
+    assert key_of(retry(CALL, answers)) != key_of(retry(CALL, other))
+    assert key_of(retry(CALL, answers, state=STATE)) != key_of(retry(CALL, other, state=STATE))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [None, {"inputResponses": None}, {"requestState": None}],
+)
+def test_null_makes_no_retry(answers: Json) -> None:
+    """A member that is null equals an absent one, so the request is the first of its call."""
+    request = json.loads(CALL)
+    request["params"].update(answers or {})
+
+    assert key_of(compact(request)) == key_of(CALL)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ ASKED = with_token(rpc("tools/call", {"name": "a"}, number=5), "t")
         (progress("u"), [], []),
         (progress(5), [], []),
         (notification("n", _meta={SUBSCRIPTION_KEY: 5}), [b"5"], []),
-        (notification("n", _meta={SUBSCRIPTION_KEY: "5"}), [], []),
+        (notification("n", _meta={SUBSCRIPTION_KEY: "6"}), [], []),
         (notification("n", _meta={SUBSCRIPTION_KEY: [5]}), [], []),
         (compact({"jsonrpc": "2.0", "id": 5, "result": {"progressToken": "t"}}), [b"5"], []),
     ],
@@ -143,6 +143,34 @@ ASKED = with_token(rpc("tools/call", {"name": "a"}, number=5), "t")
 def test_echoes_are_the_callers_own(sent: bytes, ids: list[bytes], tokens: list[bytes]) -> None:
     """Ids of responses, tokens and subscription ids echo the request's; ids of requests don't."""
     assert echoed(sent, ASKED) == [ids, tokens]
+
+
+@pytest.mark.parametrize(
+    ("subscription", "identity", "is_text"),
+    [("5", 5, True), ("5", "5", False), ('"5"', "5", False), ("6", 5, False), (None, 5, False)],
+)
+def test_subscription_id_may_be_the_string_of_a_number(
+    subscription: object,
+    identity: object,
+    is_text: bool,  # noqa: FBT001
+) -> None:
+    """A server that makes strings of ids repeats a number as a string."""
+    request = message(rpc("subscriptions/listen", number=identity))
+    sent = [
+        notification("n", _meta={SUBSCRIPTION_KEY: subscription}),
+        compact(
+            {
+                "jsonrpc": "2.0",
+                "id": identity,
+                "result": {"_meta": {SUBSCRIPTION_KEY: subscription}},
+            }
+        ),
+    ]
+
+    for raw in sent:
+        spans = echoes(message(raw), request).id_as_text
+        texts = [raw[span.start : span.end] for span in spans]
+        assert texts == ([b'"5"'] if is_text else [])
 
 
 SUBSCRIBED = SUBSCRIPTION_KEY.encode()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import (
     STREAM_HEADERS,
@@ -191,6 +193,18 @@ def test_lines_of_json_have_the_callers_values() -> None:
     lines = (progress(1) + b"\n", DONE + b"\n")
 
     assert served(Answer(lines), OTHER) == progress("t") + b"\n" + with_id(DONE, "call-7") + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("caller", "subscription"), [(7, b'"7"'), ("x", b'"x"'), ("7", b'"7"'), (1.5, b'"1.5"')]
+)
+def test_subscription_id_that_is_a_string_stays_one(caller: Any, subscription: bytes) -> None:
+    """Where a server made a string of the id, the caller's id is put in as a string."""
+    listen = rpc("subscriptions/listen", number=5)
+    told = notification("n", _meta={SUBSCRIPTION_KEY: "5"})
+
+    sent = served(stream(told), with_id(listen, caller), request=listen)
+    assert b'"%b":%b' % (SUBSCRIPTION_KEY.encode(), subscription) in sent
 
 
 def test_pieces_that_wait_for_nothing_are_one_part() -> None:
