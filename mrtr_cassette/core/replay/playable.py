@@ -22,7 +22,7 @@ from mrtr_cassette.core.protocol.messages import Ask
 from mrtr_cassette.core.replay.matching import Secret
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.secrets.withheld import is_withheld
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import Piece, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 
@@ -60,6 +60,8 @@ class Playable:
         turn: the turn that its request answers, from 1; 0 for a first request.
         session: id of its recorded session; empty where it has none.
         opens_session: its response gave that id to its client.
+        is_listening: its response is a stream that tells what other requests caused.
+        is_withheld: of its response's body only the size and the digest were kept.
         request: its request as it is matched, without secrets.
         kind: the kind of the request's message, or None if its body is no message.
         lookup: its lookup key.
@@ -81,6 +83,8 @@ class Playable:
     turn: int
     session: str
     opens_session: bool
+    is_listening: bool
+    is_withheld: bool
     request: Request
     kind: Kind | None
     lookup: LookupKey
@@ -112,17 +116,6 @@ class Playable:
     def call(self) -> Call:
         """Its request as it is matched, read."""
         return read_call(self.request)
-
-    @property
-    def is_withheld(self) -> bool:
-        """Whether of its response's body only the size and the digest were kept."""
-        response = self.exchange.response
-        return response is not None and any(is_withheld(piece.raw) for piece in response.pieces[:1])
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether its response is a stream that tells what other requests caused."""
-        return listens(self.call, self.exchange.response)
 
     @property
     def issued_sha256(self) -> str | None:
@@ -181,13 +174,16 @@ def playable(
     """
     call = read_call(request)
     session = session_of(exchange.request)
-    opened = "" if session else opened_session(exchange.response)
+    response = exchange.response
+    opened = "" if session else opened_session(response)
     return Playable(
         exchange=exchange,
         interaction=place.interaction,
         turn=place.turn,
         session=session or opened,
         opens_session=bool(opened),
+        is_listening=listens(call, response),
+        is_withheld=response is not None and any(map(_is_withheld, response.pieces[:1])),
         request=request,
         kind=None if call.message is None else call.message.kind,
         lookup=lookup_key(call, ignored),
@@ -209,3 +205,7 @@ def number_lookups(by_arrival: Iterable[Playable]) -> None:
         each.lookup_number = numbers.setdefault(each.lookup, len(numbers))
         occurrences[each.session, each.lookup_number] += 1
         each.occurrence = occurrences[each.session, each.lookup_number]
+
+
+def _is_withheld(piece: Piece) -> bool:
+    return is_withheld(piece.raw)
