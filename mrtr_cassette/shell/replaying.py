@@ -8,7 +8,7 @@ Rule: nothing here can reach the network; no HTTP client is imported (see tests/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +17,16 @@ from string import punctuation
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_asks
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.report.events import (
+    answered_event,
+    asked_by_push_event,
+    asked_event,
     harmless_event,
     missed_event,
     played_event,
@@ -104,7 +108,8 @@ async def replaying(
         upstream = urlsplit(cassette.upstream)
     except ValueError as error:
         raise damaged(str(path), "/upstream", f"no URL: {error}") from None
-    server = ReplayServer(player, announcer, paced, clock)
+    asks = None if on_event is None else pushed_asks(cassette.interactions)
+    server = ReplayServer(player, announcer, paced, clock, asks)
     with listening(access) as listener:
         async with serving(server.handle, listener, access, options.log):
             query = f"?{upstream.query}" if upstream.query else ""
@@ -137,6 +142,8 @@ class ReplayServer:
         announcer: says what was played, and what was missed.
         paced: event streams keep the recorded rhythm.
         clock: tells the time.
+        pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
+            wants to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
     """
 
@@ -144,6 +151,7 @@ class ReplayServer:
     announcer: Announcer
     paced: bool
     clock: Clock = CLOCK
+    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
     arrival: asyncio.Event | None = None
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
@@ -159,7 +167,7 @@ class ReplayServer:
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
-        self.announcer.say(partial(played_event, play), None)
+        self._say_played(play)
         self._wake()
         if play.delivery is None:
             await _hold_open()
@@ -167,6 +175,21 @@ class ReplayServer:
             await self._send_whole(play.delivery, downstream)
         else:
             await self._send(play.delivery, downstream)
+
+    def _say_played(self, play: Play) -> None:
+        playable, say = play.playable, self.announcer.say
+        say(partial(played_event, play), None)
+        if playable.turn:
+            say(partial(answered_event, playable), None)
+        if playable.ask is not None:
+            say(partial(asked_event, playable), None)
+
+    def _say_pushed(self, delivery: Delivery, pieces: range) -> None:
+        """Say what is asked by the requests that these pieces of a response push."""
+        if self.pushed_asks is not None:
+            for ask in self.pushed_asks.get(delivery.playable.exchange, ()):
+                if ask.request.piece in pieces:
+                    self.announcer.say(partial(asked_by_push_event, ask), None)
 
     async def _miss(self, miss: Miss, downstream: Downstream) -> None:
         report = self._report(miss)
@@ -225,6 +248,7 @@ class ReplayServer:
                     elapsed = self.clock.now() - started
                     await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
                 await downstream.send(step.raw, is_last=step.is_last)
+                self._say_pushed(delivery, step.pieces)
             if step is not None and step.is_last:
                 return
         if step.end is End.COMPLETE:

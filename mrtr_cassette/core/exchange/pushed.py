@@ -8,13 +8,49 @@ Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn
+from mrtr_cassette.core.exchange.recorded import (
+    PushedRequest,
+    PushedTurn,
+    RecordedExchange,
+    RecordedInteraction,
+)
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import completed_by
+
+
+class PushedAsk(NamedTuple):
+    """A pushed request in the response that it stands in.
+
+    Attributes:
+        interaction: number of the interaction that it belongs to.
+        turn: number of its turn there.
+        call: the request during which the server asked.
+        request: the pushed request.
+    """
+
+    interaction: int
+    turn: int
+    call: Call
+    request: PushedRequest
+
+
+def pushed_asks(
+    interactions: Iterable[RecordedInteraction],
+) -> dict[RecordedExchange, list[PushedAsk]]:
+    """Return what servers pushed, by the exchange in whose response it stands."""
+    asks: dict[RecordedExchange, list[PushedAsk]] = {}
+    for each in interactions:
+        for turn, number in zip(each.pushed_turns, each.pushed_numbers, strict=True):
+            call = each.exchanges[turn.position].call
+            for request in turn.asked if turn.position >= each.shared else ():
+                ask = PushedAsk(each.number, number, call, request)
+                asks.setdefault(request.exchange, []).append(ask)
+    return asks
 
 
 def message_of(pushed: PushedRequest) -> Message:

@@ -161,7 +161,7 @@ class RecordedInteraction:
         if self.branch is None:
             return 0
         turn = self.branch.turn
-        return turn - sum(number < turn for number in self._pushed_numbers())
+        return turn - sum(number < turn for number in self.pushed_numbers)
 
     @property
     def own(self) -> tuple[RecordedExchange, ...]:
@@ -184,14 +184,20 @@ class RecordedInteraction:
         ]
         places += [
             TurnPlace(number, index)
-            for turn, number in zip(self.pushed_turns, self._pushed_numbers(), strict=True)
+            for turn, number in zip(self.pushed_turns, self.pushed_numbers, strict=True)
             if turn.position >= shared
             for index in range(len(turn.answers))
         ]
         return tuple(places)
 
-    def _pushed_numbers(self) -> list[int]:
-        """Return the number of each pushed turn among all turns."""
+    def asking_turn(self, position: int) -> int:
+        """Return the number of the turn that the response of one of `exchanges` asks."""
+        # What was pushed while its request was pending comes before it.
+        return position + 1 + sum(turn.position <= position for turn in self.pushed_turns)
+
+    @property
+    def pushed_numbers(self) -> list[int]:
+        """The number of each pushed turn among all turns."""
         return [turn.position + at for at, turn in enumerate(self.pushed_turns, start=1)]
 
 

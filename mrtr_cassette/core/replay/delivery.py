@@ -28,11 +28,13 @@ class Sending(NamedTuple):
         raw: the bytes.
         at_ms: milliseconds after the request, in the recorded rhythm.
         is_last: the reply ends with them.
+        pieces: which pieces of the recorded body they are, as indices.
     """
 
     raw: bytes
     at_ms: float
     is_last: bool
+    pieces: range
 
 
 class Refusal(NamedTuple):
@@ -124,7 +126,7 @@ class Delivery:
         if refused is not None and request is not None:
             return Refusal(refused, self.session.values_of(request).id, is_last)
         raw = self.session.spelled(part.fill(self._values_of), self.playable.session)
-        return Sending(raw, part.at_ms, is_last)
+        return Sending(raw, part.at_ms, is_last, part.pieces)
 
     def _values_of(self, request: Playable | None) -> CallerValues:
         return self.values if request is None else self.session.values_of(request)

@@ -58,6 +58,7 @@ class Playable:
         exchange: what was recorded.
         interaction: number of its interaction, from 1.
         turn: the turn that its request answers, from 1; 0 for a first request.
+        asking_turn: the turn that its response asks, if it does.
         session: id of its recorded session; empty where it has none.
         opens_session: its response gave that id to its client.
         is_listening: its response is a stream that tells what other requests caused.
@@ -81,6 +82,7 @@ class Playable:
     exchange: RecordedExchange
     interaction: int
     turn: int
+    asking_turn: int
     session: str
     opens_session: bool
     is_listening: bool
@@ -143,12 +145,14 @@ class CassettePlace(NamedTuple):
     Attributes:
         interaction: number of its interaction, from 1.
         turn: the turn that its request answers, from 1; 0 for a first request.
+        asking_turn: the turn that its response asks, if it does.
         parent: the exchange whose ask it answers, or None.
         answers: what it answers, if it is a posted answer; else None.
     """
 
     interaction: int
     turn: int
+    asking_turn: int = 0
     parent: Playable | None = None
     answers: PushedQuestion | None = None
 
@@ -180,6 +184,7 @@ def playable(
         exchange=exchange,
         interaction=place.interaction,
         turn=place.turn,
+        asking_turn=place.asking_turn,
         session=session or opened,
         opens_session=bool(opened),
         is_listening=listens(call, response),

@@ -415,7 +415,8 @@ def _playables(
         turns = iter([place.turn for place in interaction.places])
         for exchange in interaction.exchanges[shared:]:
             parent = chain[-1] if chain else None
-            place = CassettePlace(interaction.number, next(turns), parent)
+            asking = interaction.asking_turn(len(chain))
+            place = CassettePlace(interaction.number, next(turns), asking, parent)
             chain.append(made(exchange, place))
         posted = []
         for turn in interaction.pushed_turns:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -80,11 +81,13 @@ class Part(NamedTuple):
         segments: recorded bytes, and slots in between.
         at_ms: milliseconds after the request, in the recorded rhythm.
         gate: what they wait for.
+        pieces: which pieces of the recorded body they are, as indices.
     """
 
     segments: tuple[bytes | Slot, ...]
     at_ms: float
     gate: Gate
+    pieces: range
 
     def fill(self, values_of: ValuesOf) -> bytes:
         """Return the bytes with the callers' values; recorded ones where there are none."""
@@ -119,9 +122,10 @@ class Reply(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """Where in a body a part begins, and what it waits for."""
+    """Where in a body a part begins, with which piece, and what it waits for."""
 
     start: int
+    piece: int
     at_ms: float
     gate: Gate
 
@@ -149,12 +153,12 @@ def build_reply(
     for index, piece in enumerate(response.pieces):
         gate = waits.pieces[index] if waits.pieces else OPEN
         if piecewise or not beginnings or gate != beginnings[-1].gate:
-            beginnings.append(_Beginning(start, piece.at_ms - started_ms, gate))
+            beginnings.append(_Beginning(start, index, piece.at_ms - started_ms, gate))
         start += len(piece.raw)
     parts = []
     sent = place = 0
-    for number, (_, at_ms, gate) in enumerate(beginnings, start=1):
-        end = beginnings[number].start if number < len(beginnings) else start
+    behind = _Beginning(start, len(response.pieces), 0, OPEN)
+    for (_, piece_at, at_ms, gate), (end, next_piece, *_) in pairwise([*beginnings, behind]):
         # A value goes whole with the part in which it begins.
         segments: list[bytes | Slot] = []
         while place < len(echoed) and echoed[place].span.start < end:
@@ -167,7 +171,7 @@ def build_reply(
             place += 1
         segments.append(body[sent:end])
         sent = max(sent, end)
-        parts.append(Part(tuple(segments), at_ms, gate))
+        parts.append(Part(tuple(segments), at_ms, gate, range(piece_at, next_piece)))
     return Reply(
         response.status,
         response.headers,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
+from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_request
 from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -204,7 +205,7 @@ def caught_up_event(asker: Playable) -> dict[str, Any]:
         "event": "caught-up",
         "call": str(asker.key),
         "interaction": asker.interaction,
-        "turn": asker.turn + 1,
+        "turn": asker.asking_turn,
     }
 
 
@@ -220,7 +221,7 @@ def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
     return {
         "event": "unrecorded",
         "call": str(failure.call.key()),
-        "recorded": None if asker is None else [asker.interaction, asker.turn + 1],
+        "recorded": None if asker is None else [asker.interaction, asker.asking_turn],
         "pointers": [printable(difference.pointer) for difference in failure.differences],
     }
 
@@ -247,6 +248,49 @@ def played_event(play: Play) -> dict[str, Any]:
         "interaction": playable.interaction,
         "turn": playable.turn,
         "times": playable.played,
+    }
+
+
+def answered_event(playable: Playable) -> dict[str, Any]:
+    """Return that a request answered what had been asked."""
+    question = playable.answers
+    if question is not None:
+        call, keys = question.pending.key, [question.request.key]
+    else:
+        answers = playable.call.answers
+        call, keys = playable.key, sorted(answers.input_responses or {}) if answers else []
+    return {
+        "event": "answered",
+        "call": str(call),
+        "interaction": playable.interaction,
+        "turn": playable.turn,
+        "via": "result" if question is None else "push",
+        "keys": [printable(key) for key in keys],
+    }
+
+
+def asked_event(asker: Playable) -> dict[str, Any]:
+    """Return that the client was asked something by the response to its call."""
+    return {
+        "event": "asked",
+        "call": str(asker.key),
+        "interaction": asker.interaction,
+        "turn": asker.asking_turn,
+        "via": "result",
+        "keys": {} if asker.ask is None else _kinds(asker.ask.input_requests),
+    }
+
+
+def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
+    """Return that the client was asked something by a pushed request."""
+    pushed = ask.request
+    return {
+        "event": "asked",
+        "call": str(ask.call.key()),
+        "interaction": ask.interaction,
+        "turn": ask.turn,
+        "via": "push",
+        "keys": _kinds({pushed.key: pushed_request(pushed)}),
     }
 
 

@@ -49,7 +49,7 @@ class RecordedAsk(NamedTuple):
 
 def recorded_ask(asker: Playable) -> RecordedAsk:
     """Return where the ask of a recorded exchange stands."""
-    return RecordedAsk(asker.interaction, asker.turn + 1, str(asker.key))
+    return RecordedAsk(asker.interaction, asker.asking_turn, str(asker.key))
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,3 +94,8 @@ def test_places_count_the_turns_of_both_kinds() -> None:
     assert first.places == (TurnPlace(0), TurnPlace(3), TurnPlace(1, 0), TurnPlace(1, 1))
     assert [each.number for each in branch.own] == [6, 7]
     assert branch.places == (TurnPlace(3), TurnPlace(4, 0))
+    assert (first.asking_turn(0), first.pushed_numbers, branch.pushed_numbers) == (
+        3,
+        [1, 2],
+        [1, 2, 4],
+    )

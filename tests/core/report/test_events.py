@@ -20,15 +20,19 @@ from builders import (
     tool,
 )
 from messages import NO, YES, asks, text
-from pushing import PushingSession, elicit, posted
+from pushing import PushingSession, asked_once, elicit, posted
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
+from mrtr_cassette.core.exchange.pushed import pushed_asks
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
+    answered_event,
+    asked_by_push_event,
+    asked_event,
     caught_up_event,
     caught_up_line,
     exchange_line,
@@ -192,6 +196,55 @@ def test_events_of_a_replay_tell_hits_and_misses() -> None:
     harmless = player.request_received(post(rpc("ping")))
     assert isinstance(harmless, Harmless)
     assert harmless_event(harmless) == {"event": "harmless", "call": "ping", "answer": "{}"}
+
+
+def test_events_of_a_replay_tell_turns_of_results() -> None:
+    """What a response asks and what a retry answers is told with the number of the turn."""
+    player = player_of(*BRANCHED)
+    first, second = (player.interactions[at] for at in (0, 1))
+    asker, answering = first
+
+    assert asked_event(asker) == {
+        "event": "asked",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 1,
+        "via": "result",
+        "keys": {"a": "form"},
+    }
+    assert answered_event(answering) == {
+        "event": "answered",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 1,
+        "via": "result",
+        "keys": ["a"],
+    }
+    assert answered_event(second[0])["interaction"] == 2
+
+
+def test_events_of_a_replay_tell_turns_of_pushes() -> None:
+    """What is pushed and what is posted in return is told like other asks and answers."""
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+    _, answering = Player(cassette).interactions[0]
+    ((ask,),) = pushed_asks(cassette.interactions).values()
+
+    assert asked_by_push_event(ask) == {
+        "event": "asked",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 1,
+        "via": "push",
+        "keys": {"elicitation-1": "form"},
+    }
+    assert answered_event(answering) == {
+        "event": "answered",
+        "call": 'tools/call "deploy"',
+        "interaction": 1,
+        "turn": 1,
+        "via": "push",
+        "keys": ["elicitation-1"],
+    }
 
 
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])
