@@ -132,7 +132,8 @@ def _before_host(rest: str) -> Iterator[tuple[int, int]]:
             return
     else:
         # What looks like a port is one.
-        more = _UP_TO_HOST.match(rest, end) if password and not password.isdigit() else None
+        is_port = not password or password.isdigit() or user.startswith("[")
+        more = None if is_port else _UP_TO_HOST.match(rest, end)
         last = 0 if more is None else more.end()
     first = len(user) + 1
     if colon and first < last and not _TEMPLATE.match(rest, first):

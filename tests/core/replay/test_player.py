@@ -608,9 +608,9 @@ def test_secret_of_another_kind_is_another_argument() -> None:
 
 def test_secret_that_was_recorded_as_it_is_plays() -> None:
     """A request from before a rule existed, as in a cassette that was added to, is found as well."""
-    login, other = tool("login", password="correct-horse"), tool("login", pin="0000")
+    login, other = tool("login", password="correct-horse"), tool("login", door="0000")
     cassette = cassette_of((login, text("one")), (other, text("two")), redacts=True)
-    rules = RedactionModel(patterns=[], keys=["pin"], disabled=[])
+    rules = RedactionModel(patterns=[], keys=["door"], disabled=[])
     player = Player(loaded(cassette.model_copy(update={"redaction": rules}), "f"))
 
     assert said(play(player, other)) == "two"

@@ -11,7 +11,10 @@ import base64
 import json
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from urllib.parse import quote, urlencode
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 class Place(Enum):
@@ -782,6 +785,18 @@ def _text(name: str, text: str) -> Planted:
     return Planted(name, Place.RESULT, json.dumps({"text": text}))
 
 
+def _from_file() -> list[Planted]:
+    """Read the look-alikes that are kept as lines of a file."""
+    rows = []
+    lines = (DATA / "secrets" / "look-alikes.txt").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        place, _, raw = line.partition(" ")
+        if raw and place != "#":
+            where = Place.RESULT if place == "json" else Place(place)
+            rows.append(Planted(f"line {number} of look-alikes", where, raw))
+    return rows
+
+
 LOOK_ALIKES: tuple[Planted, ...] = (
     _text("UUID", f"order {_UUID} is done"),
     _text("UUID alone", _UUID),
@@ -957,5 +972,6 @@ LOOK_ALIKES: tuple[Planted, ...] = (
     ),
     Planted("encoded header", Place.HEADER, encoded_header("é")),
     Planted("content type", Place.HEADER, "multipart/form-data; boundary=----0123456789abcdef"),
+    *_from_file(),
 )
 """What looks like a secret to a careless rule, and must stay byte for byte."""

@@ -60,6 +60,7 @@ def test_urls_are_found_by_their_schemes(text: str, urls: list[str]) -> None:
         ("file://c:/pictures/a@2x.png file://a:b/c@v1.2", []),
         ("https://u:@a.example https://:@a.example https://@a.example", []),
         ("https:// https://a", []),
+        ("http://[::1]:8080/x?y=a@b.example", []),
     ],
 )
 def test_passwords_are_read_as_people_write_them(text: str, secrets: list[str]) -> None:
