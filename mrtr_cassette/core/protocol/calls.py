@@ -53,6 +53,7 @@ _READ_ONLY = frozenset(
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
 _TRAITS_OF_INITIALIZE = ("capabilities", "clientInfo", "protocolVersion")
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 _FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
 _NOT_OF_CALLER = frozenset(
@@ -287,6 +288,12 @@ class Call(NamedTuple):
             if member in params and params[member] in ("", None, {})
         }
         return canonical(empty) if empty else ""
+
+    @property
+    def client(self) -> str:
+        """Which program sends the request, as far as it tells in `_meta`."""
+        info = None if self.message is None else self.message.meta.get(_CLIENT_INFO)
+        return "" if info is None else canonical(info)
 
     @property
     def caller(self) -> str:

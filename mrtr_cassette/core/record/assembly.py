@@ -215,6 +215,7 @@ def _facts(exchange: RecordedExchange) -> LinkFacts:
     return LinkFacts(
         call=intern(sha256_of("\n".join(call.key()))),
         caller=intern(call.caller),
+        client=intern(call.client),
         retry=None
         if answers is None
         else RetryFacts(frozenset(answers.input_responses or ()), echoed),

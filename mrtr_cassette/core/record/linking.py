@@ -50,12 +50,14 @@ class LinkFacts:
         caller: who asks: session and client, as far as a request tells.
         retry: what its request answers, or None.
         ask: what its response asks, or None.
+        client: which program asks: it answers nothing that another program was asked.
     """
 
     call: str
     caller: str
     retry: RetryFacts | None
     ask: AskFacts | None
+    client: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,13 +117,15 @@ class _Asks:
 
     def __init__(self) -> None:
         self._by_state: dict[tuple[str, str], _SameAsks] = {}
-        self._stateless: dict[str, dict[frozenset[str], _SameAsks]] = {}
+        self._stateless: dict[tuple[str, str], dict[frozenset[str], _SameAsks]] = {}
 
-    def add(self, call: str, ask: _PlacedAsk, *, is_answered: bool = False) -> None:
-        """Add the newest ask."""
+    def add(self, exchange: LinkFacts, ask: _PlacedAsk, *, is_answered: bool = False) -> None:
+        """Add the newest ask, and what is known of its exchange."""
         facts = ask.facts
+        call = exchange.call, exchange.client
         alike = [
-            self._by_state.setdefault((call, state), _SameAsks()) for state in facts.state_sha256s
+            self._by_state.setdefault((exchange.call, state), _SameAsks())
+            for state in facts.state_sha256s
         ] or [self._stateless.setdefault(call, {}).setdefault(facts.keys, _SameAsks())]
         for asks in alike:
             if is_answered:
@@ -129,12 +133,12 @@ class _Asks:
             else:
                 asks.waiting.append(ask)
 
-    def answered_by(self, call: str, retry: RetryFacts) -> list[_SameAsks]:
+    def answered_by(self, exchange: LinkFacts, retry: RetryFacts) -> list[_SameAsks]:
         """Return where the ask may stand that a retry answers."""
         if retry.state_sha256 is not None:
-            asks = self._by_state.get((call, retry.state_sha256))
+            asks = self._by_state.get((exchange.call, retry.state_sha256))
             return [] if asks is None else [asks]
-        of_call = self._stateless.get(call, {})
+        of_call = self._stateless.get((exchange.call, exchange.client), {})
         return [asks for keys, asks in of_call.items() if retry.keys <= keys]
 
 
@@ -160,7 +164,7 @@ def link(
             interactions.append(interaction)
         if facts.ask is not None:
             position = len(interaction.numbers)
-            asks.add(facts.call, _PlacedAsk(facts.ask, facts.caller, interaction, position))
+            asks.add(facts, _PlacedAsk(facts.ask, facts.caller, interaction, position))
     interactions.sort(key=lambda interaction: (interaction.numbers[0], interaction.own[0]))
     return interactions
 
@@ -177,7 +181,7 @@ def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts
     for number, exchange in facts.items():
         if exchange.ask is not None:
             ask = _PlacedAsk(exchange.ask, exchange.caller, *places[number])
-            asks.add(exchange.call, ask, is_answered=number in answered)
+            asks.add(exchange, ask, is_answered=number in answered)
     return asks
 
 
@@ -187,7 +191,7 @@ def _joined(asks: _Asks, number: int, facts: LinkFacts) -> LinkedInteraction | N
         return None
     candidates = [
         (alike, ask)
-        for alike in asks.answered_by(facts.call, facts.retry)
+        for alike in asks.answered_by(facts, facts.retry)
         if (ask := alike.candidate(number, facts.caller)) is not None
     ]
     if not candidates:

@@ -330,6 +330,8 @@ def test_traits_ignore_what_varies_between_runs() -> None:
 
     assert one.traits == two.traits == three.traits
     assert one.caller == two.caller != three.caller
+    assert (one.client, three.client) == ('{"name":"c"}', '{"name":"d"}')
+    assert read_call(post(DEPLOY)).client == read_call(get("/mcp")).client == ""
     assert read_call(post(FULL, ("Mcp-Session-Id", "s"))).caller != one.caller
 
 

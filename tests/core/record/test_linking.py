@@ -25,6 +25,7 @@ class Log:
         *,
         key: str = DEPLOY,
         caller: str = "",
+        client: str = "",
         answers: str | None = None,
         echoes: str | None = None,
         asks: str | None = None,
@@ -38,7 +39,7 @@ class Log:
         is_ask = asks is not None or issues is not None
         states = () if issues is None else (issues,)
         ask = AskFacts(frozenset(asks or ""), states, after or number) if is_ask else None
-        self.facts[number] = LinkFacts(key, caller, retry, ask)
+        self.facts[number] = LinkFacts(key, caller, retry, ask, client)
         return self
 
     def linked(self) -> list[list[int]]:
@@ -163,6 +164,16 @@ def test_of_equal_asks_the_callers_own_comes_first(state: str | None) -> None:
     log.add(answers="k", echoes=state, caller="c")
 
     assert log.linked() == [[1, 3], [2]]
+
+
+def test_nobody_answers_what_another_client_was_asked() -> None:
+    """Answers without a state that their client was not asked for are an orphan."""
+    log = Log().add(asks="k", client="a").add(answers="k", client="b").add(answers="k", client="a")
+    assert log.linked() == [[1, 3], [2]]
+    assert [interaction.is_orphan for interaction in link(log.facts)] == [False, True]
+
+    log = Log().add(asks="k", issues="S", client="a").add(answers="k", echoes="S", client="b")
+    assert log.linked() == [[1, 2]]
 
 
 def test_open_ask_comes_before_an_answered_one() -> None:
