@@ -7,7 +7,7 @@ Rule: the way out is in the reader's own terms; everything else reads the same e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -146,7 +146,7 @@ def report_of_miss(
     questions = [shown_as(question) for question in _questions(miss)]
     nearest = _nearest(miss, shown_as)
     shown = [printable_difference(difference, redacted) for difference in miss.differences]
-    fixes = [in_terms(fix, terms) for fix in _FIXES[miss.reason]]
+    fixes = [in_terms(fix, terms) for fix in _fixes(miss)]
     lines = [
         f"miss: {miss.reason.value}: {detail}",
         f"  request:  {request}",
@@ -172,6 +172,15 @@ def _request_text(miss: Miss) -> str:
     text = request_text(miss.call)
     answered = None if miss.nearest is None else miss.nearest.answers
     return text if answered is None else f"{text}, answering {answered.request.key}"
+
+
+def _fixes(miss: Miss) -> Sequence[str]:
+    """Return what can be done about a miss, in slots."""
+    fixes = _FIXES[miss.reason]
+    in_session = miss.nearest is not None and miss.nearest.session
+    if miss.reason is Reason.ALREADY_PLAYED and in_session:
+        return (*fixes, "open a new session, in which everything is played anew")
+    return fixes
 
 
 def _questions(miss: Miss) -> list[str]:

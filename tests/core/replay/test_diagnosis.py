@@ -515,3 +515,15 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
     for request in (posted(elicit("other"), NO), elsewhere):
         miss = posted_miss(request, cassette)
         assert miss.reason is Reason.ARGUMENTS_DIFFER
+
+
+def test_answers_of_another_shape_say_so() -> None:
+    """Equal answers in an array where a map was recorded are explained by their shape."""
+    ask = (CALL, asks("a", state=STATE))
+    answered = (retry(CALL, {"a": {"value": 1}}, state=STATE), text("done"))
+    player = player_of(ask, answered)
+    state = state_in(play(player, CALL))
+
+    miss = missed(player, retry(CALL, [{"id": "a", "value": 1}], state=state))
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.detail == "the answers have the shape `array`, recorded was `map`"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import Answer, get, missed, play, player_of, retry, rpc, tool
+from builders import Answer, get, missed, play, player_of, post, retry, rpc, tool
 from harmless import HOSTILE, assert_harmless
 from messages import NO, YES, form, text
 from pushing import asked_once, elicit, posted
@@ -218,3 +218,28 @@ def test_facts_of_a_miss_are_redacted_like_its_text() -> None:
     assert "<custom-1>" in json.dumps(report.facts["differences"])
     assert "s3cret" not in json.dumps(report.facts)
     assert "s3cret" not in report.text
+
+
+def test_what_was_played_up_says_what_would_play_it_again() -> None:
+    """An option does, and where the recording has sessions, a new one."""
+    call = tool("deploy", env="prod")
+    session = ("Mcp-Session-Id", "s")
+    for request, ways_out in ((post(call), 3), (post(call, session), 4)):
+        player = player_of((request, text("done")))
+        play(player, request)
+        report = report_of_miss(missed(player, request), "f")
+
+        assert report.fixes[2] == 'allow it again with repeat="always"'
+        assert len(report.fixes) == ways_out
+        assert any("new session" in fix for fix in report.fixes) is (ways_out == 4)
+
+
+def test_header_that_contradicts_the_body_is_told_with_the_way_out() -> None:
+    """A miss names the header, and what it has to repeat."""
+    call = tool("deploy", env="prod")
+    miss = missed(player_of((call, text("done"))), post(call, ("Mcp-Name", "drop\x1b")))
+    report = report_of_miss(miss, "f")
+
+    assert report.reason == "headers-contradict"
+    assert "Mcp-Name: drop\\x1b" in report.detail
+    assert report.fixes[0].startswith("send the method and the name of the body")
