@@ -18,6 +18,7 @@ from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
@@ -26,6 +27,11 @@ from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
 from mrtr_cassette.shell.transport import JSON_HEADERS, Downstream
+
+_REFUSED = (
+    "it answers what was asked during a call that is played as recorded, and any answer but the "
+    "recorded one is refused"
+)
 
 
 @dataclass(slots=True)
@@ -51,7 +57,7 @@ class Appender:
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
         call = read_call(request)
-        if self.live_asks.answered_by(call):
+        if self.live_asks.answered_by(call) or self.relay.watcher.recorder.has_asked(call):
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
@@ -62,6 +68,10 @@ class Appender:
             return
         # What the cassette lacks is no miss of a run that records it.
         player.misses.pop()
+        if isinstance(decision, Miss) and decision.is_refused:
+            self._unrecorded(Unrecorded(decision.call, _REFUSED))
+            await self.server.refuse(downstream)
+            return
         try:
             sent = await self._as_live(request, decision.call)
         except (UpstreamError, BodyTooLargeError) as error:

@@ -195,13 +195,16 @@ class ReplayServer:
         report = self._report(miss)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
         if miss.is_refused:
-            # The call that waits for this answer gets the miss.
-            self._wake()
-            await downstream.send_whole(202, (), b"")
+            await self.refuse(downstream)
         elif miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
         else:
             await downstream.send_whole(200, JSON_HEADERS, miss_body(report, miss.call))
+
+    async def refuse(self, downstream: Downstream) -> None:
+        """Accept a posted answer that is a miss: the call that waits for it gets that."""
+        self._wake()
+        await downstream.send_whole(202, (), b"")
 
     def _report(self, miss: Miss) -> MissReport:
         player = self.player

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import Awaitable, Callable
@@ -9,9 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import http, looped, playing, post, read, taping
-from messages import NO, JsonObject, input_required, message, result, tool_call, yes
-from standin import CHUNKED, EVENTS, Visit, chunk, event, json_response, response, upstream
+from harness import connected, http, looped, playing, post, read, taping
+from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
+from standin import (
+    CHUNKED,
+    EVENTS,
+    JSON,
+    Visit,
+    chunk,
+    event,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
@@ -593,6 +605,52 @@ async def test_answer_to_a_pushed_question_that_was_played_is_refused(tmp_path: 
         assert tape.server.received == []
     assert "no live server asked it" in refused.json["error"]["message"]
     assert len(tape.session.unrecorded) == 1
+
+
+def pushing_server(run: str) -> Script:
+    """Be a server of the 2025 era that asks on the stream of each call, with the same id."""
+    answers: asyncio.Queue[JsonObject] = asyncio.Queue()
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        if body.get("method") == "initialize":
+            reply = result({"protocolVersion": "2025-11-25"}, id=body["id"])
+            await visit.send(json_response(reply, f"Mcp-Session-Id: raw-{run}"))
+        elif body.get("method") == "tools/call":
+            pushed = message("elicitation/create", {"message": "Sure?"}, id=0)
+            await visit.send(stream_head(), chunk(event(pushed)))
+            given = await answers.get()
+            done = result({"by": run, "action": given["action"]}, id=body["id"])
+            await visit.send(chunk(event(done)), chunk(b""))
+        else:
+            await visit.send(response(b"", status="202 Accepted"))
+            if "result" in body:
+                await answers.put(body["result"])
+
+    return script
+
+
+async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]:
+    """Open a session, call a tool in it and answer what is asked; return all that was streamed."""
+    opened = await post(url, message("initialize", {"capabilities": {}}))
+    header = f"Mcp-Session-Id: {opened.head.values('mcp-session-id')[0]}"
+    async with connected(url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, header, body=compact(tool_call(name)))
+        said = await body.some()
+        await post(url, result({"action": action}, id=0), header)
+        said += await body.rest()
+    return [json.loads(line[5:]) for line in said.splitlines() if line.startswith(b"data:")]
+
+
+@looped
+async def test_answer_to_a_live_push_goes_to_the_server_that_asked(tmp_path: Path) -> None:
+    """An equal answer in the cassette, to the same id, is not played for it."""
+    path = tmp_path / "c.json"
+    async with taping(path, pushing_server("first")) as tape:
+        await asked_in_session(tape.url, "one", "accept")
+    async with taping(path, pushing_server("second"), existing="append") as tape:
+        _, done = await asked_in_session(tape.url, "two", "accept")
+    assert done["result"] == {"by": "second", "action": "accept"}
 
 
 @looped

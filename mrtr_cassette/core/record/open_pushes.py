@@ -86,6 +86,12 @@ class OpenPushes:
             self._turns[push.exchange].waiting -= 1
         return push
 
+    def is_answered_by(self, session: str, call: Call) -> bool:
+        """Tell whether a request, which has not been taken yet, answers an open push."""
+        message = call.message
+        is_response = message is not None and message.kind is Kind.RESPONSE
+        return is_response and (session, message and message.id) in self._open
+
     def said(self, number: int, session: str, call: Call, message: Message) -> OpenPush | None:
         """Take a message of a response; return what it asks, if it is a pushed request.
 

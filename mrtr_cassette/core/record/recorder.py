@@ -109,6 +109,10 @@ class Recorder:
         text = self.sealed_text(str(CallKey("", call.method, call.name, "")))
         return text if self.redactor is None else self.redactor.text(text)
 
+    def has_asked(self, call: Call) -> bool:
+        """Tell whether a request, which has not been received yet, answers an open push."""
+        return self.pushes.is_answered_by(_channel_of(call.request), call)
+
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrived += 1
@@ -150,8 +154,7 @@ class Observation:
         self._missing: int | None = None
         self.ask: InputRequired | None = None
         self.unread: list[Unread] = []
-        # What all requests of a session share, whether a header or the URL has its id.
-        self._channel = request.header(SESSION_HEADER) or request.target
+        self._channel = _channel_of(request)
         self.answered = recorder.pushes.request_arrived(number, self._channel, self.call)
         self._pushed: list[OpenPush] = []
 
@@ -342,6 +345,11 @@ def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
 @lru_cache(maxsize=1024)
 def _kept_of_response(headers: Headers) -> Headers:
     return _sealed_session(kept_response_headers(headers))
+
+
+def _channel_of(request: Request) -> str:
+    """Return what all requests of a session share, whether a header or the URL has its id."""
+    return request.header(SESSION_HEADER) or request.target
 
 
 def _target_of(url: str) -> str:

@@ -58,6 +58,12 @@ _FIXES = {
     ),
 }
 """What can be done about a miss: one of these; each front fills the slots in its own terms."""
+_FIXES_OF_POSTED = (
+    "answer as recorded",
+    "record the whole session with this answer, into another cassette",
+    _IGNORE,
+)
+"""The same for an answer to a pushed request: a call that is played has no other answer."""
 
 _ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
 
@@ -177,7 +183,10 @@ def _request_text(miss: Miss) -> str:
 def _fixes(miss: Miss) -> Sequence[str]:
     """Return what can be done about a miss, in slots."""
     fixes = _FIXES[miss.reason]
-    in_session = miss.nearest is not None and miss.nearest.session
+    nearest = miss.nearest
+    if nearest is not None and nearest.answers is not None and miss.differences:
+        return _FIXES_OF_POSTED
+    in_session = nearest is not None and nearest.session
     if miss.reason is Reason.ALREADY_PLAYED and in_session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes

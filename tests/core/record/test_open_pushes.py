@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from builders import answer, get, notification, post, rpc, tool, with_id
 from messages import YES, text
-from pushing import PushingSession, elicit, posted, roots, sample
+from pushing import SESSION, PushingSession, elicit, posted, roots, sample
 
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.open_pushes import OpenPush
 
 CALL = tool("deploy")
@@ -89,6 +90,20 @@ def test_calls_of_another_session_are_not_asked() -> None:
     assert push is not None
     assert (push.exchange, push.key, push.request.kind) == (stream, "elicitation-1", "form")
     assert answered(session, again) is None
+
+
+def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
+    """Only a response with the id of a push that waits, in the same session, answers it."""
+    session = PushingSession()
+    recorder = session.talk.recorder
+    session.say(session.open(CALL), elicit())
+    right = posted(elicit(), YES)
+    wrong = (post(right.body), posted(roots(), YES), post(CALL, SESSION), post(b"opaque", SESSION))
+
+    assert recorder.has_asked(read_call(right))
+    assert not any(recorder.has_asked(read_call(each)) for each in wrong)
+    session.post(right)
+    assert not recorder.has_asked(read_call(right))
 
 
 def test_turn_begins_when_all_before_it_is_answered() -> None:

@@ -126,6 +126,7 @@ def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
         '  nearest:  #1 (tools/call "deploy", answer of turn 1) in talk.json',
         '  /action: recorded "accept", received "decline"',
     ]
+    assert report.fixes[1] == "record the whole session with this answer, into another cassette"
 
 
 @pytest.mark.parametrize(
