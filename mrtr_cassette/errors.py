@@ -202,5 +202,18 @@ class BodyTooLargeError(MrtrCassetteError):
         )
 
 
+class LineTooLongError(MrtrCassetteError):
+    """A line is longer than what is kept of one; it was passed on all the same."""
+
+    exit_code = 3
+
+    def __init__(self, limit: int) -> None:
+        """Hold the limit."""
+        super().__init__(
+            f"a line has more than {limit:,} bytes and is not recorded",
+            hint="allow more with <<max_body>>",
+        )
+
+
 class NotJsonError(ValueError):
     """Bytes are no JSON text that this package can read; they are relayed as they are."""

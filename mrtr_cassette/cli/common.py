@@ -7,7 +7,8 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -203,6 +204,58 @@ def warn_of_strangers(options: Options) -> None:
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
             "played, or call the upstream through this proxy"
         )
+
+
+def check_stdio(context: click.Context, command: Sequence[str], upstream: str | None) -> None:
+    """Make sure that nothing of HTTP is given for a server on pipes.
+
+    Raises:
+        UsageError: an option means nothing there, or there is no server.
+    """
+    if not command or upstream is not None:
+        raise UsageError(
+            "--stdio needs a command that starts the server, and no URL",
+            hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
+        )
+    refuse_http_options(context)
+
+
+def refuse_http_options(context: click.Context) -> None:
+    """Make sure that no option is given that means something over HTTP only.
+
+    Raises:
+        UsageError: there is one.
+    """
+    given = click.core.ParameterSource.COMMANDLINE
+    for option in context.command.params:
+        name = option.name or ""
+        if name in _HTTP_ONLY and context.get_parameter_source(name) is given:
+            raise UsageError(f"{option.opts[0]} and --stdio don't go together: pipes have no HTTP")
+
+
+_HTTP_ONLY: Final = frozenset(
+    {"host", "port", "allow_hosts", "allow_origins", "headers", "ca_file", "insecure"}
+)
+
+
+@contextmanager
+def aside(log: Log) -> Iterator[Log]:
+    """Give a log for which nothing that is told ever waits, until the block ends."""
+    from mrtr_cassette.shell.announcing import Aside
+
+    beside = Log("text")
+    beside.line = line = None if log.line is None else Aside(log.line)
+    beside.event = event = None if log.event is None else Aside(log.event)
+    try:
+        yield beside
+    finally:
+        for each in (line, event):
+            if each is not None:
+                each.finish(_LOG_S)
+
+
+_LOG_S: Final = 0.3
+"""Seconds that a log has for what is still to be said when a run ends."""
 
 
 def tell_of_journal(cassette: Path, log: Log) -> None:

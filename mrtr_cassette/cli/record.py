@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import click
 
 from mrtr_cassette.cli.common import (
     Log,
+    aside,
+    check_stdio,
     command_argument,
     log_format,
     read_options,
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.option("--upstream", metavar="URL", help="The real server, as the client would name it.")
 @click.option(
-    "--upstream", required=True, metavar="URL", help="The real server, as the client would name it."
+    "--stdio",
+    is_flag=True,
+    help="Record between the own stdin and stdout and a server, which -- COMMAND starts.",
 )
 @click.option(
     "--output",
@@ -40,8 +46,17 @@ if TYPE_CHECKING:
 @shared_options(RecordOptions)
 @log_format
 @command_argument
+@click.pass_context
 def record(
-    upstream: str, output: Path, log_format: str, command: tuple[str, ...], **given: Any
+    context: click.Context,
+    /,
+    upstream: str | None,
+    output: Path,
+    log_format: str,
+    command: tuple[str, ...],
+    *,
+    stdio: bool,
+    **given: Any,
 ) -> None:
     """Record what passes between client and server.
 
@@ -50,11 +65,19 @@ def record(
     command finds the address in the environment variable MRTR_CASSETTE_URL. A command that failed
     leaves no cassette, and neither do requests that got only errors such as 404. With --append the
     upstream is called only for what the cassette lacks; --ignore and --repeat say what that is.
+
+    With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
+    the cassette is written when it ends. The exit code is the server's.
     """
     from mrtr_cassette.shell.running import allow_many_files, run
 
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
+    if stdio:
+        check_stdio(context, command, upstream)
+        sys.exit(_record_pipe(command, output, options, log))
+    if upstream is None:
+        raise click.UsageError("Missing option '--upstream', or '--stdio'.")
     if options.insecure:
         say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     warn_of_strangers(options)
@@ -78,6 +101,16 @@ async def _record(
         if is_unused:
             tell_no_client(command, log)
     return end.code or _code_of(session, log) or int(is_unused)
+
+
+def _record_pipe(command: tuple[str, ...], output: Path, options: RecordOptions, log: Log) -> int:
+    from mrtr_cassette.shell.pipe_recording import record_pipe
+
+    with aside(log) as beside:
+        options = replace(options, log=beside.line)
+        session, code = record_pipe(command, output, options, beside.event)
+        _conclude(session, beside)
+        return code or _code_of(session, beside)
 
 
 def _code_of(session: RecordSession, log: Log) -> int:

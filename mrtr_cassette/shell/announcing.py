@@ -10,12 +10,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from queue import Full, Queue
+from threading import Thread
+from typing import Any, Generic, TypeVar
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
 
+_MOST_WAITING = 10_000
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
+
+
+T = TypeVar("T")
+
+
+class Aside(Generic[T]):
+    """Hands values to a function in a thread of its own, so that this one never waits for it.
+
+    What the function can't take in time is left out.
+    """
+
+    def __init__(self, take: Callable[[T], None]) -> None:
+        """Begin with nothing to hand on."""
+        self._take = take
+        self._waiting: Queue[T | None] = Queue(_MOST_WAITING)
+        self._thread = Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def __call__(self, value: T) -> None:
+        """Hand a value on, unless too many wait already."""
+        with suppress(Full):
+            self._waiting.put_nowait(value)
+
+    def finish(self, seconds: float) -> None:
+        """Wait, so many seconds at most, until all has been handed on."""
+        with suppress(Full):
+            self._waiting.put_nowait(None)
+            self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while (value := self._waiting.get()) is not None:
+            with suppress(OSError):
+                self._take(value)
 
 
 @dataclass(frozen=True, slots=True)

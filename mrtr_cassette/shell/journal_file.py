@@ -216,6 +216,15 @@ def is_being_written(path: Path) -> bool:
     return False
 
 
+def client_of(path: Path) -> str | None:
+    """Return which client's recording a journal is of; None where nobody can tell."""
+    try:
+        with path.open("rb") as file:
+            return decode_header(file.readline(), str(path)).client
+    except (OSError, CassetteError):
+        return None
+
+
 class RecordedJournal(Mapping[int, RecordedExchange]):
     """The exchanges of a journal by number, each read when it is asked for.
 

@@ -13,12 +13,13 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2
-from mcp import Client, MCPError
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import (
     CreateMessageRequestParams,
@@ -34,7 +35,7 @@ from mcp_types import (
 from pydantic import FileUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from mcp.client import ClientRequestContext
     from mcp_types import Result
@@ -193,13 +194,23 @@ FLOWS: dict[str, Flow] = {
 }
 
 
-async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> int:
+@asynccontextmanager
+async def reaching(server: str | list[str], headers: dict[str, str]) -> AsyncIterator[Any]:
+    """Give the transport to a URL, or to a server that a command starts."""
+    if isinstance(server, str):
+        async with httpx2.AsyncClient(headers=headers, timeout=None) as http:
+            yield streamable_http_client(server, http_client=http)
+    else:
+        yield stdio_client(StdioServerParameters(command=server[0], args=server[1:]))
+
+
+async def run_flows(server: str | list[str], names: Iterable[str], headers: dict[str, str]) -> int:
     """Run the named flows on one connection and return how many ended in an error."""
     errors = 0
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=None) as http,
+        reaching(server, headers) as transport,
         Client(
-            streamable_http_client(url, http_client=http),
+            transport,
             client_info=Implementation(name="client-python", version="1.0.0"),
             elicitation_callback=elicit,
             sampling_callback=sample,
@@ -219,14 +230,16 @@ async def run_flows(url: str, names: Iterable[str], headers: dict[str, str]) -> 
     return errors
 
 
-async def run_sessions(count: int, url: str, names: Iterable[str], headers: dict[str, str]) -> int:
+async def run_sessions(
+    count: int, server: str | list[str], names: Iterable[str], headers: dict[str, str]
+) -> int:
     """Run the named flows on that many connections at once."""
     RENDEZVOUS.sessions = count
 
     async def run(number: int) -> int:
         if count > 1:
             PREFIX.set((str(number),))
-        return await run_flows(url, names, headers)
+        return await run_flows(server, names, headers)
 
     return sum(await asyncio.gather(*(run(number) for number in range(1, count + 1))))
 
@@ -239,13 +252,18 @@ def main() -> int:
     parser.add_argument("--decline", action="append", default=[], metavar="MESSAGE")
     parser.add_argument("--headers", nargs="+", action="extend", default=[], metavar="'N: v'")
     parser.add_argument("--sessions", type=int, default=1)
-    options = parser.parse_args()
-    if options.url is None:
-        parser.error("no URL, and MRTR_CASSETTE_URL is not set")
+    arguments, command = sys.argv[1:], []
+    if "--" in arguments:
+        dashes = arguments.index("--")
+        arguments, command = arguments[:dashes], arguments[dashes + 1 :]
+    options = parser.parse_args(arguments)
+    server = command or options.url
+    if server is None:
+        parser.error("no URL, no -- COMMAND, and MRTR_CASSETTE_URL is not set")
     DECLINED.update(options.decline)
     headers = dict(header.split(": ", 1) for header in options.headers)
     flows = options.flow or list(FLOWS)
-    return 1 if asyncio.run(run_sessions(options.sessions, options.url, flows, headers)) else 0
+    return 1 if asyncio.run(run_sessions(options.sessions, server, flows, headers)) else 0
 
 
 if __name__ == "__main__":

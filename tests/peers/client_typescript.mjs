@@ -5,12 +5,13 @@
  * `client_python.py` prints the same text. Answers depend on the question alone, and
  * `--decline MESSAGE` declines one more of them.
  *
- * Usage: node client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]...
+ * Usage: node client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]... [-- COMMAND ...]
  */
 
 import { parseArgs } from 'node:util';
 
 import { Client, ProtocolError, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const PROTOCOL_VERSION = '2026-07-28';
 const DECLINED = new Set(['Deploy to staging?', 'Tag v2.1.0?']);
@@ -114,14 +115,17 @@ const FLOWS = {
   plain: resource('config://plain'),
 };
 
+const dashes = process.argv.indexOf('--');
+const [command, ...commandArgs] = dashes < 0 ? [] : process.argv.slice(dashes + 1);
 const several = { type: 'string', multiple: true, default: [] };
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
+  args: process.argv.slice(2, dashes < 0 ? undefined : dashes),
   options: { flow: several, decline: several },
 });
 const [url = process.env.MRTR_CASSETTE_URL] = positionals;
 const unknown = options.flow.filter((name) => !(name in FLOWS));
-if (url === undefined || positionals.length > 1 || unknown.length > 0) {
+if ((url === undefined && command === undefined) || positionals.length > 1 || unknown.length > 0) {
   console.error(
     'usage: client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]...',
     ...unknown,
@@ -134,14 +138,18 @@ const client = new Client(
   { name: 'client-typescript', version: '1.0.0' },
   {
     capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
-    versionNegotiation: { mode: { pin: PROTOCOL_VERSION } },
+    versionNegotiation: { mode: command === undefined ? { pin: PROTOCOL_VERSION } : 'auto' },
   },
 );
 client.setRequestHandler('elicitation/create', elicit);
 client.setRequestHandler('sampling/createMessage', sample);
 client.setRequestHandler('roots/list', listRoots);
 
-await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+await client.connect(
+  command === undefined
+    ? new StreamableHTTPClientTransport(new URL(url))
+    : new StdioClientTransport({ command, args: commandArgs }),
+);
 for (const name of options.flow.length > 0 ? options.flow : Object.keys(FLOWS)) {
   console.log('==', name);
   try {

@@ -212,7 +212,12 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
-    listener = socket.create_server(("127.0.0.1", parser.parse_args().port))
+    parser.add_argument("--stdio", action="store_true")
+    options = parser.parse_args()
+    if options.stdio:
+        server.run("stdio")
+        return
+    listener = socket.create_server(("127.0.0.1", options.port))
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
     config = uvicorn.Config(
         server.streamable_http_app(), log_level="critical", timeout_graceful_shutdown=0

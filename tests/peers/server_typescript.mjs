@@ -19,6 +19,7 @@ import {
   McpServer,
   ResourceTemplate,
 } from '@modelcontextprotocol/server';
+import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { z } from 'zod';
 
 const codec = createRequestStateCodec({ key: randomBytes(32) });
@@ -227,7 +228,8 @@ function addPromptsAndResources(server) {
   );
 }
 
-const handler = createMcpHandler(() => {
+/** Make a server with everything that it offers. */
+function makeServer() {
   const server = new McpServer(
     { name: 'releases', version: '1.0.0' },
     { requestState: { verify: codec.verify } },
@@ -235,14 +237,22 @@ const handler = createMcpHandler(() => {
   addTools(server);
   addPromptsAndResources(server);
   return server;
-});
+}
 
-const { values: options } = parseArgs({ options: { port: { type: 'string', default: '0' } } });
-const serveMcp = toNodeHandler(handler);
-const listener = createServer((request, response) => {
-  if (request.url === '/mcp') serveMcp(request, response);
-  else response.writeHead(404).end();
+/** Serve HTTP on a port, or on a free one. */
+function serveHttp(port) {
+  const serveMcp = toNodeHandler(createMcpHandler(makeServer));
+  const listener = createServer((request, response) => {
+    if (request.url === '/mcp') serveMcp(request, response);
+    else response.writeHead(404).end();
+  });
+  listener.listen(port, '127.0.0.1', () => {
+    console.log(`listening on http://127.0.0.1:${listener.address().port}/mcp`);
+  });
+}
+
+const { values: options } = parseArgs({
+  options: { port: { type: 'string', default: '0' }, stdio: { type: 'boolean', default: false } },
 });
-listener.listen(Number(options.port), '127.0.0.1', () => {
-  console.log(`listening on http://127.0.0.1:${listener.address().port}/mcp`);
-});
+if (options.stdio) serveStdio(makeServer);
+else serveHttp(Number(options.port));

@@ -48,6 +48,8 @@ def verdict_of(exchange: RecordedExchange) -> Verdict | None:
     request, response = exchange.request, exchange.response
     if response is None or request.method == "OPTIONS":
         return None
+    if response.is_lines and not response.pieces:
+        return None
     refused = response.status == _METHOD_NOT_ALLOWED
     if refused and request.method != "POST":
         # A server that has no stream and no sessions says so.

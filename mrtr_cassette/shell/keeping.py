@@ -1,0 +1,170 @@
+"""Keeping what a recording sees: its journal, and in the end its cassette.
+
+Owns: what every recording begins and ends with, whatever it records.
+Does not own: what passes (`recording`, `pipe_recording`), and what is kept of it (`watching`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mrtr_cassette.core.exchange.recorded import Cassette, Transport
+from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell import cassette_file, journal_file
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.clock import Clock
+from mrtr_cassette.shell.files import real_path, remove_leftovers
+from mrtr_cassette.shell.publishing import publish_journal
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.watching import OnAsk, Watcher
+
+
+def check_output(output: Path, options: RecordOptions) -> Cassette | None:
+    """Make sure, before anything is recorded, that the cassette can be written.
+
+    Returns:
+        the cassette that is added to, or None.
+    """
+    cassette_file.check_replaceable(output)
+    remove_leftovers(real_path(output))
+    if not output.exists() or options.existing == "replace":
+        return None
+    if options.existing == "keep":
+        raise cassette_file.cassette_exists(output)
+    earlier = cassette_file.load_cassette(output)
+    if earlier.request_state != options.request_state:
+        raise UsageError(
+            f"{output} has its request states {earlier.request_state}, "
+            f"and this recording would have them {options.request_state}",
+            hint="choose another <<cassette>>, or the same <<request_state>>",
+        )
+    if earlier.seals_answers != options.seal_answers:
+        before, after = (
+            "sealed" if seals else "readable"
+            for seals in (earlier.seals_answers, options.seal_answers)
+        )
+        raise UsageError(
+            f"{output} has its answers {before}, and this recording would have them {after}",
+            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
+        )
+    return earlier
+
+
+def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+    """Return the rules for a cassette that is added to: its own, and then those of the addition."""
+    if earlier is None or earlier.redaction is None:
+        return rules
+    before = earlier.redaction
+    return RedactionRules(
+        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
+        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
+        disabled=tuple(name for name in before.disabled if name in rules.disabled),
+    )
+
+
+def shown_by(rules: RedactionRules) -> Callable[[str], str]:
+    """Return what takes secrets out of a URL that is shown: the same in every recording."""
+    return Redactor(rules, lambda _rule, _secret: "1").text
+
+
+def journal_header(
+    options: RecordOptions,
+    rules: RedactionRules,
+    upstream: str,
+    transport: Transport = "http",
+    client: str | None = None,
+) -> JournalHeader:
+    """Return what a recording that begins now says of itself."""
+    return JournalHeader(
+        upstream=upstream,
+        request_state=options.request_state,
+        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        existing=options.existing,
+        redaction=rules,
+        answers="sealed" if options.seal_answers else None,
+        transport=transport,
+        client=client,
+    )
+
+
+@contextmanager
+def keeping(
+    session: RecordSession,
+    header: JournalHeader,
+    options: RecordOptions,
+    announcer: Announcer,
+    clock: Clock,
+    *,
+    publishes: bool = True,
+    on_ask: OnAsk | None = None,
+) -> Iterator[Watcher]:
+    """Keep what is shown to the watcher, until the block ends.
+
+    Args:
+        session: counts what there is.
+        header: what the recording says of itself.
+        options: how it is recorded.
+        announcer: says what happens.
+        clock: tells the time.
+        publishes: when the block ends, the journal becomes the cassette, unless something speaks
+            against it; else it stays.
+        on_ask: told of each ask of the upstream.
+
+    Raises:
+        CassetteError: the journal can't be written, or the cassette not be published.
+    """
+    path = journal_file.journal_path(session.path)
+    journal = journal_file.Journal(path, header, syncs=options.fsync)
+    recorder = _recorder(options, header.redaction or RedactionRules())
+    started = clock.now()
+    try:
+        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask)
+    finally:
+        is_in_place = _close(journal, session)
+        wanted = options.publish_anyway or session.find_objection() is None
+        if publishes and is_in_place and wanted:
+            session.published, lost = publish_journal(session.path)
+            if lost is not None:
+                session.problem = lost
+
+
+def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
+    """Let go of a journal; return whether it stands where it belongs."""
+    try:
+        if journal.close() is journal_file.Restored.CUT and session.problem is None:
+            session.problem = journal_file.cut_short(journal.path).in_terms(session.terms)
+    except CassetteError as error:
+        session.problem = session.problem or error.in_terms(session.terms)
+        return False
+    return True
+
+
+def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+    return Recorder(
+        seals=options.request_state == "sealed",
+        redactor=Redactor(rules, _keyed_hash(secrets.token_bytes(32))),
+        seals_answers=options.seal_answers,
+        withholds=options.strict_redaction,
+        kept_headers=options.kept_headers,
+        largest_body=options.max_body,
+    )
+
+
+def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
+    """Return what stands for a secret in the journal: its hash under a key that nobody keeps."""
+
+    def token(_rule: str, secret: str) -> str:
+        raw = secret.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
+
+    return token

@@ -1,0 +1,409 @@
+"""Recording between the pipes of a client and those of a server.
+
+Owns: passing lines on in both directions, and the end of both sides.
+Does not own: which exchange a line belongs to (`core.record.channel`), what is kept (`watching`),
+the server's process (`server_process`).
+Rule: pass on first. Each direction has a thread that reads, shows and writes, so that whoever does
+not read holds up its own direction only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from typing import Final, Self
+
+from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
+from mrtr_cassette.core.wire.lines import Line, LineFramer, opens_channel
+from mrtr_cassette.errors import CassetteError, LineTooLongError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell import cassette_file, journal_file
+from mrtr_cassette.shell.announcing import Announcer, OnEvent
+from mrtr_cassette.shell.clock import CLOCK
+from mrtr_cassette.shell.keeping import (
+    check_output,
+    journal_header,
+    keeping,
+    rules_of_both,
+    shown_by,
+)
+from mrtr_cassette.shell.publishing import recover_journal
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.server_process import ServerProcess, server_process
+from mrtr_cassette.shell.starter import client_sha256
+from mrtr_cassette.shell.watching import WatchedExchange, Watcher
+
+_READ_AT_ONCE: Final = 64 * 1024
+_PREDECESSOR_S: Final = 5.0
+"""Seconds to wait for the end of a recorder that the same client started before."""
+_LOOK_S: Final = 0.02
+"""Seconds between two looks whether it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How many seconds a server has for its end.
+
+    Clients send SIGTERM two seconds after they closed stdin, and SIGKILL two seconds later; the
+    TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
+
+    Attributes:
+        closed: from the end of the client until SIGTERM; a server may have much to finish.
+        terminated: from that SIGTERM until SIGKILL.
+        told: from a signal to this process, which SIGTERM to the server follows at once, until
+            SIGKILL.
+        told_and_closed: the same where the client has closed stdin too.
+        left_over: for the server's children after its own end, until SIGKILL.
+    """
+
+    closed: float = 10.0
+    terminated: float = 2.0
+    told: float = 1.2
+    told_and_closed: float = 0.5
+    left_over: float = 0.15
+
+
+GRACE: Final = Grace()
+
+
+class _Happened(Enum):
+    """What the end of a run consists of."""
+
+    CLIENT_CLOSED = auto()
+    TOLD_TO_STOP = auto()
+    SERVER_CLOSED = auto()
+    SERVER_EXITED = auto()
+
+
+class Stops:
+    """Signals to this process, which end a recording instead of the process."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.queue: SimpleQueue[_Happened] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        """Take SIGINT, SIGTERM and SIGHUP from now on."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self.queue.put(_Happened.TOLD_TO_STOP))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ignore them: what follows is the end anyway."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+
+@dataclass(frozen=True, slots=True)
+class PipeEnds:
+    """The client's side: file descriptors.
+
+    Attributes:
+        source: where the client's lines come from.
+        target: where they are answered.
+    """
+
+    source: int = 0
+    target: int = 1
+
+
+@contextmanager
+def pipe_recording(
+    command: Sequence[str],
+    output: Path,
+    options: RecordOptions,
+    *,
+    on_event: OnEvent | None = None,
+    client: str | None = None,
+) -> Iterator[tuple[RecordSession, Watcher]]:
+    """Keep what passes until the block ends, then publish the cassette.
+
+    Where the same client has recorded the cassette, or is about to end its recording, this one is
+    added to it: some clients start a server twice.
+
+    Args:
+        command: the server's program and its arguments.
+        output: the cassette.
+        options: how it is recorded.
+        on_event: takes what the log takes and more as facts, for programs.
+        client: hash of the client; None where nobody can tell.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+    """
+    continued = _continued(output, options, client)
+    with cassette_file.without_collection():
+        earlier = check_output(output, continued)
+    rules = rules_of_both(earlier, options.redaction)
+    shown = shown_by(rules)(shlex.join([Path(command[0]).name, *command[1:]]))
+    session = RecordSession(shown, shown, output, earlier, None, options.terms)
+    header = journal_header(continued, rules, shown, "stdio", client)
+    announcer = Announcer(options.log, on_event, options.terms)
+    with keeping(session, header, options, announcer, CLOCK) as watcher:
+        yield session, watcher
+
+
+def _continued(output: Path, options: RecordOptions, client: str | None) -> RecordOptions:
+    """Return the options under which a cassette of the same client is added to."""
+    if client is None or not _is_of_client(output, client):
+        return options
+    return replace(options, existing="append")
+
+
+def _is_of_client(output: Path, client: str) -> bool:
+    """Tell whether a client has recorded a cassette, once that is published."""
+    journal = journal_file.journal_path(output)
+    deadline = time.monotonic() + _PREDECESSOR_S
+    while journal_file.client_of(journal) == client:
+        if not journal_file.is_being_written(journal):
+            # Whoever ended it did not wait for its cassette.
+            recover_journal(output)
+        elif time.monotonic() > deadline:
+            return False
+        else:
+            time.sleep(_LOOK_S)
+    try:
+        return output.exists() and cassette_file.load_cassette(output).client == client
+    except CassetteError:
+        return False
+
+
+class Pump:
+    """Passes lines on between a client and a server, and shows them to a recording."""
+
+    def __init__(
+        self,
+        server: ServerProcess,
+        watcher: Watcher,
+        happened: SimpleQueue[_Happened],
+        ends: PipeEnds = PipeEnds(),
+    ) -> None:
+        """Prepare to pass lines on."""
+        self._server = server
+        self._watcher = watcher
+        self._happened = happened
+        self._ends = ends
+        self._lock = Lock()
+        self._is_over = False
+        self._said_to: int = server.stdin.fileno()
+        # Each run of the server after the first one in a cassette is a session of its own.
+        session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
+        self._channel: Channel[WatchedExchange] = Channel(self._begin, session)
+
+    def run(self, grace: Grace = GRACE) -> int:
+        """Pass lines on until both sides have ended; return the server's exit code."""
+        source, target = self._ends.source, self._ends.target
+        heard_from = self._server.stdout.fileno()
+        closed, over = _Happened.CLIENT_CLOSED, _Happened.SERVER_CLOSED
+        threads = [
+            self._thread(self._pass_on, source, self._said_to, self._client_said, closed),
+            self._thread(self._pass_on, heard_from, target, self._server_said, over),
+            self._thread(self._wait_for_exit),
+        ]
+        by_server = _Ending(self._server, self._happened, self._close_server, grace).run()
+        # What the server said last has been read by now, unless a child of its own talks on.
+        threads[1].join(grace.left_over)
+        self._server.stop(grace.left_over)
+        threads[1].join(grace.left_over)
+        with self._lock:
+            self._is_over = True
+            for exchange, end in self._channel.ended(by_server=by_server):
+                if end is None:
+                    exchange.forget()
+                else:
+                    exchange.response_ended(end)
+        return self._server.exit_code
+
+    def _thread(self, work: Callable[..., None], *arguments: object) -> Thread:
+        thread = Thread(target=work, args=arguments, daemon=True)
+        thread.start()
+        return thread
+
+    def _begin(self, request: Request) -> WatchedExchange:
+        exchange = WatchedExchange(self._watcher, request)
+        if opens_channel(request):
+            exchange.response_started(NO_STATUS, ())
+        return exchange
+
+    def _client_said(self, line: bytes) -> None:
+        exchange, is_over = self._channel.client_line(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+        else:
+            exchange.response_started(NO_STATUS, ())
+
+    def _server_said(self, line: bytes) -> None:
+        exchange, is_over = self._channel.server_line(line)
+        exchange.response_bytes(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+
+    def _pass_on(
+        self, source: int, target: int, said: Callable[[bytes], None], then: _Happened
+    ) -> None:
+        """Read until the end, and close the target then."""
+        longest = self._watcher.recorder.largest_body
+        framer = LineFramer(longest)
+        is_taken = True
+        chunk = b"-"
+        while chunk:
+            chunk = _read(source)
+            lines = framer.feed(chunk) if chunk else framer.finish()
+            self._show(lines, said)
+            if is_taken and lines:
+                is_taken = _write(target, b"".join([line.raw for line in lines]))
+                if not is_taken and target == self._ends.target:
+                    # A client that does not listen any more has ended, as far as we can tell.
+                    self._happened.put(_Happened.CLIENT_CLOSED)
+        _close(target)
+        self._happened.put(then)
+
+    def _show(self, lines: Sequence[Line], said: Callable[[bytes], None]) -> None:
+        with self._lock:
+            for line in lines if not self._is_over else ():
+                if not line.is_whole:
+                    limit = self._watcher.recorder.largest_body
+                    self._watcher.failed(LineTooLongError(limit))
+                    continue
+                try:
+                    said(line.raw)
+                except Exception as error:  # noqa: BLE001  the recorder is a spectator
+                    self._watcher.failed(error)
+
+    def _wait_for_exit(self) -> None:
+        self._server.wait()
+        self._happened.put(_Happened.SERVER_EXITED)
+
+    def _close_server(self) -> None:
+        _close(self._said_to)
+
+
+@dataclass(slots=True)
+class _Ending:
+    """Waits until a server has ended, and ends it where it does not do so by itself.
+
+    Attributes:
+        server: the server.
+        happened: what happens.
+        close: closes the server's stdin.
+        grace: how long it has.
+    """
+
+    server: ServerProcess
+    happened: SimpleQueue[_Happened]
+    close: Callable[[], None]
+    grace: Grace
+
+    def run(self) -> bool:
+        """Return, once the server has ended, whether it ended before anybody wanted it to."""
+        seen: set[_Happened] = set()
+        by_server = False
+        deadline: float | None = None
+        is_terminated = False
+        while _Happened.SERVER_EXITED not in seen:
+            event = self._next(deadline)
+            if event is None and is_terminated:
+                self.server.signal(signal.SIGKILL)
+                deadline = None
+                continue
+            if event is not None:
+                is_asked = seen & {_Happened.CLIENT_CLOSED, _Happened.TOLD_TO_STOP}
+                by_server = by_server or (not is_asked and _is_servers(event))
+                seen.add(event)
+            if event in (None, _Happened.TOLD_TO_STOP):
+                is_terminated = True
+                self.close()
+                self.server.signal(signal.SIGTERM)
+            deadline = self._deadline(event, seen, deadline)
+        return by_server
+
+    def _next(self, deadline: float | None) -> _Happened | None:
+        try:
+            if deadline is None:
+                return self.happened.get()
+            return self.happened.get(timeout=max(0.0, deadline - time.monotonic()))
+        except Empty:
+            return None
+
+    def _deadline(
+        self, event: _Happened | None, seen: set[_Happened], before: float | None
+    ) -> float | None:
+        """Return until when the server has time after an event, or after its time was over."""
+        if event is None:
+            seconds = self.grace.terminated
+        elif event is _Happened.CLIENT_CLOSED or event is _Happened.TOLD_TO_STOP:
+            is_told = _Happened.TOLD_TO_STOP in seen
+            is_closed = _Happened.CLIENT_CLOSED in seen
+            if is_told:
+                seconds = self.grace.told_and_closed if is_closed else self.grace.told
+            else:
+                seconds = self.grace.closed
+        else:
+            return before
+        after = time.monotonic() + seconds
+        return after if before is None or event is None else min(before, after)
+
+
+def _is_servers(event: _Happened) -> bool:
+    return event in (_Happened.SERVER_CLOSED, _Happened.SERVER_EXITED)
+
+
+def record_pipe(
+    command: Sequence[str],
+    output: Path,
+    options: RecordOptions,
+    on_event: OnEvent | None = None,
+) -> tuple[RecordSession, int]:
+    """Record between our own stdin and stdout and a server, until both sides have ended.
+
+    Returns:
+        what it came to, and the server's exit code.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        CommandError: the server can't be started.
+    """
+    recording = pipe_recording(command, output, options, on_event=on_event, client=client_sha256())
+    with Stops() as stops, recording as (session, watcher), server_process(command) as server:
+        code = Pump(server, watcher, stops.queue).run()
+        if not session.verdicts and not session.has_success:
+            session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+    return session, code
+
+
+def _read(source: int) -> bytes:
+    """Return the next bytes, or none at the end, however it came."""
+    try:
+        return os.read(source, _READ_AT_ONCE)
+    except OSError:
+        return b""
+
+
+def _write(target: int, raw: bytes) -> bool:
+    """Write all bytes; return whether somebody takes them."""
+    rest = memoryview(raw)
+    try:
+        while rest:
+            rest = rest[os.write(target, rest) :]
+    except OSError:
+        return False
+    return True
+
+
+def _close(target: int) -> None:
+    """Close what may be written to in another thread: its number stays taken, by nothing."""
+    with suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, target, inheritable=False)
+        os.close(nowhere)

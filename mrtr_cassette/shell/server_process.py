@@ -1,0 +1,143 @@
+"""A server that a command started and that is spoken to through pipes.
+
+Owns: starting it in a process group of its own, and ending that group: SIGTERM, then SIGKILL.
+Does not own: what is said through the pipes (`pipe_recording`).
+Rule: what is started here is ended here, children included, even where this process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Final
+
+from mrtr_cassette.errors import UpstreamError, printable
+from mrtr_cassette.shell.files import reason_of
+
+NOT_FOUND: Final = 127
+NOT_RUNNABLE: Final = 126
+_POLL_S: Final = 0.01
+"""Seconds between two looks at a process group, which gives no notice."""
+_GUARD: Final = (
+    'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } 2>/dev/null'
+)
+"""Ends a process group when its own stdin ends without a line: whoever held it was killed."""
+
+
+class CommandError(UpstreamError):
+    """The server's command can't be run; the exit code is a shell's."""
+
+    def __init__(self, command: Sequence[str], error: OSError) -> None:
+        """Hold why, and the exit code that says it."""
+        shown = " ".join(printable(part) for part in command)
+        super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
+        self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
+
+
+class ServerProcess:
+    """A running server.
+
+    Attributes:
+        stdin: takes what the client says.
+        stdout: gives what the server says.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Watch over a process that leads a group of its own."""
+        self._process = process
+        self.stdin = _pipe_of(process.stdin)
+        self.stdout = _pipe_of(process.stdout)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for its end, at most so many seconds; return whether it has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    @property
+    def exit_code(self) -> int:
+        """Its exit code, once it has ended; 128 and the number of the signal that ended it."""
+        code = self._process.wait()
+        return 128 - code if code < 0 else code
+
+    def signal(self, number: int) -> bool:
+        """Send its group a signal; return whether a process is left in that."""
+        # A process that has ended keeps its group alive until it is waited for.
+        self._process.poll()
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def stop(self, grace_s: float) -> None:
+        """End its group: SIGTERM, and SIGKILL for who is left after so many seconds."""
+        deadline = time.monotonic() + grace_s
+        self.signal(signal.SIGTERM)
+        while self.signal(0):
+            if time.monotonic() > deadline:
+                self.signal(signal.SIGKILL)
+                break
+            time.sleep(_POLL_S)
+        self._process.wait()
+
+
+def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise AssertionError("unreachable because the process was started with pipes")
+    return pipe
+
+
+@contextmanager
+def server_process(command: Sequence[str]) -> Iterator[ServerProcess]:
+    """Run a server until the block ends; its stderr is this process's.
+
+    Raises:
+        CommandError: it can't be run.
+    """
+    try:
+        process = subprocess.Popen(  # noqa: S603  it is the user's own command
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            process_group=0,
+        )
+    except OSError as error:
+        raise CommandError(command, error) from None
+    server = ServerProcess(process)
+    try:
+        with _guarded(process.pid):
+            yield server
+    finally:
+        if server.signal(0):
+            server.stop(0.0)
+        for pipe in (server.stdin, server.stdout):
+            with suppress(OSError):
+                pipe.close()
+
+
+@contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """Have a process group ended where this process is killed before the block ends."""
+    guard = subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", _GUARD, "sh", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        # Whoever kills the group of this process must not kill the guard.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        _pipe_of(guard.stdin).close()

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+
+import pytest
+from builders import answer, notification, progress, rpc, tool, with_id, with_token
+
+from mrtr_cassette.core.record.channel import Channel, Ended, Placed
+from mrtr_cassette.core.wire.http import End, Request
+
+LISTENING = 0
+ADD = tool("add", a=1)
+PUSH = rpc("elicitation/create", {"message": "Really?"}, number=0)
+
+
+def channel(session: str = "") -> tuple[Channel[int], list[Request]]:
+    """Return a channel whose exchanges are numbers, 0 its own, and their requests."""
+    requests: list[Request] = []
+    numbers = count()
+
+    def begin(request: Request) -> int:
+        requests.append(request)
+        return next(numbers)
+
+    return Channel(begin, session), requests
+
+
+def part(exchange: int) -> Placed[int]:
+    """Return that a line is part of an exchange."""
+    return Placed(exchange, is_over=False)
+
+
+def last(exchange: int) -> Placed[int]:
+    """Return that a line is the last one of an exchange."""
+    return Placed(exchange, is_over=True)
+
+
+def test_request_and_its_response_are_an_exchange() -> None:
+    """A request begins an exchange, and the response with its id ends it."""
+    pipe, requests = channel()
+
+    assert pipe.client_line(ADD + b"\n") == part(1)
+    assert pipe.server_line(answer(ADD, {}) + b"\n") == last(1)
+    assert [request.body for request in requests] == [b"", ADD]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        notification("notifications/initialized"),
+        answer(PUSH, {"action": "accept"}),
+        b"no json",
+        b"",
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]',
+    ],
+)
+def test_what_gets_no_response_is_an_exchange_of_its_own(line: bytes) -> None:
+    """Notifications, answers to pushed requests and lines that are no message are over at once."""
+    pipe, _ = channel()
+
+    assert pipe.client_line(line + b"\n") == last(1)
+
+
+def test_responses_come_in_any_order() -> None:
+    """Of several calls each gets the response with its id, where `1` is not `"1"`."""
+    pipe, _ = channel()
+    other = with_id(ADD, "1")
+
+    pipe.client_line(ADD)
+    pipe.client_line(other)
+
+    assert pipe.server_line(answer(other, {})) == last(2)
+    assert pipe.server_line(answer(ADD, {})) == last(1)
+
+
+def test_id_that_is_used_twice_is_answered_in_order() -> None:
+    """Of requests with the same id the oldest gets the first response."""
+    pipe, _ = channel()
+    pipe.client_line(ADD)
+    pipe.client_line(ADD)
+
+    assert [pipe.server_line(answer(ADD, {})) for _ in "ab"] == [last(1), last(2)]
+
+
+def test_progress_belongs_to_the_call_with_its_token() -> None:
+    """A progress notification is part of the exchange whose token it names, as long as it runs."""
+    pipe, _ = channel()
+    pipe.client_line(with_token(ADD, "a"))
+    pipe.client_line(with_token(with_id(ADD, 2), "b"))
+
+    assert pipe.server_line(progress("b")) == part(2)
+    assert pipe.server_line(progress("a")) == part(1)
+    pipe.server_line(answer(ADD, {}))
+    pipe.client_line(with_id(ADD, 3))
+    assert pipe.server_line(progress("a")) == part(LISTENING)
+
+
+@pytest.mark.parametrize("line", [PUSH, notification("notifications/message"), b"noise", b""])
+def test_what_is_said_while_one_call_is_pending_belongs_to_it(line: bytes) -> None:
+    """Pushed requests, notifications and noise are part of the only call; else of the channel."""
+    pipe, _ = channel()
+
+    assert pipe.server_line(line + b"\n") == part(LISTENING)
+    pipe.client_line(ADD)
+    assert pipe.server_line(line + b"\n") == part(1)
+    pipe.client_line(with_id(ADD, 2))
+    assert pipe.server_line(line + b"\n") == part(LISTENING)
+    pipe.server_line(answer(ADD, {}))
+    assert pipe.server_line(line + b"\n") == part(2)
+
+
+@pytest.mark.parametrize("spelled", [7, "7"])
+def test_subscription_has_what_names_it(spelled: int | str) -> None:
+    """A subscription has the notifications with its id, and no others; it is no pending call."""
+    pipe, _ = channel()
+    listen = rpc("subscriptions/listen", {}, number=7)
+    meta: dict[str, Any] = {"io.modelcontextprotocol/subscriptionId": spelled}
+    changed = notification("notifications/tools/list_changed", _meta=meta)
+
+    pipe.client_line(listen)
+
+    assert pipe.server_line(changed) == part(1)
+    assert pipe.server_line(notification("notifications/message")) == part(LISTENING)
+    pipe.client_line(ADD)
+    assert pipe.server_line(changed) == part(1)
+    assert pipe.server_line(notification("notifications/message")) == part(2)
+
+
+def test_cancelled_call_is_not_pending_any_more() -> None:
+    """After a cancellation other lines are not the call's; its late response still is."""
+    pipe, _ = channel()
+    pipe.client_line(ADD)
+
+    assert pipe.client_line(notification("notifications/cancelled", requestId=1)) == last(2)
+    assert pipe.server_line(b"noise") == part(LISTENING)
+    assert pipe.server_line(answer(ADD, {})) == last(1)
+
+
+def test_response_to_nothing_is_the_channels() -> None:
+    """A response whose id no request has is said by the server of its own accord."""
+    pipe, _ = channel()
+
+    assert pipe.server_line(answer(ADD, {})) == part(LISTENING)
+
+
+def test_end_leaves_what_is_pending() -> None:
+    """Where the client closes first, calls stay open; where the server ends, they break off."""
+    pipe, _ = channel()
+    pipe.client_line(ADD)
+    pipe.client_line(with_id(ADD, 2))
+    pipe.server_line(answer(ADD, {}))
+
+    assert pipe.ended(by_server=False) == [Ended(LISTENING, None), Ended(2, End.OPEN)]
+    assert pipe.ended(by_server=True) == [Ended(LISTENING, End.COMPLETE), Ended(2, End.BROKEN)]
+    pipe.server_line(progress("nobody's"))
+    pipe.client_line(with_id(ADD, 3))
+    pipe.server_line(b"noise")
+    assert pipe.ended(by_server=False)[0] == Ended(LISTENING, End.OPEN)
+
+
+def test_further_start_of_a_server_names_its_session() -> None:
+    """Each request of a further start has its session, that of the channel too."""
+    pipe, requests = channel("a session")
+    pipe.client_line(ADD)
+
+    assert [request.header("mcp-session-id") for request in requests] == ["a session"] * 2
+    assert json.loads(requests[1].body)["method"] == "tools/call"

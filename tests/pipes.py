@@ -1,0 +1,109 @@
+"""Programs on pipes, as a client starts them: what is said to them, and what they say.
+
+Owns: the client's side of a pipe in tests.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from patience import HANGS_S, seconds
+from processes import PEERS, PROGRAM
+
+LINES_SERVER = (sys.executable, str(PEERS / "server_lines.py"))
+
+
+def recorder(output: Path, *server: str, options: Sequence[str] = ()) -> list[str]:
+    """Return the command that records a server on pipes; without one, the server of lines."""
+    program = [*PROGRAM, "record", "--stdio", "--output", str(output), *options]
+    return [*program, "--", *(server or LINES_SERVER)]
+
+
+class Piped:
+    """A running program on pipes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Speak to a process."""
+        self.process = process
+        self.stdin = _given(process.stdin)
+        self.stdout = _given(process.stdout)
+
+    def say(self, raw: bytes) -> None:
+        """Write bytes."""
+        self.stdin.write(raw)
+
+    def hear(self) -> bytes:
+        """Return the next line."""
+        return self.stdout.readline()
+
+    def end(self) -> tuple[bytes, int]:
+        """Close stdin, and return the rest of what it says, and its exit code."""
+        self.stdin.close()
+        rest = self.stdout.read()
+        return rest, self.process.wait(HANGS_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+
+def _given(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+@contextmanager
+def piped(command: Sequence[str], stderr: Path | None = None) -> Iterator[Piped]:
+    """Run a program until the block ends; at the end it is killed if it is still there."""
+    with (
+        (stderr or Path(os.devnull)).open("wb") as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            yield Piped(process)
+        finally:
+            process.kill()
+
+
+def spoken(command: Sequence[str], raw: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run a program that reads these bytes from its stdin, to its end."""
+    return subprocess.run(command, input=raw, capture_output=True, timeout=HANGS_S, check=False)
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes that have a text in their arguments and live."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if text.encode() in arguments and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+def until(condition: Callable[[], bool]) -> bool:
+    """Wait until something is so; return whether it ever was."""
+    import time
+
+    deadline = time.monotonic() + seconds(15)
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,312 @@
+"""Recording between a client and a server on pipes, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from pipes import LINES_SERVER, piped, processes_with, recorder, spoken, until
+from typing import Any
+
+import pytest
+from builders import rpc
+from processes import PROGRAM, run
+
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.sessions import session_of
+from mrtr_cassette.shell.cassette_file import load_cassette
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+def call(number: int, **params: Any) -> bytes:
+    """Return a request as a line."""
+    return rpc("tools/list", params, number) + b"\n"
+
+
+def lines_of(cassette: Cassette) -> list[tuple[bytes, list[bytes] | None]]:
+    """Return each request's body with the lines of its response."""
+    return [
+        (
+            exchange.request.body,
+            None if exchange.response is None else [p.raw for p in exchange.response.pieces],
+        )
+        for interaction in cassette.interactions
+        for exchange in interaction.exchanges
+    ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        call(1) + call(2, say="noise\nmore "),
+        call(1, echo=True) + b"no json\n\xff\xfe\n\r\n\n" + call(2)[:-1],
+        call(1, echo=True) + b"x" * 300_000 + b"\n" + call(2, big=300_000),
+        b"",
+    ],
+)
+def test_bytes_pass_untouched(tmp_path: Path, raw: bytes) -> None:
+    """The client gets the bytes that the server says, and the server those of the client."""
+    with_us = spoken(recorder(tmp_path / "c.json"), raw)
+    without = spoken(LINES_SERVER, raw)
+
+    assert with_us.stdout == without.stdout
+    assert with_us.returncode == without.returncode == 0
+
+
+def test_what_passes_is_recorded(tmp_path: Path) -> None:
+    """Each line is an exchange's request, or a line of the response to one."""
+    output = tmp_path / "c.json"
+    ready = '{"jsonrpc":"2.0","method":"notifications/message"}\n'
+
+    with piped(recorder(output)) as pipe:
+        pipe.say(b"hello\n" + call(1, say=ready))
+        said = [pipe.hear(), pipe.hear()]
+        pipe.say(call(2))
+        said += [pipe.hear()]
+        assert pipe.end() == (b"", 0)
+
+    assert lines_of(load_cassette(output)) == [
+        (b"hello", None),
+        (call(1, say=ready)[:-1], said[:2]),
+        (call(2)[:-1], said[2:]),
+    ]
+    assert load_cassette(output).transport == "stdio"
+    assert load_cassette(output).upstream.endswith("server_lines.py")
+
+
+def test_response_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
+    """However this program is killed, `recover` publishes every response that the client has."""
+    chance = random.Random(11)
+    output = tmp_path / "c.json"
+    with piped(recorder(output)) as pipe:
+        count = chance.randrange(1, 40)
+        for number in range(count):
+            pipe.say(call(number))
+            heard = pipe.hear()
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+        assert run([*PROGRAM, "recover", str(output)]).code == 0
+        recorded = lines_of(load_cassette(output))
+        assert len(recorded) == count
+        assert recorded[-1] == (call(count - 1)[:-1], [heard])
+    assert until(lambda: not processes_with(str(output)))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_code_is_the_servers(tmp_path: Path, code: int) -> None:
+    """Whether it ends because the client does or of its own accord, its code is ours."""
+    at_the_end = spoken(recorder(tmp_path / "a.json", *LINES_SERVER, "--code", str(code)), call(1))
+    of_itself = tmp_path / "b.json"
+    with piped(recorder(of_itself)) as pipe:
+        pipe.say(call(1) + call(2, exit=code))
+        answered = pipe.hear()
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == code
+
+    assert at_the_end.returncode == code
+    assert answered
+    first, second = load_cassette(of_itself).interactions[-2:]
+    assert [
+        each.exchanges[0].response and each.exchanges[0].response.end.value
+        for each in (first, second)
+    ] == ["complete", "broken"]
+
+
+def test_what_is_said_after_the_end_of_the_client_is_recorded_too(tmp_path: Path) -> None:
+    """The server may finish when its stdin has ended; the client gets that, and so do we."""
+    output = tmp_path / "c.json"
+
+    done = spoken(recorder(output, *LINES_SERVER, "--last", "bye"), call(1))
+
+    assert done.stdout.endswith(b"}\nbye")
+    assert lines_of(load_cassette(output))[0] == (b"", [b"bye"])
+
+
+@pytest.mark.parametrize("how", ["signal", "closed and signal", "interrupt"])
+def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
+    """Signals end what ignores SIGTERM and the end of stdin, children included, and publish."""
+    output = tmp_path / "c.json"
+    mark = f"--mark={output}"
+    with piped(recorder(output, *LINES_SERVER, "--deaf", "--child", mark)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        if how == "closed and signal":
+            pipe.stdin.close()
+        pipe.signal(signal.SIGINT if how == "interrupt" else signal.SIGTERM)
+
+        assert pipe.process.wait(30) == 128 + signal.SIGKILL
+
+    assert len(load_cassette(output).interactions) == 1
+    assert not processes_with(f"{output}")
+
+
+def test_server_that_ends_at_sigterm_is_not_killed(tmp_path: Path) -> None:
+    """A signal is passed on as SIGTERM, and the exit code tells it as a shell does."""
+    with piped(recorder(tmp_path / "c.json")) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.signal(signal.SIGTERM)
+
+        assert pipe.process.wait(30) in (0, 128 + signal.SIGTERM)
+
+
+def test_killed_recorder_leaves_no_process(tmp_path: Path) -> None:
+    """Where this program is killed, a deaf server and its children end too."""
+    output = tmp_path / "c.json"
+    mark = f"--mark={output}"
+    with piped(recorder(output, *LINES_SERVER, "--deaf", "--child", mark)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+    assert until(lambda: not processes_with(f"{output}"))
+
+
+def test_server_that_cannot_be_started_is_named(tmp_path: Path) -> None:
+    """A command that does not exist is an error with a shell's exit code, and leaves nothing."""
+    done = spoken(recorder(tmp_path / "c.json", "no-such-server"), call(1))
+
+    assert done.returncode == 127
+    assert b"error: can't run the server 'no-such-server': no such file" in done.stderr
+    assert done.stdout == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_server_that_answers_nothing_leaves_no_cassette(tmp_path: Path) -> None:
+    """A server that ends before it has answered is no recording; its code is ours."""
+    output = tmp_path / "c.json"
+
+    done = spoken(recorder(output), call(1, exit=7))
+
+    assert done.returncode == 7
+    assert b"ended with 7 and answered nothing" in done.stderr
+    assert not output.exists()
+
+
+def test_client_that_starts_its_server_twice_has_one_cassette(tmp_path: Path) -> None:
+    """What the same client records with a further start of the server is added."""
+    output = tmp_path / "c.json"
+
+    assert spoken(recorder(output), call(1)).returncode == 0
+    assert spoken(recorder(output), call(2)).returncode == 0
+
+    cassette = load_cassette(output)
+    sessions = [session_of(each.exchanges[0].request) for each in cassette.interactions]
+    assert [json.loads(body)["id"] for body, _ in lines_of(cassette)] == [1, 2]
+    assert sessions == ["", "mrtr-session:1"]
+
+
+def test_client_need_not_wait_for_the_end_of_its_first_server(tmp_path: Path) -> None:
+    """A further start waits until the first recording is published, or publishes what it left."""
+    output = tmp_path / "c.json"
+    with piped(recorder(output, *LINES_SERVER, "--deaf")) as first:
+        first.say(call(1))
+        assert first.hear()
+        first.stdin.close()
+        first.signal(signal.SIGTERM)
+        assert spoken(recorder(output), call(2)).returncode == 0
+    with piped(recorder(output)) as killed:
+        killed.say(call(3))
+        assert killed.hear()
+        killed.signal(signal.SIGKILL)
+        killed.process.wait()
+        assert spoken(recorder(output), call(4)).returncode == 0
+
+    bodies = [json.loads(body)["id"] for body, _ in lines_of(load_cassette(output))]
+    assert bodies == [1, 2, 3, 4]
+
+
+def test_cassette_of_another_client_is_not_touched(tmp_path: Path) -> None:
+    """A second client's recorder on the same file is refused, whether the first one still runs."""
+    output = tmp_path / "c.json"
+    other = [
+        sys.executable,
+        "-c",
+        "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)",
+    ]
+
+    with piped([*other, *recorder(output)]) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        refused = spoken(recorder(output), call(2))
+        assert refused.returncode == 3
+        assert b"another recorder is writing this recording" in refused.stderr
+        assert pipe.end() == (b"", 0)
+    before = output.read_bytes()
+    refused = spoken(recorder(output), call(2))
+
+    assert refused.returncode == 3
+    assert b"the cassette exists" in refused.stderr
+    assert refused.stdout == b""
+    assert output.read_bytes() == before
+
+
+def test_line_that_is_too_long_passes_and_fails_the_run(tmp_path: Path) -> None:
+    """A line beyond the limit passes whole; the recording says that it lacks it."""
+    raw = call(1) + call(2, big=1_200_000)
+
+    done = spoken(recorder(tmp_path / "c.json", options=("--max-body", "1")), raw)
+
+    assert done.stdout == spoken(LINES_SERVER, raw).stdout
+    assert done.returncode == 3
+    assert b"a line has more than 1,048,576 bytes and is not recorded" in done.stderr
+
+
+def test_client_that_stops_listening_ends_the_server(tmp_path: Path) -> None:
+    """Where nobody takes what the server says, its stdin is closed, and all is published."""
+    output = tmp_path / "c.json"
+    with piped(recorder(output)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.stdout.close()
+        pipe.say(call(2))
+        pipe.stdin.close()
+        assert pipe.process.wait(30) == 0
+
+    assert len(load_cassette(output).interactions) == 2
+
+
+def test_descriptors_are_not_handed_on(tmp_path: Path) -> None:
+    """The server has stdin, stdout and stderr, and nothing else of this program."""
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')), flush=True); input()"
+    with piped(recorder(tmp_path / "c.json", sys.executable, "-c", code)) as pipe:
+        assert pipe.hear() == b"['0', '1', '2', '3']\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--stdio",), "--stdio needs a command"),
+        (("--stdio", "--upstream", "http://x", "--", "server"), "--stdio needs a command"),
+        (("--stdio", "--port", "1", "--", "server"), "--port and --stdio don't go together"),
+        ((), "Missing option '--upstream'"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], reason: str) -> None:
+    """Options of HTTP, or no server, are a usage error that says so."""
+    done = run([*PROGRAM, "record", *arguments])
+
+    assert done.code == 2
+    assert reason in done.stderr
+
+
+def test_unread_stderr_holds_nothing_up(tmp_path: Path) -> None:
+    """A client that never reads what this program logs gets its answers all the same."""
+    read, write = os.pipe()
+    try:
+        with piped(recorder(tmp_path / "c.json"), Path(f"/proc/self/fd/{write}")) as pipe:
+            for number in range(3_000):
+                pipe.say(call(number))
+                assert pipe.hear()
+            assert pipe.end() == (b"", 0)
+    finally:
+        os.close(read)
+        os.close(write)
+
+    assert len(load_cassette(tmp_path / "c.json").interactions) == 3_000
