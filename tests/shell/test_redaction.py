@@ -10,10 +10,19 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from core.secrets.planted import LOOK_ALIKES, PLANTED, Place, Planted, content_type_of, message_of
+from core.secrets.planted import (
+    GITHUB,
+    LOOK_ALIKES,
+    PLANTED,
+    Place,
+    Planted,
+    content_type_of,
+    message_of,
+)
 from harness import ACCEPT, Answer, http, looped, playing, post, taping
 from messages import input_required, result, tool_call
 from standin import JSON, answering, json_response, response
@@ -71,7 +80,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
     """Of all planted secrets none is on disk or in the log, and each request finds its reply."""
     path = tmp_path / "c.json"
     rows = [row for row in PLANTED if row.secret is not None]
-    assert len(rows) >= 40
+    assert len(rows) >= 300
     exchanges = [_exchange(number, row) for number, row in enumerate(rows)]
 
     written = await _record(path, exchanges)
@@ -96,7 +105,7 @@ async def test_no_planted_secret_is_written_and_the_cassette_plays(tmp_path: Pat
 async def test_look_alikes_stay_byte_for_byte(tmp_path: Path) -> None:
     """What only looks like a secret is recorded and replayed as it is."""
     path = tmp_path / "c.json"
-    assert len(LOOK_ALIKES) >= 40
+    assert len(LOOK_ALIKES) >= 272
     exchanges = [_exchange(number, row) for number, row in enumerate(LOOK_ALIKES)]
 
     await _record(path, exchanges)
@@ -196,6 +205,46 @@ async def test_sealed_answers_are_not_written_and_still_match(
         assert json.loads((await post(replay.url, same)).body)["result"] == {"ok": 1}
 
 
+@pytest.mark.parametrize("dialect", ["map", "list"])
+@looped
+async def test_ask_whose_key_is_a_secret_is_answered_on_replay(
+    tmp_path: Path, dialect: str
+) -> None:
+    """A key or an id that is a secret is given as a placeholder, and is answered as one."""
+    path = tmp_path / "c.json"
+    state = "a-state-that-is-long-enough-to-be-one"
+    asking = input_required(GITHUB, "other", state=state)
+    if dialect == "list":
+        asks = [{"id": GITHUB, "kind": "form", "description": "?"}]
+        asking = result({"inputRequests": asks, "requestState": state})
+
+    def retry(asked: Any) -> Any:
+        asks, state = asked["inputRequests"], asked["requestState"]
+        answer = {"action": "accept", "content": {"otp": "73190544"}}
+        if dialect == "list":
+            answers: Any = [{"id": each["id"], "value": answer} for each in asks]
+        else:
+            answers = dict.fromkeys(asks, answer)
+        return tool_call("open", id=2, inputResponses=answers, requestState=state)
+
+    script = answering(json_response(asking), json_response(result({"ok": 1}, id=2)))
+    async with taping(path, script) as tape:
+        asked = json.loads((await post(tape.url, tool_call("open"))).body)["result"]
+        assert GITHUB in json.dumps(asked)
+        await post(tape.url, retry(asked))
+        journal = path.with_name("c.json.journal").read_text()
+    for text in (journal, path.read_text(), *tape.log):
+        assert GITHUB not in text
+        assert "73190544" not in text
+    (interaction,) = json.loads(path.read_text())["interactions"]
+    assert len(interaction["elicitation_turns"]) == 1
+    async with playing(path) as replay:
+        asked = json.loads((await post(replay.url, tool_call("open"))).body)["result"]
+        assert "<github:1>" in json.dumps(asked)
+        assert json.loads((await post(replay.url, retry(asked))).body)["result"] == {"ok": 1}
+        assert replay.player.misses == []
+
+
 @looped
 async def test_misses_on_the_terminal_are_redacted(tmp_path: Path) -> None:
     """What a client sends in vain is shown without its secrets."""
@@ -286,7 +335,6 @@ async def test_states_in_batches_and_urls_are_not_written_and_play(tmp_path: Pat
         assert replay.player.misses == []
 
 
-GITHUB = "ghp_" + "a1B2" * 9
 CALL = json.dumps(tool_call("x", arguments={"note": f"it is {GITHUB}"})).encode()
 GZIP = "Content-Encoding: gzip"
 

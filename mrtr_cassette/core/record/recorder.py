@@ -106,8 +106,12 @@ class Recorder:
             if request.is_line:
                 return line_label(call)
             return f"{printable(request.method)} {self.shown_target(request.target)}"
-        text = self.sealed_text(str(CallKey("", call.method, call.name, "")))
-        return text if self.redactor is None else self.redactor.text(text)
+        return self.shown(str(CallKey("", call.method, call.name, "")))
+
+    def shown(self, text: str) -> str:
+        """Return a text as a log may have it: sealed and redacted."""
+        text = self.sealed_text(text)
+        return printable(text if self.redactor is None else self.redactor.text(text))
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""

@@ -8,7 +8,7 @@ Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
@@ -40,7 +40,7 @@ def request_event(observation: Observation) -> dict[str, Any]:
             "exchange": observation.number,
             "call": observation.recorder.label(push.call),
             "via": "push",
-            "keys": [printable(push.key)],
+            "keys": [observation.recorder.shown(push.key)],
             "request_state_sha256": None,
         }
     if answers is None:
@@ -49,7 +49,7 @@ def request_event(observation: Observation) -> dict[str, Any]:
         "event": "answered",
         **_call_facts(observation),
         "via": "result",
-        "keys": [printable(key) for key in sorted(answers.input_responses or {})],
+        "keys": [observation.recorder.shown(key) for key in sorted(answers.input_responses or {})],
         "request_state_sha256": _hash(answers.request_state),
     }
 
@@ -70,7 +70,7 @@ def response_event(observation: Observation, end: End, at_ms: float) -> dict[str
         "event": "asked",
         **facts,
         "via": "result",
-        "keys": _kinds(ask.input_requests),
+        "keys": _kinds(ask.input_requests, observation.recorder.shown),
         "request_state_sha256": _hash(ask.request_state),
     }
 
@@ -82,7 +82,7 @@ def pushed_event(observation: Observation, push: OpenPush) -> dict[str, Any]:
         "exchange": push.exchange,
         "call": observation.recorder.label(push.call),
         "via": "push",
-        "keys": _kinds({push.key: push.request}),
+        "keys": _kinds({push.key: push.request}, observation.recorder.shown),
         "request_state_sha256": None,
     }
 
@@ -90,15 +90,18 @@ def pushed_event(observation: Observation, push: OpenPush) -> dict[str, Any]:
 def pushed_line(observation: Observation, push: OpenPush) -> str:
     """Return as a line that a pushed request asks something."""
     label = observation.recorder.label(push.call)
-    return printable(f"{push.exchange:>4}  {label} asks {push.key} ({push.request.kind})")
+    asked = observation.recorder.shown(f"{push.key} ({push.request.kind})")
+    return f"{push.exchange:>4}  {printable(label)} asks {asked}"
 
 
 def _call_facts(observation: Observation) -> dict[str, Any]:
     return {"exchange": observation.number, "call": observation.label}
 
 
-def _kinds(input_requests: Mapping[str, InputRequest]) -> dict[str, str]:
-    return {printable(key): printable(request.kind) for key, request in input_requests.items()}
+def _kinds(
+    input_requests: Mapping[str, InputRequest], shown: Callable[[str], str] = printable
+) -> dict[str, str]:
+    return {shown(key): printable(request.kind) for key, request in input_requests.items()}
 
 
 def _hash(state: str | None) -> str | None:
@@ -110,9 +113,9 @@ def exchange_line(observation: Observation, at_ms: float) -> str:
     call = observation.call
     line = f"{observation.number:>4}  {observation.label}"
     if call.answers is not None:
-        line += f", {answering_text(call.answers)}"
+        line += f", {answering_text(call.answers, observation.recorder.shown)}"
     if observation.answered is not None:
-        line += f", answering {printable(observation.answered.key)}"
+        line += f", answering {observation.recorder.shown(observation.answered.key)}"
     if observation.status:
         line += f" -> HTTP {observation.status}"
     else:
@@ -122,13 +125,13 @@ def exchange_line(observation: Observation, at_ms: float) -> str:
             else " -> no response"
         )
     if observation.ask is not None:
-        line += f", {_asking_text(observation.ask)}"
+        line += f", {_asking_text(observation.ask, observation.recorder.shown)}"
     return f"{line} ({at_ms - observation.started_ms:.0f} ms)"
 
 
-def _asking_text(ask: InputRequired) -> str:
+def _asking_text(ask: InputRequired, shown: Callable[[str], str]) -> str:
     asked = ", ".join(
-        printable(f"{key} ({request.kind})") for key, request in ask.input_requests.items()
+        shown(f"{key} ({request.kind})") for key, request in ask.input_requests.items()
     )
     text = f"asks {asked}" if asked else "asks for a retry only"
     return text if ask.request_state is None else f"{text}, with request state"

@@ -33,9 +33,14 @@ def arguments_json(call: Call) -> str | None:
     return None if arguments is None or not call.is_rpc else canonical(arguments)
 
 
-def answering_text(answers: Answers) -> str:
-    """Name the keys that a retry answers, and say whether it echoes a request state."""
-    keys = ", ".join(printable(key) for key in sorted(answers.input_responses or {}))
+def answering_text(answers: Answers, shown: Callable[[str], str] = printable) -> str:
+    """Name the keys that a retry answers, and say whether it echoes a request state.
+
+    Args:
+        answers: what the retry has.
+        shown: makes a key fit for the log.
+    """
+    keys = ", ".join(shown(key) for key in sorted(answers.input_responses or {}))
     text = f"answering {keys}" if keys else "answering nothing"
     return text if answers.request_state is None else f"{text}, echoing a request state"
 
