@@ -17,6 +17,7 @@ from standin import (
     EVENTS,
     JSON,
     Visit,
+    answering,
     chunk,
     event,
     json_response,
@@ -117,6 +118,19 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
     assert tape.session.published is None
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@looped
+async def test_harmless_requests_go_to_the_server_too(tmp_path: Path) -> None:
+    """What any server would answer is recorded from this one, where the cassette lacks it."""
+    path = await recorded(tmp_path / "c.json")
+    async with taping(
+        path, answering(json_response(result({"from": "server"}))), existing="append"
+    ) as tape:
+        answer = await post(tape.url, message("ping"))
+        assert len(tape.server.received) == 1
+    assert answer.json["result"] == {"from": "server"}
+    assert len(read(path)["interactions"]) == 2
 
 
 @looped
