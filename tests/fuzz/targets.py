@@ -52,10 +52,13 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     echoes,
 )
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.events import (
     exchange_line,
+    harmless_event,
     missed_event,
     played_event,
     request_event,
@@ -612,14 +615,17 @@ def player(data: bytes) -> None:
     bodies = choices.rest.split(SEPARATOR)[:12]
     for body in bodies:
         _ask(playing, recorded(), Request(method, target, headers, body))
-    assert playing.plays + len(playing.misses) == len(bodies)
+    assert playing.plays + len(playing.misses) + len(playing.harmless) == len(bodies)
     summary_text(report_of_replay(playing)).encode()
 
 
 def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
     """Ask for one request's answer, and check what comes."""
     decision = playing.request_received(request)
-    if not isinstance(decision, Play):
+    if isinstance(decision, Harmless):
+        orjson.dumps(harmless_event(decision))
+        return
+    if isinstance(decision, Miss):
         report = report_of_miss(decision, PATH)
         body = miss_body(report, decision.call)
         json.loads(body)
@@ -688,11 +694,15 @@ def _question(body: bytes) -> Any:
     answers = _without_null(params.get("inputResponses"))
     kept = {k: v for k, v in params.items() if k not in {"_meta", "requestState", "inputResponses"}}
     if tree["method"] in {"tools/call", "prompts/get", "resources/read"}:
-        kept["arguments"] = kept.get("arguments") or None
+        kept |= {member: kept.get(member) or None for member in ("arguments", "name", "uri")}
+    if tree["method"] == "initialize":
+        for member in ("capabilities", "clientInfo", "protocolVersion"):
+            kept.pop(member, None)
     if isinstance(answers, list) and all(
         isinstance(one, dict) and isinstance(one.get("id"), str) for one in answers
     ):
-        answers = {one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers}
+        by_id = {one["id"]: {k: v for k, v in one.items() if k != "id"} for one in answers}
+        answers = ["array", by_id]
     if answers == {} and params.get("requestState") is not None:
         answers = None
     if tree["method"] == "notifications/cancelled":
