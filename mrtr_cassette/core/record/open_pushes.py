@@ -15,7 +15,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.sessions import listens
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
@@ -44,13 +43,6 @@ class OpenPush(NamedTuple):
     request: InputRequest
 
 
-class _Pending(NamedTuple):
-    """An exchange whose response has not come to its end."""
-
-    number: int
-    call: Call
-
-
 @dataclass(slots=True)
 class _Turn:
     """Pushed requests of one exchange: how many wait for an answer, how many have each name."""
@@ -64,7 +56,7 @@ class OpenPushes:
 
     def __init__(self) -> None:
         """Begin with no calls."""
-        self._pending: dict[str, dict[str | None, _Pending]] = {}
+        self._pending: dict[str, dict[str | None, tuple[int, Call]]] = {}
         self._turns: dict[int, _Turn] = {}
         self._open: dict[tuple[str, str | None], OpenPush] = {}
 
@@ -78,8 +70,12 @@ class OpenPushes:
         """
         message = call.message
         if message is None or message.kind is not Kind.RESPONSE:
-            if message is not None and _may_be_asked(call):
-                self._pending.setdefault(session, {})[message.id] = _Pending(number, call)
+            call_id = _call_id(message)
+            if call_id is not None:
+                pending = self._pending.get(session)
+                if pending is None:
+                    pending = self._pending[session] = {}
+                pending[call_id] = number, call
             return None
         push = self._open.pop((session, message.id), None)
         if push is not None and push.exchange in self._turns:
@@ -105,30 +101,31 @@ class OpenPushes:
             self._pending.get(session, {}).pop(message.id, None)
         if message.kind is not Kind.REQUEST:
             return None
-        asking = _Pending(number, call)
         pending = self._pending.get(session, {})
-        if len(pending) == 1 and not _may_be_asked(call):
-            (asking,) = pending.values()
-        turn = self._turns.setdefault(asking.number, _Turn())
+        if len(pending) == 1 and _call_id(call.message) is None:
+            ((number, call),) = pending.values()
+        turn = self._turns.setdefault(number, _Turn())
         if not turn.waiting:
             turn.names.clear()
         turn.waiting += 1
         name = _NAMES.get(message.method) or message.method.rpartition("/")[2]
         turn.names[name] += 1
         request = input_request(message.method, message.params)
-        push = OpenPush(asking.number, asking.call, f"{name}-{turn.names[name]}", request)
+        push = OpenPush(number, call, f"{name}-{turn.names[name]}", request)
         self._open[session, message.id] = push
         return push
 
     def ended(self, number: int, session: str, call: Call, status: int) -> None:
         """Take the end of a response; where it was accepted only, the call goes on."""
-        if status != _ACCEPTED:
+        if self._turns:
             self._turns.pop(number, None)
-            if call.message is not None and _may_be_asked(call):
-                self._pending.get(session, {}).pop(call.message.id, None)
+        call_id = _call_id(call.message)
+        if call_id is not None and status != _ACCEPTED:
+            self._pending.get(session, {}).pop(call_id, None)
 
 
-def _may_be_asked(call: Call) -> bool:
-    """Tell whether a request is a call of the client's; the response to any other listens."""
-    is_request = call.message is not None and call.message.kind is Kind.REQUEST
-    return is_request and not listens(call, None)
+def _call_id(message: Message | None) -> str | None:
+    """Return the id of a call of the client's; None where the response to a request listens."""
+    if message is None or message.kind is not Kind.REQUEST:
+        return None
+    return None if message.method == "subscriptions/listen" else message.id

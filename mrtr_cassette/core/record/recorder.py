@@ -220,17 +220,16 @@ class Observation:
                 self.label, recorder.most_events, "lines" if self._is_line else "events"
             )
         self._pieces.append(Piece(raw, at_ms, recorder.arrived))
-        self._read(raw)
+        # Every request and every response has an id, and hardly any notification.
+        if raw.find(b'"id"') >= 0 or (self.call.message is None and len(self._pieces) == 1):
+            self._read(raw)
 
     def _read(self, raw: bytes) -> None:
-        """Take note of what an event or a line, the last so far, says, if it is no notification."""
+        """Take note of what an event or a line, the last so far, says."""
         is_first = len(self._pieces) == 1
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
             self._channel = _target_of(endpoint.decode("latin-1"))
-        # These are in every response and every request, and hardly in a notification.
-        if raw.find(b"result") < 0 and raw.find(b"error") < 0 and raw.find(b'"id"') < 0:
-            return
         data = raw if self._is_line else read_event(raw, first=is_first).data
         message = None if data is None else classify(data)
         if message is None:
