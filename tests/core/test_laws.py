@@ -76,6 +76,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     replace_members,
     splice,
 )
+from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import CassetteError, NotJsonError
 
@@ -700,7 +701,8 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
         for each, (request, response), recorded in zip(
             exchanges, script, talk.exchanges, strict=True
         ):
-            assert each.request.body == request.body
+            # A request is kept as it can be read: it is matched, and never played back.
+            assert each.request.body == readable(request).body
             assert each.response is not None
             assert each.response.body == b"".join(response.chunks) == recorded.response.body
             assert each.response.end is recorded.response.end
