@@ -16,6 +16,7 @@ from pathlib import Path
 from mrtr_cassette.core.exchange.recorded import Cassette, Transport
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
@@ -150,9 +151,11 @@ def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
 
 
 def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+    redactor = Redactor(rules, _keyed_hash(secrets.token_bytes(32)))
     return Recorder(
         seals=options.request_state == "sealed",
-        redactor=Redactor(rules, _keyed_hash(secrets.token_bytes(32))),
+        redactor=redactor,
+        credentials=Credentials(redactor),
         seals_answers=options.seal_answers,
         withholds=options.strict_redaction,
         kept_headers=options.kept_headers,

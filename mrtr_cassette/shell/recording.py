@@ -103,6 +103,7 @@ async def recording(
             publishes=publishes,
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
+            watcher.recorder.was_given(headers, tuple(url.query.items()))
             async with connecting(url.origin(), tls) as client:
                 relay = Relay(client, shown_url(url.origin()), headers, watcher)
                 handler: Handler = relay.handle

@@ -429,3 +429,39 @@ async def test_bodies_that_cannot_be_searched_are_kept_unless_told(tmp_path: Pat
     ]
     async with playing(path) as replay:
         assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
+
+
+@looped
+async def test_credentials_are_found_wherever_they_are_repeated(tmp_path: Path) -> None:
+    """What the client, the user and the server put into headers is nowhere on disk, and plays."""
+    path = tmp_path / "c.json"
+    secrets = ("kq7x-client-4711", "kq7x-user-4712", "kq7x-cookie-4713", "kq7x-session-4714")
+    encoded = base64.b64encode(f'{{"token":"{secrets[0]}"}}'.encode()).decode()
+    told = {"debug": [*secrets, encoded, quote(f"a?b={secrets[1]}/", safe="")]}
+    script = answering(
+        json_response(
+            result(told), f"Set-Cookie: sid={secrets[2]}; Path=/", f"Mcp-Session-Id: {secrets[3]}"
+        ),
+        json_response(result({"a": 1})),
+    )
+    sent = (JSON, ACCEPT, f"Authorization: Bearer {secrets[0]}")
+    call = tool_call("x", arguments={"as": f"client {secrets[0]}", "in": f"session {secrets[3]}"})
+    async with taping(path, script, headers={"X-Upstream-Auth": secrets[1]}) as tape:
+        await http("POST", tape.url, *sent, body=json.dumps(tool_call("y")).encode())
+        await http("POST", tape.url, *sent, body=json.dumps(call).encode())
+        journal = path.with_name(path.name + ".journal").read_text()
+    kept = journal + path.read_text() + "".join(tape.log)
+    for secret in (*secrets, encoded[12:30]):
+        assert secret not in kept
+    assert "session mrtr-session:1" in path.read_text()
+    assert "client <authorization:1>" in path.read_text()
+    given = json.dumps(call).replace(secrets[3], "mrtr-session:1")
+    async with playing(path) as replay:
+        played = await http("POST", replay.url, *sent, body=given.encode())
+        assert played.result == {"a": 1}
+    async with playing(path) as replay:
+        other = [JSON, ACCEPT, "Authorization: Bearer another-token-1"]
+        body = given.replace(secrets[0], "another-token-1").encode()
+        assert (await http("POST", replay.url, *other, body=body)).result == {"a": 1}
+    async with playing(path) as replay:
+        assert (await http("POST", replay.url, JSON, ACCEPT, body=given.encode())).error

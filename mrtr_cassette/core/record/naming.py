@@ -149,7 +149,7 @@ class Surrogates:
         own: dict[str, str] = {}
 
         def name_of(sha256: str) -> str | None:
-            return own.get(sha256) or self._named.get(sha256)
+            return own.get(sha256) or self._named.get(sha256) or self._sessions.get(sha256)
 
         issued, echoed = self._raw.get(number, (None, None))
         if echoed is not None:

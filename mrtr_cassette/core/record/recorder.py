@@ -31,8 +31,10 @@ from mrtr_cassette.core.record.sealing import (
     seal_states,
     unread_bodies,
     without_bodies,
+    without_credentials,
 )
 from mrtr_cassette.core.secrets.answers import seal_answers
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import KnownStates
 from mrtr_cassette.core.secrets.surrogates import (
@@ -70,6 +72,7 @@ class Recorder:
         seals: raw states are replaced by their hash on the way to disk.
         redactor: replaces secrets on the way to disk.
         seals_answers: of what users answer only hashes reach the disk.
+        credentials: those that have passed, which are replaced wherever they are repeated.
         withholds: of a body that can't be read only its size and digest reach the disk.
         kept_headers: lower-case names of headers of requests that are kept besides MCP's.
         largest_body: bytes up to which a response is kept.
@@ -81,6 +84,7 @@ class Recorder:
 
     seals: bool
     redactor: Redactor | None = None
+    credentials: Credentials | None = None
     seals_answers: bool = False
     withholds: bool = False
     kept_headers: frozenset[str] = frozenset()
@@ -91,7 +95,9 @@ class Recorder:
     pushes: OpenPushes = field(default_factory=OpenPushes)
 
     def sealed_text(self, text: str) -> str:
-        """Return a text for the log without the states that are known."""
+        """Return a text for the log without the states and the credentials that are known."""
+        if self.credentials is not None:
+            text = self.credentials.sealed_text(text)
         return self.known.seal_text(text) if self.seals else text
 
     def shown_target(self, target: str) -> str:
@@ -117,9 +123,17 @@ class Recorder:
         """Tell whether a request, which has not been received yet, answers an open push."""
         return self.pushes.is_answered_by(_channel_of(call.request), call)
 
+    def was_given(self, headers: Headers, query: Headers) -> None:
+        """Look for the credentials that the user gave for the upstream from now on."""
+        if self.credentials is not None:
+            self.credentials.seen(headers, ours=True)
+            self.credentials.seen(query)
+
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
         self.arrived += 1
+        if self.credentials is not None:
+            self.credentials.seen(request.headers)
         return Observation(self, self.arrived, readable(request, self.largest_body), at_ms)
 
 
@@ -182,6 +196,8 @@ class Observation:
         self.status = status
         self._has_begun = True
         self._headers = headers
+        if self.recorder.credentials is not None:
+            self.recorder.credentials.seen(headers)
         coding, self._missing = _framing_of(headers)
         if coding:
             self._decoder = ContentDecoder(coding, self.recorder.largest_body)
@@ -299,6 +315,9 @@ class Observation:
         if recorder.redactor is not None:
             request = recorder.redactor.request(request)
             response = redacted_response(response, recorder.redactor)
+        if recorder.credentials is not None:
+            request = recorder.credentials.sealed_request(request)
+            response = without_credentials(response, recorder.credentials)
         return RecordedExchange(
             number=self.number,
             request=request,

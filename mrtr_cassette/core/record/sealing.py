@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.messages import splice_pieces
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import (
     KnownStates,
@@ -95,6 +96,13 @@ def redacted_response(response: Response, redactor: Redactor) -> Response:
     redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
     headers = redactor.headers(response.headers)
     return redacted if headers == response.headers else replace(redacted, headers=headers)
+
+
+def without_credentials(response: Response, credentials: Credentials) -> Response:
+    """Replace the credentials that a response repeats."""
+    headers = credentials.sealed_headers(response.headers)
+    response = _with_body(response, credentials.sealed)
+    return response if headers == response.headers else replace(response, headers=headers)
 
 
 class Unread(NamedTuple):

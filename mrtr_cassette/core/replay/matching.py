@@ -21,6 +21,7 @@ from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.placeholders import (
     LONGEST_TOKEN,
     PLACEHOLDER,
@@ -95,6 +96,7 @@ class MatchedForm:
         self._answers_are_sealed = cassette.seals_answers
         self._redactor = redactor_of(cassette)
         self._telling_redactor: Redactor | None = None
+        self._credentials: Credentials | None = None
         self._tokens: dict[Secret, str] = {}
         self._withholds = any(
             is_withheld(exchange.request.body)
@@ -115,6 +117,7 @@ class MatchedForm:
         )
         if self.has_placeholders and cassette.redaction is not None:
             self._telling_redactor = Redactor(cassette.redaction, self._token)
+            self._credentials = Credentials(self._telling_redactor, seals_sessions=False)
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
@@ -131,6 +134,8 @@ class MatchedForm:
 
     def received(self, request: Request) -> Request:
         """Return a client's request as it is matched; the same one where nothing has to change."""
+        if self._credentials is not None:
+            self._credentials.seen(request.headers)
         if self._withholds and (why_unread(request) or is_withheld(request.body)):
             request = replace(request, body=withheld(request.body))
         new_state = self._received_state if self._states_are_sealed else _raw
@@ -155,8 +160,9 @@ class MatchedForm:
         return request if body == request.body else replace(request, body=body)
 
     def _redacted(self, request: Request) -> Request:
-        redactor = self._telling_redactor
-        return request if redactor is None else redactor.request(request)
+        if self._telling_redactor is None or self._credentials is None:
+            return request
+        return self._credentials.sealed_request(self._telling_redactor.request(request))
 
     def _received_state(self, state: str) -> str:
         sealed = SEALED_HASH.fullmatch(state)

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from html import unescape
 
 from mrtr_cassette.errors import NotJsonError
 
@@ -31,6 +32,7 @@ _JSON_ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)",
     re.DOTALL,
 )
+_HTML_ESCAPE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _WORDS = bytes(
     ord("w") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_.-") else ord(" ")
@@ -183,10 +185,18 @@ def _undo_percent_bytes(escape: str) -> list[tuple[str, int]]:
     return [(char, 3) for char in bytes.fromhex(escape.replace("%", "")).decode("latin-1")]
 
 
+def _undo_html_bytes(escape: str) -> Iterator[tuple[str, int]]:
+    """Undo an escape of HTML to the bytes of UTF-8, as one character each."""
+    raw = unescape(escape).encode("utf-8", "surrogatepass").decode("latin-1")
+    # What stands for no character stays.
+    yield from ((byte, 0 if at else len(escape)) for at, byte in enumerate(raw))
+
+
 _IN_BYTES = {
     "json": ("\\", _JSON_ESCAPE, _undo_json_bytes),
     "url": ("%", _PERCENT, _undo_percent_bytes),
     "form": ("+", _PERCENT_OR_PLUS, _undo_percent_bytes),
+    "html": ("&", _HTML_ESCAPE, _undo_html_bytes),
 }
 
 

@@ -70,6 +70,14 @@ class Redactor:
         self.text = lru_cache(maxsize=_REPEATED)(self._redacted_text)
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
+    def rule_of(self, name: str) -> str:
+        """Return the rule that makes values under a name secrets, or an empty string."""
+        return self._rules.name(name).rule
+
+    def placeholder(self, rule: str, secret: str) -> str:
+        """Return what stands for a secret."""
+        return placeholder(rule, self._token(rule, secret))
+
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
 
@@ -156,7 +164,7 @@ class Redactor:
         for finding in sorted(findings, key=lambda finding: finding.start):
             new = ""
             if finding.spell is not spell_nothing:
-                new = placeholder(finding.rule, self._token(finding.rule, finding.plain))
+                new = self.placeholder(finding.rule, finding.plain)
             parts += (text[at : finding.start], finding.spell(new))
             at = finding.end
         parts.append(text[at:])

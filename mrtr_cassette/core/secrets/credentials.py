@@ -1,0 +1,139 @@
+"""Credentials that pass in headers, and are looked for wherever else they are repeated.
+
+Owns: what a credential is in a header or in a query, and what stands for it elsewhere.
+Does not own: finding it (`known`), secrets that are known by shape or name (`redact`).
+Rule: a credential is at least 8 characters long, so that no word of a text is taken for one.
+Source: docs/security.md.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from mrtr_cassette.core.secrets.escapes import spell_in_url
+from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
+from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
+
+SHORTEST_CREDENTIAL: Final = 8
+
+_REPEATED = 1024
+"""Names, texts and lists of headers of which it is remembered what they come to."""
+
+_COOKIES = frozenset({"cookie", "set-cookie"})
+_AUTHORIZATIONS = frozenset({"authorization", "proxy-authorization"})
+_OPEN = re.compile(
+    r"accept.*|content-.*|host|origin|referer|user-agent|cache-control|mcp-(?!session-id).*"
+)
+"""Headers whose values are no secrets, whoever sets them."""
+_WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
+"""Words or a number, which other text may have in its own right."""
+
+
+class Credentials:
+    """The credentials that have passed; all that passes is searched for them."""
+
+    def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
+        """Begin without any.
+
+        Args:
+            redactor: replaces secrets, and these in the same way.
+            seals_sessions: session ids are replaced by their sealed hashes.
+        """
+        self._redactor = redactor
+        self._seals_sessions = seals_sessions
+        self._known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
+        self._seen: set[tuple[str, str]] = set()
+        # Of most calls nothing is new, so what is known of a header or a text holds.
+        self._rule_of = lru_cache(maxsize=_REPEATED)(self._rule_of_header)
+        self.sealed_text = lru_cache(maxsize=_REPEATED)(self._known.seal_text)
+        self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
+
+    def seen(self, headers: Headers, *, ours: bool = False) -> None:
+        """Look for the credentials in headers from now on.
+
+        Args:
+            headers: names and values; those of a query are read alike.
+            ours: the user gave them to us, so each may be one.
+        """
+        for header in headers:
+            rule = self._rule_of(header[0], ours=ours)
+            if rule is not None and header not in self._seen:
+                self._see(header, rule)
+
+    def _rule_of_header(self, name: str, *, ours: bool) -> str | None:
+        """Return the rule of the credentials in a header; empty for a session id."""
+        name = name.lower()
+        if name == SESSION_HEADER:
+            return "" if self._seals_sessions else None
+        rule = self._redactor.rule_of(name)
+        if not builtin_rule_of(fold(name)) and ours and not _OPEN.fullmatch(name):
+            rule = self._redactor.rule_of("credentials")
+        return rule or None
+
+    def _see(self, header: tuple[str, str], rule: str) -> None:
+        for secret in _secrets_in(*header):
+            if len(secret) >= SHORTEST_CREDENTIAL and secret not in self._known:
+                shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
+                if self._known.add(KnownText(secret, shown)):
+                    # What is forgotten is known again when it comes again.
+                    self._seen.clear()
+        self._seen.add(header)
+        self.sealed_text.cache_clear()
+        self.sealed_headers.cache_clear()
+
+    def sealed(self, raw: bytes) -> bytes:
+        """Replace the credentials in a body, or in any piece of one."""
+        return self._known.seal(raw)
+
+    def _sealed_headers(self, headers: Headers) -> Headers:
+        """Replace the credentials in the values of headers."""
+        return tuple([(name, self.sealed_text(value)) for name, value in headers])
+
+    def sealed_request(self, request: Request) -> Request:
+        """Replace the credentials in all parts of a request."""
+        if not len(self._known):
+            return request
+        target = self.sealed_text(request.target)
+        if target != request.target:
+            target = spell_in_url(target)
+        headers, body = self.sealed_headers(request.headers), self.sealed(request.body)
+        if (target, headers, body) == (request.target, request.headers, request.body):
+            return request
+        return replace(request, target=target, headers=headers, body=body)
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    """Yield the credentials in a header that has some."""
+    name = name.lower()
+    if name in _AUTHORIZATIONS:
+        yield from _of_authorization(value)
+    elif name in _COOKIES:
+        # After the value of `Set-Cookie` come its attributes.
+        for pair in value.split(";")[: 1 if name == "set-cookie" else None]:
+            cookie = pair.partition("=")[2].strip(' \t"')
+            if not _WORDS.fullmatch(cookie):
+                yield cookie
+    elif name == SESSION_HEADER or builtin_rule_of(fold(name)) or not _WORDS.fullmatch(value):
+        yield value
+
+
+def _of_authorization(value: str) -> Iterator[str]:
+    """Yield the credential after a scheme, and the password that Basic spells."""
+    scheme, _, credential = value.strip().partition(" ")
+    yield credential.strip() or scheme
+    if scheme.lower() == "basic":
+        try:
+            user = b64decode(credential.strip()).decode("utf-8", "surrogateescape")
+        except Base64Error:
+            return
+        yield user
+        yield user.partition(":")[2]

@@ -1,0 +1,108 @@
+"""Facts about credentials that pass in headers and are repeated elsewhere."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.wire.http import Headers, Request
+
+BASIC = "Basic " + b64encode(b"bob:hunter2-4711").decode()
+
+
+def credentials(*headers: tuple[str, str], ours: bool = False, disabled: str = "") -> Credentials:
+    """Return what knows the credentials in these headers."""
+    rules = RedactionRules(disabled=(disabled,) if disabled else ())
+    made = Credentials(Redactor(rules, lambda _rule, _secret: "1"))
+    made.seen(headers, ours=ours)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text", "sealed"),
+    [
+        ("Authorization", "Bearer kq7x-4711", "is kq7x-4711!", "is <authorization:1>!"),
+        ("authorization", "kq7x-4711", "is kq7x-4711!", "is <authorization:1>!"),
+        ("Proxy-Authorization", "Token  kq7x-4711", "kq7x-4711", "<authorization:1>"),
+        ("Authorization", BASIC, "hunter2-4711", "<authorization:1>"),
+        ("Authorization", BASIC, "bob:hunter2-4711", "<authorization:1>"),
+        ("Authorization", BASIC, BASIC, "Basic <authorization:1>"),
+        ("Authorization", "Basic no base64!", "no base64!", "<authorization:1>"),
+        ("X-Api-Key", "kq7x-4711", "kq7x-4711", "<api-key:1>"),
+        ("X-Auth-Token", "kq7x-4711", "kq7x-4711", "<token:1>"),
+        ("Cookie", 'a=b; sid="kq7x-4711"; theme=dark-mode', "kq7x-4711 dark-mode", "<cookie:1> dark-mode"),
+        ("Set-Cookie", "sid=kq7x-4711; Path=/some/path7", "kq7x-4711 /some/path7", "<cookie:1> /some/path7"),
+        ("Authorization", "Bearer kq7x-47", "is kq7x-47!", "is kq7x-47!"),
+        ("X-Tenant", "kq7x-4711", "kq7x-4711", "kq7x-4711"),
+        ("Mcp-Session-Id", "kq7x-4711", "kq7x-4711", sealed_hash("kq7x-4711")),
+    ],
+)  # fmt: skip
+def test_credential_is_replaced_wherever_it_is_repeated(
+    name: str, value: str, text: str, sealed: str
+) -> None:
+    """What a header makes a credential is one in all other text, from 8 characters on."""
+    known = credentials((name, value))
+
+    assert known.sealed_text(text) == sealed
+    assert known.sealed(text.encode()) == sealed.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_one"),
+    [
+        ("X-Tenant", "kq7x-4711", True),
+        ("X-Tenant", "production", False),
+        ("X-Tenant", "20260728", False),
+        ("X-Mode", "read only, no write", False),
+        ("Accept-Encoding", "gzip;q=1.0", False),
+        ("User-Agent", "agent/1.0-beta", False),
+        ("MCP-Protocol-Version", "2026-07-28", False),
+    ],
+)
+def test_header_that_a_user_adds_may_be_a_credential(name: str, value: str, is_one: bool) -> None:  # noqa: FBT001
+    """What a user gives to the recorder is one, unless it is known to be none or reads as words."""
+    assert (credentials((name, value), ours=True).sealed_text(value) != value) is is_one
+
+
+@pytest.mark.parametrize("disabled", ["authorization", "credentials"])
+def test_rule_that_is_switched_off_makes_no_credential(disabled: str) -> None:
+    """What a user switched off stays readable."""
+    headers: Headers = (("Authorization", "Bearer kq7x-4711"), ("X-Tenant", "kq7x-4712"))
+    sealed = credentials(*headers, ours=True, disabled=disabled).sealed_text("kq7x-4711 kq7x-4712")
+
+    assert ("kq7x-4711" in sealed) is (disabled == "authorization")
+    assert ("kq7x-4712" in sealed) is (disabled == "credentials")
+
+
+def test_credential_is_replaced_in_all_parts_of_a_request() -> None:
+    """Target, headers and body of a request are searched; a target stays one."""
+    known = credentials(("Authorization", "Bearer kq7x/4711"))
+    headers = (("Mcp-Param-Note", "has kq7x/4711"),)
+    request = Request("POST", "/mcp/kq7x/4711?a=kq7x%2F4711", headers, b'{"a":"kq7x\\/4711"}')
+
+    assert known.sealed_request(request) == Request(
+        "POST",
+        "/mcp/%3Cauthorization:1%3E?a=%3Cauthorization%3A1%3E",
+        (("Mcp-Param-Note", "has <authorization:1>"),),
+        b'{"a":"<authorization:1>"}',
+    )
+
+
+def test_request_without_credentials_is_the_same_one() -> None:
+    """Nothing is made anew where nothing is known."""
+    request = Request("POST", "/mcp", (), b"{}")
+
+    assert credentials().sealed_request(request) is request
+
+
+def test_session_ids_of_a_replay_stay() -> None:
+    """A replay gives surrogates out, which are no credentials."""
+    known = Credentials(Redactor(RedactionRules(), lambda *_: "1"), seals_sessions=False)
+    known.seen((("Mcp-Session-Id", "mrtr-session:1"),))
+
+    assert known.sealed_text("mrtr-session:1") == "mrtr-session:1"

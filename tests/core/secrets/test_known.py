@@ -1,0 +1,108 @@
+"""Facts about known texts, which are looked for in every spelling."""
+
+from __future__ import annotations
+
+import html
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
+
+SHOWN = "<token:1>"
+PLAIN = "kQ7-state.of_a-conversation"
+ODD = 'k<Q7> & "one\'s" é/own+text?'
+
+
+def known(*texts: str, most: int = 256) -> KnownTexts:
+    """Return texts that are known."""
+    made = KnownTexts(most)
+    for text in texts:
+        made.add(KnownText(text, SHOWN))
+    return made
+
+
+def in_json(text: str) -> str:
+    """Spell a text in a JSON string, as Go does, with `<`, `>` and `&` escaped."""
+    spelled = json.dumps(text)[1:-1]
+    return spelled.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+@pytest.mark.parametrize("text", [PLAIN, ODD])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        in_json,
+        lambda text: json.dumps(json.dumps(text)[1:-1])[1:-1],
+        lambda text: quote(text, safe=""),
+        quote,
+        quote_plus,
+        html.escape,
+        lambda text: html.escape(text).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        lambda text: in_json(html.escape(text)),
+        lambda text: text.replace("/", "\\/").replace('"', '\\"'),
+    ],
+)
+def test_text_is_found_in_every_spelling(text: str, spell: Callable[[str], str]) -> None:
+    """Escapes of JSON, of JSON in JSON, of URLs and of HTML hide nothing."""
+    sealed = known(text).seal(f"before {spell(text)} after".encode())
+
+    assert sealed in [f"before {shown} after".encode() for shown in (SHOWN, "%3Ctoken%3A1%3E")]
+
+
+@pytest.mark.parametrize("text", [PLAIN, ODD, "12345678", "é" * 2000])
+@pytest.mark.parametrize("encode", [b64encode, urlsafe_b64encode])
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", '{"state":"'])
+@pytest.mark.parametrize("after", ["", "a", '"}'])
+def test_text_is_found_within_base64(
+    text: str, encode: Callable[[bytes], bytes], before: str, after: str
+) -> None:
+    """Wherever a text begins in what is encoded, no more than its edge stays."""
+    encoded = encode(f"{before}{text}{after}".encode())
+    sealed = known(text).seal(b'{"cursor":"%b"}' % encoded)
+
+    assert SHOWN.encode() in sealed
+    assert len(sealed) <= len(b'{"cursor":""}') + len(SHOWN) + (len(before + after) // 3 + 2) * 4
+
+
+def test_very_long_text_is_not_looked_for_within_base64() -> None:
+    """What its forms would cost is bounded."""
+    text = "x" * 5000
+
+    assert list(KnownText(text, SHOWN).in_base64()) == []
+    assert known(text).seal(text.encode()) == SHOWN.encode()
+
+
+def test_escape_that_stands_for_nothing_stays() -> None:
+    """References to characters that no text can have hide nothing and raise nothing."""
+    assert known(ODD).seal(f"&#1; &#xD800; &#0; &#9999999; {html.escape(ODD)}".encode()) == (
+        f"&#1; &#xD800; &#0; &#9999999; {SHOWN}".encode()
+    )
+
+
+def test_forgotten_text_is_not_found_in_any_form() -> None:
+    """The oldest text is forgotten with what was looked for to find it."""
+    texts = known(*(f"text-number-{number}-of-many" for number in range(50)), most=20)
+    raw = b64encode(b"text-number-1-of-many")
+
+    assert texts.seal(raw) == raw
+    assert texts.seal(b"text-number-49-of-many") == SHOWN.encode()
+    assert len(texts) == 20
+
+
+@given(
+    texts=st.lists(st.text(alphabet="ab+", min_size=12, max_size=30), max_size=30, unique=True),
+    data=st.data(),
+)
+def test_few_texts_are_found_as_many_are(texts: list[str], data: st.DataObject) -> None:
+    """How the texts are looked for depends on how many there are, what is found does not."""
+    raw = "".join(data.draw(st.lists(st.sampled_from(["ab", " ", *texts]), max_size=8))).encode()
+    many = known(*texts, *(f"zzzzzzzz-{number}-zzzzzzzz" for number in range(50)))
+
+    assert known(*texts).seal(raw) == many.seal(raw)
