@@ -3,13 +3,29 @@ from __future__ import annotations
 import json
 
 import pytest
-from builders import as_request, get, missed, notification, play, player_of, post, rpc, said, tool
+from builders import (
+    Answer,
+    answer,
+    as_request,
+    exchange,
+    get,
+    missed,
+    notification,
+    play,
+    player_of,
+    post,
+    rpc,
+    said,
+    tool,
+)
 from messages import text
 
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.harmless import Harmless
+from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
+from mrtr_cassette.core.replay.playable import CassettePlace, playable
 from mrtr_cassette.core.replay.player import Player, Repeat
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Request
+from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod")
 INITIALIZE = rpc("initialize", {"protocolVersion": "2025-11-25"})
@@ -126,3 +142,22 @@ def test_call_that_was_played_up_is_not_harmless() -> None:
     play(player, PING)
 
     assert missed(player, PING).reason is Reason.ALREADY_PLAYED
+
+
+def test_requests_over_a_pipe_may_be_harmless_too() -> None:
+    """A pipe has one endpoint: whoever initialized there may ping, and gets a message."""
+
+    def line(body: bytes) -> Request:
+        return Request(NO_METHOD, "", (), body)
+
+    recorded = exchange(line(INITIALIZE), Answer((answer(INITIALIZE, {}),), (), NO_STATUS))
+    known = HarmlessRequests([playable(recorded, CassettePlace(1, 0), recorded.request, (), ())])
+    bodies = []
+    for body in (PING, DISCOVER, notification("notifications/x")):
+        decision = known.answer_to(read_call(line(body)))
+        assert decision is not None
+        bodies.append(decision.body)
+
+    assert json.loads(bodies[0])["result"] == {}
+    assert json.loads(bodies[1])["error"]["code"] == -32601
+    assert bodies[2] == b""
