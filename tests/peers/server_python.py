@@ -209,7 +209,7 @@ async def plain() -> str:
 
 
 def main() -> None:
-    """Serve until SIGTERM."""
+    """Serve until SIGTERM, or until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--stdio", action="store_true")

@@ -5,17 +5,22 @@
  * does not depend on which of the two answered. Request state is signed, not encrypted.
  */
 
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { parseArgs } from 'node:util';
 
-import { toNodeHandler } from '@modelcontextprotocol/node';
+import {
+  NodeStreamableHTTPServerTransport,
+  toNodeHandler,
+  toWebRequest,
+} from '@modelcontextprotocol/node';
 import {
   acceptedContent,
   createMcpHandler,
   createRequestStateCodec,
   inputRequired,
   inputResponse,
+  isLegacyRequest,
   McpServer,
   ResourceTemplate,
 } from '@modelcontextprotocol/server';
@@ -239,11 +244,34 @@ function makeServer() {
   return server;
 }
 
+const sessions = new Map();
+
+/** Serve a client of the 2025 era, to which the SDK pushes what the tools require. */
+async function serveSession(request, response, body) {
+  let transport = sessions.get(request.headers['mcp-session-id']);
+  if (transport === undefined) {
+    transport = new NodeStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      onsessioninitialized: (id) => sessions.set(id, transport),
+    });
+    await makeServer().connect(transport);
+  }
+  await transport.handleRequest(request, response, body);
+}
+
 /** Serve HTTP on a port, or on a free one. */
 function serveHttp(port) {
   const serveMcp = toNodeHandler(createMcpHandler(makeServer));
+  const serve = async (request, response) => {
+    if (request.method !== 'POST') return await serveSession(request, response);
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = JSON.parse(Buffer.concat(chunks).toString());
+    const isLegacy = await isLegacyRequest(await toWebRequest(request, body));
+    await (isLegacy ? serveSession : serveMcp)(request, response, body);
+  };
   const listener = createServer((request, response) => {
-    if (request.url === '/mcp') serveMcp(request, response);
+    if (request.url === '/mcp') serve(request, response);
     else response.writeHead(404).end();
   });
   listener.listen(port, '127.0.0.1', () => {

@@ -9,18 +9,18 @@ import fcntl
 import subprocess
 import sys
 import venv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from processes import ProcessError, install_node_packages
+from processes import PEERS, ProcessError, install_node_packages
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE / "scripts"
 ENVIRONMENTS = HERE / ".venv"
-EVERYTHING = ("everything", "everything-asks", "everything-error")
 
-Environment = Literal["project", "node", "python-v1", "fastmcp"]
+Environment = Literal["project", "peers", "node", "python-v1", "fastmcp"]
 Era = Literal["2025", "2026"]
 
 
@@ -33,6 +33,8 @@ def install(*environments: Environment) -> None:
     for environment in environments:
         if environment == "node":
             install_node_packages(HERE)
+        elif environment == "peers":
+            install_node_packages(PEERS)
         elif environment != "project":
             _install_python(environment)
 
@@ -59,10 +61,14 @@ def _install_python(environment: Environment) -> None:
         installed.touch()
 
 
-def _python(environment: Environment) -> str:
-    if environment == "project":
-        return sys.executable
-    return str(ENVIRONMENTS / environment / "bin/python")
+def _program(environment: Environment) -> str:
+    match environment:
+        case "project":
+            return sys.executable
+        case "node" | "peers":
+            return "node"
+        case _:
+            return str(ENVIRONMENTS / environment / "bin/python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,92 +78,123 @@ class Client:
     name: str
     environment: Environment
     script: str
-    era: Era = "2025"
+    era: Era
+    other: str
+    """Who is shown what this one has recorded."""
 
     @property
     def command(self) -> tuple[str, ...]:
-        program = "node" if self.environment == "node" else _python(self.environment)
-        return program, str(SCRIPTS / self.script), "--era", self.era
+        """Return the command, to which scenarios are added."""
+        return _program(self.environment), str(SCRIPTS / self.script), "--era", self.era
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server by its name, and the scenarios that it can serve.
-
-    Args:
-        repeats: whether it has no sessions, so that a second run on one replay has to be allowed.
-    """
+    """A server by its name, the scenarios that it can serve in each era, and to whom."""
 
     name: str
     environment: Environment
     arguments: tuple[str, ...]
-    scenarios: tuple[str, ...]
-    repeats: bool = False
+    scenarios: Mapping[Era, tuple[str, ...]]
+    clients: tuple[str, ...]
+    has_sessions: bool = True
+    """Whether a client of the 2025 era has a session."""
+
+    def command(self, port: int) -> tuple[str, ...]:
+        """Return the command that serves on a port."""
+        return _program(self.environment), *self.arguments, "--port", str(port)
 
     @property
-    def start(self) -> dict[str, Any]:
-        """Return how it is waited for."""
-        return {}
+    def piped(self) -> tuple[str, ...]:
+        """Return the command that serves on pipes."""
+        return _program(self.environment), *self.arguments, "--stdio"
 
-    def command(self, port: int | None) -> tuple[str, ...]:
-        """Return the command that serves on a port, or on pipes."""
-        program = "node" if self.environment == "node" else _python(self.environment)
-        return program, *self.arguments, *(() if port is None else ("--port", str(port)))
+    def replays_alike(self, era: Era) -> bool:
+        """Tell whether a program may run twice on one replay without being told."""
+        return self.has_sessions and era == "2025"
 
 
-ON_THE_CALL = ("plain", "form", "url", "sampling", "roots", "together", "rounds")
-WITH_GET = (
-    *ON_THE_CALL,
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client("python-v1", "python-v1", "client_python_v1.py", "2025", "typescript-v1"),
+        Client("typescript-v1", "node", "client_typescript_v1.mjs", "2025", "python-v1"),
+        Client("python-v2 2025", "project", "client_python_v2.py", "2025", "typescript-v2 2025"),
+        Client("typescript-v2 2025", "node", "client_typescript_v2.mjs", "2025", "python-v2 2025"),
+        Client("fastmcp 2025", "fastmcp", "client_fastmcp.py", "2025", "typescript-v1"),
+        Client("python-v2 2026", "project", "client_python_v2.py", "2026", "typescript-v2 2026"),
+        Client("typescript-v2 2026", "node", "client_typescript_v2.mjs", "2026", "python-v2 2026"),
+        Client("fastmcp 2026", "fastmcp", "client_fastmcp.py", "2026", "typescript-v2 2026"),
+    )
+}
+V1 = ("python-v1", "typescript-v1")
+LEGACY = tuple(name for name, client in CLIENTS.items() if client.era == "2025")
+EVERYBODY = tuple(CLIENTS)
+PUSHED = (
+    "plain",
+    "form",
+    "url",
+    "sampling",
+    "roots",
     "get-form",
     "get-url",
     "get-sampling",
+    "together",
+    "rounds",
     "notifications",
     "later",
     "at-once",
     "sessions",
     "get-sessions",
 )
+RESUMABLE = ("plain", "form", "get-form", "notifications", "resume", "sessions")
+EVERYTHING = ("everything", "everything-asks", "everything-error")
 
 
 def _v1(name: str, environment: Environment, script: str) -> list[Server]:
-    path = str(SCRIPTS / script)
+    def server(kind: str, *options: str, of: tuple[str, ...], **more: Any) -> Server:
+        arguments = (str(SCRIPTS / script), *options)
+        clients = more.pop("clients", LEGACY)
+        return Server(f"{name}{kind}", environment, arguments, {"2025": of}, clients, **more)
+
     return [
-        Server(name, environment, (path,), WITH_GET),
-        Server(
-            f"{name} resumable",
-            environment,
-            (path, "--resumable"),
-            ("plain", "form", "get-form", "notifications", "resume", "sessions"),
-        ),
-        Server(f"{name} greeting", environment, (path, "--greets"), ("greeting",)),
-        Server(
-            f"{name} stateless JSON",
-            environment,
-            (path, "--stateless-json"),
-            ("json",),
-            repeats=True,
-        ),
-        Server(f"{name} SSE", environment, (path, "--transport", "sse"), WITH_GET),
+        server("", of=PUSHED),
+        server(" resumable", "--resumable", of=RESUMABLE, clients=LEGACY[:4]),
+        server(" greeting", "--greets", of=("greeting",), clients=V1),
+        server(" SSE", "--transport", "sse", of=PUSHED, clients=LEGACY[:4]),
+        server(" stateless JSON", "--stateless-json", of=("json",), clients=V1, has_sessions=False),
     ]
+
+
+def _everything(kind: str, clients: tuple[str, ...], *options: str) -> Server:
+    arguments = (str(SCRIPTS / "server_everything.mjs"), *options)
+    return Server(f"everything{kind}", "node", arguments, {"2025": EVERYTHING}, clients)
 
 
 SERVERS = [
     *_v1("python-v1", "python-v1", "server_python_v1.py"),
     *_v1("typescript-v1", "node", "server_typescript_v1.mjs"),
-    Server("everything", "node", (str(SCRIPTS / "server_everything.mjs"),), EVERYTHING),
+    _everything("", LEGACY),
+    _everything(" SSE", LEGACY[:4], "--transport", "sse"),
     Server(
-        "everything SSE",
-        "node",
-        (str(SCRIPTS / "server_everything.mjs"), "--transport", "sse"),
-        EVERYTHING,
+        "python-v2",
+        "project",
+        (str(PEERS / "server_python.py"),),
+        {"2025": ("both",), "2026": ("both", "releases")},
+        EVERYBODY,
+    ),
+    Server(
+        "typescript-v2",
+        "peers",
+        (str(PEERS / "server_typescript.mjs"),),
+        {"2025": ("both", "releases"), "2026": ("both", "releases")},
+        EVERYBODY,
+    ),
+    Server(
+        "fastmcp",
+        "fastmcp",
+        (str(SCRIPTS / "server_fastmcp.py"),),
+        {"2025": ("fast",), "2026": ("fast", "fast-required")},
+        EVERYBODY,
     ),
 ]
-CLIENTS = {
-    client.name: client
-    for client in (
-        Client("python-v1", "python-v1", "client_python_v1.py"),
-        Client("typescript-v1", "node", "client_typescript_v1.mjs"),
-        Client("python-v2 2025", "project", "client_python_v2.py"),
-        Client("typescript-v2 2025", "node", "client_typescript_v2.mjs"),
-    )
-}

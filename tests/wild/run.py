@@ -58,20 +58,21 @@ def main() -> int:
     pairs = [
         (server, client)
         for server in SERVERS
-        for client in CLIENTS.values()
+        for client in (CLIENTS[name] for name in server.clients)
+        if client.era in server.scenarios
         if not options.server or server.name in options.server
         if not options.client or client.name in options.client
-        if not options.scenario or set(options.scenario) & set(server.scenarios)
+        if not options.scenario or set(options.scenario) & set(server.scenarios[client.era])
     ]
     try:
-        install(*{peer.environment for pair in pairs for peer in pair})
+        install(*{peer.environment for pair in pairs for peer in (*pair, CLIENTS[pair[1].other])})
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 2
 
     def run(pair: tuple[Server, Client]) -> list[Outcome]:
         server, client = pair
-        others = [] if options.no_others else [one for one in CLIENTS.values() if one != client]
+        others = [] if options.no_others else [CLIENTS[client.other]]
         return run_pair(server, client, others, options.scenario, options.patience)
 
     with ThreadPoolExecutor(options.jobs) as pool:

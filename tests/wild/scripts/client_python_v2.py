@@ -14,7 +14,7 @@ from mcp.client.sse import sse_client
 from pydantic import BaseModel
 from steps import JsonObject, Open, RpcError, Session, main
 
-MODES = {"2025": "legacy", "2026": "2026-07-28"}
+MODES = {"2025": "legacy", "2026": "auto"}
 
 
 def plain(model: BaseModel) -> JsonObject:

@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 const { values: options } = parseArgs({
   options: {
     port: { type: 'string' },
+    stdio: { type: 'boolean', default: false },
     transport: { type: 'string', default: 'streamableHttp' },
   },
 });
@@ -13,7 +14,7 @@ const shipped = new URL(
   import.meta.url,
 );
 
-if (options.transport !== 'stdio') {
+if (!options.stdio) {
   process.env.PORT = options.port;
   const announce = console.log;
   const path = options.transport === 'sse' ? 'sse' : 'mcp';
@@ -22,4 +23,4 @@ if (options.transport !== 'stdio') {
     if (/ on port \d+$/.test(text)) announce(`listening on http://127.0.0.1:${options.port}/${path}`);
   };
 }
-await import(new URL(`${options.transport}.js`, shipped));
+await import(new URL(`${options.stdio ? 'stdio' : options.transport}.js`, shipped));

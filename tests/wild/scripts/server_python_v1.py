@@ -58,7 +58,8 @@ class Events(EventStore):
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--port", type=int, default=0)
-parser.add_argument("--transport", choices=["http", "sse", "stdio"], default="http")
+parser.add_argument("--transport", choices=["http", "sse"], default="http")
+parser.add_argument("--stdio", action="store_true")
 parser.add_argument("--resumable", action="store_true", help="store events; streams can be resumed")
 parser.add_argument("--greets", action="store_true", help="ask for roots as soon as it may")
 parser.add_argument("--stateless-json", action="store_true", help="no sessions and no streams")
@@ -77,7 +78,7 @@ tasks: set[asyncio.Task[None]] = set()
 
 async def listening(session: ServerSession) -> None:
     """Wait until the session has a stream for what belongs to no call."""
-    if options.transport != "http" or options.stateless_json:
+    if options.stdio or options.transport == "sse" or options.stateless_json:
         return
     transports = server.session_manager._server_instances.values()
     (transport,) = [each for each in transports if each._write_stream is session._write_stream]
@@ -237,7 +238,7 @@ def main() -> None:
     """Serve until SIGTERM, or until standard input ends."""
     if options.greets:
         greet()
-    if options.transport == "stdio":
+    if options.stdio:
         server.run("stdio")
         return
     listener = socket.create_server(("127.0.0.1", options.port))

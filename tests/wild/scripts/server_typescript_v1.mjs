@@ -25,6 +25,7 @@ const { values: options } = parseArgs({
   options: {
     port: { type: 'string', default: '0' },
     transport: { type: 'string', default: 'http' },
+    stdio: { type: 'boolean', default: false },
     resumable: { type: 'boolean', default: false },
     greets: { type: 'boolean', default: false },
     'stateless-json': { type: 'boolean', default: false },
@@ -237,7 +238,7 @@ async function serveEvents(request, response) {
   }
 }
 
-if (options.transport === 'stdio') {
+if (options.stdio) {
   await makeServer().connect(new StdioServerTransport());
 } else {
   const isEvents = options.transport === 'sse';
