@@ -56,7 +56,7 @@ class Echo(NamedTuple):
     request: Playable | None = None
 
 
-class Slot(NamedTuple):
+class Gap(NamedTuple):
     """Where one of a caller's values is put in.
 
     Attributes:
@@ -78,13 +78,13 @@ class Part(NamedTuple):
     """Bytes that are sent together.
 
     Attributes:
-        segments: recorded bytes, and slots in between.
+        segments: recorded bytes, and gaps in between.
         at_ms: milliseconds after the request, in the recorded rhythm.
         gate: what they wait for.
         pieces: which pieces of the recorded body they are, as indices.
     """
 
-    segments: tuple[bytes | Slot, ...]
+    segments: tuple[bytes | Gap, ...]
     at_ms: float
     gate: Gate
     pieces: range
@@ -160,12 +160,12 @@ def build_reply(
     behind = _Beginning(start, len(response.pieces), 0, OPEN)
     for (_, piece_at, at_ms, gate), (end, next_piece, *_) in pairwise([*beginnings, behind]):
         # A value goes whole with the part in which it begins.
-        segments: list[bytes | Slot] = []
+        segments: list[bytes | Gap] = []
         while place < len(echoed) and echoed[place].span.start < end:
             span, value, request = echoed[place]
             segments += (
                 body[sent : span.start],
-                Slot(value, body[span.start : span.end], request),
+                Gap(value, body[span.start : span.end], request),
             )
             sent = span.end
             place += 1

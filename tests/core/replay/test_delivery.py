@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    Conversation,
+    answer,
+    get,
+    loaded,
+    post,
+    rpc,
+    sent_now,
+    sse,
+    tool,
+    with_id,
+)
+from messages import text
+
+from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal, Sending
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.wire.http import End, Request
+
+CALL = tool("work")
+ACCEPTED = Answer((), (), 202)
+PUSHED = rpc("elicitation/create", {"message": "Really?"}, number="p1")
+YES = answer(PUSHED, {"action": "accept"})
+NO = answer(PUSHED, {"action": "decline"})
+DONE = answer(CALL, text("done"))
+
+
+def within(request: bytes | Request) -> Request:
+    """Return a request in the one session."""
+    headers = (("Mcp-Session-Id", "mrtr-session:1"),)
+    if isinstance(request, bytes):
+        return post(request, *headers)
+    return Request(request.method, request.target, (*request.headers, *headers), request.body)
+
+
+LISTEN = within(get("/mcp", ("Accept", "text/event-stream")))
+
+
+def begin(talk: Conversation, request: Request) -> int:
+    """Let a request arrive to which the response is a stream; return its number."""
+    number = talk.request(request)
+    talk.observation(number).response_started(200, STREAM_HEADERS)
+    return number
+
+
+def event(talk: Conversation, number: int, message: bytes) -> None:
+    """Let an event arrive on a stream."""
+    talk.observation(number).response_bytes(sse(message), talk.tick())
+
+
+def end(talk: Conversation, number: int, end: End = End.COMPLETE) -> None:
+    """Let a stream end."""
+    talk.observation(number).response_ended(talk.tick())
+    talk.exchanges.append(talk.observation(number).seal(end, talk.tick()))
+
+
+def delivery_of(player: Player, request: Request) -> Delivery:
+    """Return the reply to a request on its way."""
+    decision = player.request_received(request)
+    assert isinstance(decision, Play), decision
+    assert decision.delivery is not None
+    return decision.delivery
+
+
+def sent(delivery: Delivery) -> tuple[bytes, bool]:
+    """Return what is sent next, which must be due, and whether it is the last."""
+    due = delivery.next()
+    assert isinstance(due, Sending)
+    return due.raw, due.is_last
+
+
+def asked_in_the_calls_stream() -> Player:
+    """Return a replay of a call in whose stream the server asked."""
+    talk = Conversation()
+    call = begin(talk, within(CALL))
+    event(talk, call, PUSHED)
+    talk.response(talk.request(within(YES)), ACCEPTED)
+    event(talk, call, DONE)
+    end(talk, call)
+    return Player(loaded(talk.cassette()))
+
+
+def asked_on_a_listening_stream() -> Player:
+    """Return a replay of a call with a plain response, and a question on the listening stream."""
+    talk = Conversation()
+    listening = begin(talk, LISTEN)
+    call = talk.request(within(CALL))
+    event(talk, listening, PUSHED)
+    talk.response(talk.request(within(YES)), ACCEPTED)
+    talk.response(call, DONE)
+    end(talk, listening, End.OPEN)
+    return Player(loaded(talk.cassette()))
+
+
+def answered_on_a_listening_stream() -> Player:
+    """Return a replay of HTTP+SSE: whatever the server says stands on one stream."""
+    talk = Conversation()
+    listening = begin(talk, LISTEN)
+    talk.response(talk.request(within(CALL)), ACCEPTED)
+    event(talk, listening, PUSHED)
+    talk.response(talk.request(within(YES)), ACCEPTED)
+    event(talk, listening, DONE)
+    end(talk, listening, End.OPEN)
+    return Player(loaded(talk.cassette()))
+
+
+def test_result_waits_for_the_answer_in_the_stream() -> None:
+    """What follows a question is sent when it was answered as recorded, with the caller's id."""
+    player = asked_in_the_calls_stream()
+    delivery = delivery_of(player, within(with_id(CALL, "mine")))
+
+    assert sent(delivery) == (sse(PUSHED), False)
+    assert delivery.next() is None
+    delivery_of(player, within(YES))
+    assert sent(delivery) == (sse(with_id(DONE, "mine")), True)
+
+
+def test_wrong_answer_refuses_the_call_that_waits() -> None:
+    """The call gets the miss in the place of its result, and nothing after it."""
+    for player in (asked_in_the_calls_stream(), asked_on_a_listening_stream()):
+        listening = player.request_received(LISTEN)
+        delivery = delivery_of(player, within(with_id(CALL, "mine")))
+        if isinstance(listening, Play):
+            assert listening.delivery is not None
+            assert sse(PUSHED) == sent_now(listening)
+        else:
+            assert sent_now(Play(LISTEN, delivery.playable, delivery)) == sse(PUSHED)
+        assert delivery.next() is None
+
+        miss = player.request_received(within(NO))
+
+        assert isinstance(miss, Miss)
+        assert (miss.reason, miss.is_refused) == (Reason.ANSWERS_DIFFER, True)
+        refusal = delivery.next()
+        assert isinstance(refusal, Refusal)
+        assert (refusal.id, refusal.is_last) == (b'"mine"', True)
+        assert refusal.miss.reason is Reason.ANSWERS_DIFFER
+        assert delivery.next() == Ending(End.COMPLETE)
+
+
+def test_wrong_answer_refuses_a_call_whose_response_comes_on_a_listening_stream() -> None:
+    """The error stands where the response stood, and the stream goes on."""
+    player = answered_on_a_listening_stream()
+    listening = delivery_of(player, LISTEN)
+    assert listening.next() is None
+    delivery_of(player, within(with_id(CALL, 7)))
+    assert sent(listening) == (sse(PUSHED), False)
+    assert listening.next() is None
+
+    player.request_received(within(NO))
+
+    refusal = listening.next()
+    assert isinstance(refusal, Refusal)
+    assert (refusal.id, refusal.is_last) == (b"7", False)
+    assert listening.next() == Ending(End.OPEN)
+
+
+def test_response_on_a_listening_stream_has_the_callers_id() -> None:
+    """The id is that of the request that it responds to, not of the one that listens."""
+    player = answered_on_a_listening_stream()
+    listening = delivery_of(player, LISTEN)
+    delivery_of(player, within(with_id(CALL, 7)))
+    assert isinstance(listening.next(), Sending)
+    delivery_of(player, within(YES))
+
+    assert sent(listening) == (sse(with_id(DONE, 7)), False)
+
+
+def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
+    """Where no call was pending, the answer is a miss and nothing else."""
+    talk = Conversation()
+    listening = begin(talk, LISTEN)
+    event(talk, listening, PUSHED)
+    talk.response(talk.request(within(YES)), ACCEPTED)
+    end(talk, listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    delivery_of(player, LISTEN)
+
+    miss = player.request_received(within(NO))
+
+    assert isinstance(miss, Miss)
+    assert not miss.is_refused
