@@ -86,6 +86,8 @@ class Credentials:
                 if self._known.add(KnownText(secret, shown)):
                     # What is forgotten is known again when it comes again.
                     self._seen.clear()
+        if len(self._seen) >= _REPEATED:
+            self._seen.clear()
         self._seen.add(header)
         self.sealed_text.cache_clear()
         self.sealed_headers.cache_clear()
