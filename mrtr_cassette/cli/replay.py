@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +14,23 @@ import click
 
 from mrtr_cassette.cli.common import (
     Log,
+    aside,
     command_argument,
     log_format,
     read_options,
+    refuse_http_options,
     shared_options,
     tell_no_client,
     tell_of_journal,
     until_stopped,
     warn_of_strangers,
 )
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.summary import ReplayReport
+    from mrtr_cassette.shell.replaying import ReplaySession
 
 
 @click.command()
@@ -39,9 +44,19 @@ if TYPE_CHECKING:
     help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
     "in .xml.",
 )
+@click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
 @command_argument
+@click.pass_context
 def replay(
-    cassette: Path, log_format: str, report: Path | None, command: tuple[str, ...], **given: Any
+    context: click.Context,
+    /,
+    cassette: Path,
+    log_format: str,
+    report: Path | None,
+    command: tuple[str, ...],
+    *,
+    stdio: bool,
+    **given: Any,
 ) -> None:
     """Serve CASSETTE as if it were the server.
 
@@ -58,6 +73,12 @@ def replay(
     if report is not None:
         check_writable(report)
     tell_of_journal(cassette, log)
+    if stdio:
+        if command:
+            raise UsageError("--stdio serves the client that started it, and starts no -- COMMAND")
+        refuse_http_options(context)
+        with aside(log) as beside:
+            sys.exit(run(_replay_pipe(cassette, replace(options, log=beside.line), beside, report)))
     warn_of_strangers(options)
     allow_many_files()
     sys.exit(run(_replay(cassette, options, log, report, command)))
@@ -66,7 +87,6 @@ def replay(
 async def _replay(
     cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
 ) -> int:
-    from mrtr_cassette.core.report.summary import report_of_replay, summary_event, summary_text
     from mrtr_cassette.shell.cassette_file import without_collection
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
@@ -79,15 +99,35 @@ async def _replay(
                 # What was loaded stays: the collector need not look at it again and again.
                 gc.freeze()
             end = await until_stopped(session, command, signals)
-        summary = report_of_replay(session.player, session.terms)
-        log.tell(summary_text(summary), summary_event(summary))
-        _report(summary, report)
+        fails = _conclude(session, options, log, report)
         player = session.player
         is_unused = bool(command) and end.has_run and not player.plays and not player.misses
         if is_unused:
             tell_no_client(command, log)
-    fails = is_unused or player.misses or (options.fail_on_unplayed and summary.incomplete)
-    return end.code or (1 if fails else 0)
+    return end.code or int(fails or is_unused)
+
+
+async def _replay_pipe(
+    cassette: Path, options: ReplayOptions, log: Log, report: Path | None
+) -> int:
+    from mrtr_cassette.shell.pipe_replaying import replay_pipe
+    from mrtr_cassette.shell.running import stop_signals
+
+    async with stop_signals() as signals:
+        session = await replay_pipe(cassette, options, signals, log.event)
+    return int(_conclude(session, options, log, report))
+
+
+def _conclude(
+    session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
+) -> bool:
+    """Say what a replay came to; return whether it fails."""
+    from mrtr_cassette.core.report.summary import report_of_replay, summary_event, summary_text
+
+    summary = report_of_replay(session.player, session.terms)
+    log.tell(summary_text(summary), summary_event(summary))
+    _report(summary, report)
+    return bool(session.player.misses or (options.fail_on_unplayed and summary.incomplete))
 
 
 def _report(summary: ReplayReport, path: Path | None) -> None:

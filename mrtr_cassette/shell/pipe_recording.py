@@ -9,13 +9,12 @@ not read holds up its own direction only.
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
@@ -38,13 +37,13 @@ from mrtr_cassette.shell.keeping import (
     rules_of_both,
     shown_by,
 )
+from mrtr_cassette.shell.line_pipes import close_pipe, read_some, write_all
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
 from mrtr_cassette.shell.starter import client_sha256
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
-_READ_AT_ONCE: Final = 64 * 1024
 _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
 _LOOK_S: Final = 0.02
@@ -258,15 +257,15 @@ class Pump:
         is_taken = True
         chunk = b"-"
         while chunk:
-            chunk = _read(source)
+            chunk = read_some(source)
             lines = framer.feed(chunk) if chunk else framer.finish()
             self._show(lines, said)
             if is_taken and lines:
-                is_taken = _write(target, b"".join([line.raw for line in lines]))
+                is_taken = write_all(target, b"".join([line.raw for line in lines]))
                 if not is_taken and target == self._ends.target:
                     # A client that does not listen any more has ended, as far as we can tell.
                     self._happened.put(_Happened.CLIENT_CLOSED)
-        _close(target)
+        close_pipe(target)
         self._happened.put(then)
 
     def _show(self, lines: Sequence[Line], said: Callable[[bytes], None]) -> None:
@@ -286,7 +285,7 @@ class Pump:
         self._happened.put(_Happened.SERVER_EXITED)
 
     def _close_server(self) -> None:
-        _close(self._said_to)
+        close_pipe(self._said_to)
 
 
 @dataclass(slots=True)
@@ -380,30 +379,3 @@ def record_pipe(
         if not session.verdicts and not session.has_success:
             session.failure = f"{command[0]!r} ended with {code} and answered nothing"
     return session, code
-
-
-def _read(source: int) -> bytes:
-    """Return the next bytes, or none at the end, however it came."""
-    try:
-        return os.read(source, _READ_AT_ONCE)
-    except OSError:
-        return b""
-
-
-def _write(target: int, raw: bytes) -> bool:
-    """Write all bytes; return whether somebody takes them."""
-    rest = memoryview(raw)
-    try:
-        while rest:
-            rest = rest[os.write(target, rest) :]
-    except OSError:
-        return False
-    return True
-
-
-def _close(target: int) -> None:
-    """Close what may be written to in another thread: its number stays taken, by nothing."""
-    with suppress(OSError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, target, inheritable=False)
-        os.close(nowhere)

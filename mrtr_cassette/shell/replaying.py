@@ -19,6 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_asks
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.exchange.transports import over_http
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
@@ -92,11 +93,46 @@ async def replaying(
         UsageError: the address can't be bound.
     """
     announcer = Announcer(options.log, on_event, options.terms)
-    progress = _progress_of(path, announcer, clock, told_after)
     access = access_of(options)
+    cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
+    player = server.player
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(str(path), "/upstream", f"no URL: {error}") from None
+    with listening(access) as listener:
+        async with serving(server.handle, listener, access, options.log):
+            query = f"?{upstream.query}" if upstream.query else ""
+            # What stands in the cassette may be anything; what is no URL is percent-encoded.
+            url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
+            yield ReplaySession(url, player.redacted(url), cassette, player, options.terms)
+
+
+def load_server(
+    path: Path,
+    over: Callable[[Cassette], Cassette],
+    options: ReplayOptions,
+    announcer: Announcer,
+    clock: Clock = CLOCK,
+    told_after: int = TOLD_AFTER,
+) -> tuple[Cassette, ReplayServer]:
+    """Load a cassette, and return it with what answers requests from it.
+
+    Args:
+        path: the cassette's file.
+        over: returns it as one of the transport that is served.
+        options: how it is served.
+        announcer: says what happens.
+        clock: tells the time.
+        told_after: interactions after which to look whether a second has passed.
+
+    Raises:
+        CassetteError: the cassette can't be read, or not be played over the transport.
+    """
+    progress = _progress_of(path, announcer, clock, told_after)
     paced = options.pace == "recorded"
     with cassette_file.without_collection():
-        cassette = cassette_file.load_cassette(path, progress)
+        cassette = over(cassette_file.load_cassette(path, progress))
         player = Player(
             cassette,
             ignored=options.ignored,
@@ -104,18 +140,8 @@ async def replaying(
             paced=paced,
             strict=options.strict,
         )
-    try:
-        upstream = urlsplit(cassette.upstream)
-    except ValueError as error:
-        raise damaged(str(path), "/upstream", f"no URL: {error}") from None
-    asks = None if on_event is None else pushed_asks(cassette.interactions)
-    server = ReplayServer(player, announcer, paced, clock, asks)
-    with listening(access) as listener:
-        async with serving(server.handle, listener, access, options.log):
-            query = f"?{upstream.query}" if upstream.query else ""
-            # What stands in the cassette may be anything; what is no URL is percent-encoded.
-            url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
-            yield ReplaySession(url, player.redacted(url), cassette, player, options.terms)
+    asks = None if announcer.on_event is None else pushed_asks(cassette.interactions)
+    return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
 def _progress_of(
@@ -170,7 +196,9 @@ class ReplayServer:
         self._say_played(play)
         self._wake()
         if play.delivery is None:
-            await _hold_open()
+            # Over pipes nothing says that there is no response.
+            if not play.request.is_line:
+                await _hold_open()
         elif play.delivery.is_whole:
             await self._send_whole(play.delivery, downstream)
         else:
@@ -244,8 +272,10 @@ class ReplayServer:
             if step is None:
                 await self._arrival()
             elif isinstance(step, Refusal):
-                event = b"event: message\ndata: %b\n\n" % self._refusal(step)
-                await downstream.send(event, is_last=step.is_last)
+                framing = b"event: message\ndata: %b\n\n"
+                if delivery.playable.request.is_line:
+                    framing = b"%b\n"
+                await downstream.send(framing % self._refusal(step), is_last=step.is_last)
             else:
                 if self.paced:
                     elapsed = self.clock.now() - started

@@ -1,0 +1,151 @@
+"""Replaying over pipes, as a process that a client starts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from pipes import LINES_SERVER, piped, recorder, spoken
+from typing import Any
+
+import pytest
+from builders import notification, rpc
+from processes import CASSETTES, PROGRAM, run
+
+
+def call(number: int, **params: Any) -> bytes:
+    """Return a request as a line."""
+    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
+
+
+def replayer(cassette: Path, *options: str) -> list[str]:
+    """Return the command that is the server of a cassette."""
+    return [*PROGRAM, "replay", "--stdio", str(cassette), *options]
+
+
+def recorded(folder: Path, *lines: bytes, server: tuple[str, ...] = LINES_SERVER) -> Path:
+    """Record what a client says line by line, waiting for each answer; return the cassette."""
+    output = folder / "c.json"
+    with piped(recorder(output, *server)) as pipe:
+        for line in lines:
+            pipe.say(line)
+            if b'"id"' in line:
+                assert pipe.hear()
+        pipe.end()
+    return output
+
+
+def test_replay_says_what_the_server_said(tmp_path: Path) -> None:
+    """A client gets the recorded lines with its own ids, in any order of its calls."""
+    cassette = recorded(tmp_path, call(1, a=1), call(2, a=2))
+
+    with piped(replayer(cassette)) as pipe:
+        pipe.say(call(8, a=2))
+        assert json.loads(pipe.hear()) == {
+            "jsonrpc": "2.0",
+            "id": 8,
+            "result": {"name": "t", "arguments": {"a": 2}, "big": ""},
+        }
+        pipe.say(call(9, a=1))
+        assert json.loads(pipe.hear())["id"] == 9
+        assert pipe.end() == (b"", 0)
+
+
+def test_all_at_once_is_answered_before_the_end(tmp_path: Path) -> None:
+    """A client that closes its stdin at once gets all answers."""
+    cassette = recorded(tmp_path, *(call(number, a=number) for number in range(50)))
+
+    done = spoken(replayer(cassette), b"".join(call(number, a=number) for number in range(50)))
+
+    assert sorted(json.loads(line)["id"] for line in done.stdout.splitlines()) == list(range(50))
+    assert done.returncode == 0
+    assert b"played 50 of 50 interactions, no misses" in done.stderr
+
+
+def test_miss_is_an_error_to_the_request(tmp_path: Path) -> None:
+    """What was not recorded gets a JSON-RPC error, a report, and the exit code 1."""
+    cassette = recorded(tmp_path, call(1, a=1))
+    report = tmp_path / "report.json"
+
+    done = spoken(replayer(cassette, "--report", str(report)), call(7, a=3))
+
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["id"] == 7
+    assert json.loads(line)["error"]["code"] == -32010
+    assert done.returncode == 1
+    assert b"1 miss" in done.stderr
+    assert len(json.loads(report.read_bytes())["misses"]) == 1
+
+
+@pytest.mark.parametrize("line", [b"no json\n", b"\n", rpc("x", number=None) + b"\n"])
+def test_nothing_but_messages_is_written(tmp_path: Path, line: bytes) -> None:
+    """A miss that wants no response is told on stderr only."""
+    cassette = recorded(tmp_path, call(1))
+
+    done = spoken(replayer(cassette), line)
+
+    assert done.stdout == b""
+    assert done.returncode == 1
+
+
+def test_harmless_notification_is_no_miss(tmp_path: Path) -> None:
+    """A notification that was not recorded is taken without a word."""
+    done = spoken(
+        replayer(recorded(tmp_path, call(1))), notification("notifications/x") + b"\n" + call(2)
+    )
+
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
+    """Noise before the first request comes at once, and what followed a notification after it."""
+    code = (
+        "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n"
+        "print('noted', flush=True)\nsys.stdin.read()"
+    )
+    output = tmp_path / "c.json"
+    initialized = notification("notifications/initialized") + b"\n"
+    with piped(recorder(output, sys.executable, "-c", code, "--publish-anyway")) as pipe:
+        assert pipe.hear() == b"ready\n"
+        pipe.say(initialized)
+        assert pipe.hear() == b"noted\n"
+        pipe.end()
+
+    with piped(replayer(output)) as pipe:
+        assert pipe.hear() == b"ready\n"
+        pipe.say(initialized)
+        assert pipe.hear() == b"noted\n"
+        assert pipe.end() == (b"", 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_replay(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM and SIGINT end a replay whose client is still there, with its summary."""
+    errors = tmp_path / "errors"
+    with piped(replayer(recorded(tmp_path, call(1))), errors) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.signal(number)
+
+        assert pipe.process.wait(30) == 0
+
+    assert "played 1 of 1 interactions" in errors.read_text()
+
+
+def test_cassette_of_http_that_pipes_cannot_play_is_refused() -> None:
+    """What only HTTP has is named at start, and nothing is played."""
+    done = spoken(replayer(CASSETTES / "by-header.json"), call(1))
+
+    assert done.returncode == 3
+    assert b"it can't be played over pipes" in done.stderr
+    assert done.stdout == b""
+
+
+def test_replay_starts_no_command(tmp_path: Path) -> None:
+    """With --stdio the client has started the replay, which starts nothing."""
+    done = run([*replayer(tmp_path / "c.json"), "--", "client"])
+
+    assert done.code == 2
+    assert "starts no -- COMMAND" in done.stderr
