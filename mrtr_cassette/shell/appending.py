@@ -70,7 +70,7 @@ class Appender:
         player.misses.pop()
         if isinstance(decision, Miss) and decision.is_refused:
             self._unrecorded(Unrecorded(decision.call, _REFUSED))
-            await self.server.refuse(downstream)
+            await self.server.accept(downstream)
             return
         try:
             sent = await self._as_live(request, decision.call)

@@ -186,10 +186,13 @@ class ReplayServer:
         if isinstance(decision, Play):
             await self.play(decision, downstream)
         elif isinstance(decision, Miss):
-            await self._miss(decision, downstream)
+            await self._miss(request, decision, downstream)
         else:
             self.announcer.say(partial(harmless_event, decision), None)
-            await downstream.send_whole(decision.status, decision.headers, decision.body)
+            if decision.body and self.player.respond_on_stream(request, decision.body):
+                await self.accept(downstream)
+            else:
+                await downstream.send_whole(decision.status, decision.headers, decision.body)
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -219,18 +222,22 @@ class ReplayServer:
                 if ask.request.piece in pieces:
                     self.announcer.say(partial(asked_by_push_event, ask), None)
 
-    async def _miss(self, miss: Miss, downstream: Downstream) -> None:
+    async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         report = self._report(miss)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
+        body = miss_body(report, miss.call)
         if miss.is_refused:
-            await self.refuse(downstream)
+            # The call that waits for this answer gets the miss.
+            await self.accept(downstream)
         elif miss.call.message is None:
             await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
+        elif self.player.respond_on_stream(request, body):
+            await self.accept(downstream)
         else:
-            await downstream.send_whole(200, JSON_HEADERS, miss_body(report, miss.call))
+            await downstream.send_whole(200, JSON_HEADERS, body)
 
-    async def refuse(self, downstream: Downstream) -> None:
-        """Accept a posted answer that is a miss: the call that waits for it gets that."""
+    async def accept(self, downstream: Downstream) -> None:
+        """Accept a message to which the response comes elsewhere, and send what is due now."""
         self._wake()
         await downstream.send_whole(202, (), b"")
 

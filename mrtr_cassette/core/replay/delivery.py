@@ -101,15 +101,14 @@ class Delivery:
 
     def next(self) -> Sending | Refusal | Ending | None:
         """Return what is sent next; None as long as it waits for what clients send."""
-        if self._is_refused:
-            return Ending(End.COMPLETE)
         miss = self.session.refused.pop(self.playable, None)
         if miss is not None:
             self._is_refused = True
             return Refusal(miss, self.values.id, is_last=True)
-        if self._sent == len(self.reply.parts):
-            is_due = self.reply.end is not End.COMPLETE or self._is_due(self.reply.waits.end)
-            return Ending(self.reply.end) if is_due else None
+        if self.playable.is_listening and self.session.unrecorded:
+            return Sending(self.session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
+        if self._is_refused or self._sent == len(self.reply.parts):
+            return self._ending()
         part = self.reply.parts[self._sent]
         if not self._is_due(part.gate):
             return None
@@ -127,6 +126,15 @@ class Delivery:
             return Refusal(refused, self.session.values_of(request).id, is_last)
         raw = self.session.spelled(part.fill(self._values_of), self.playable.session)
         return Sending(raw, part.at_ms, is_last, part.pieces)
+
+    def _ending(self) -> Ending | None:
+        end = End.COMPLETE if self._is_refused else self.reply.end
+        if end is End.COMPLETE:
+            is_due = self._is_refused or self._is_due(self.reply.waits.end)
+            return Ending(end) if is_due else None
+        # What was not recorded may still come on a stream that has all responses.
+        is_needed = end is End.OPEN and self.session.unrecorded is not None
+        return None if is_needed else Ending(end)
 
     def _values_of(self, request: Playable | None) -> CallerValues:
         return self.values if request is None else self.session.values_of(request)

@@ -11,6 +11,7 @@ Source: MCP 2025-11-25, "Session Management".
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -33,6 +34,8 @@ class LiveSession:
         asked: what has been asked in it without a state.
         sent: how many parts of each listening stream its client has had.
         refused: for each call, the wrong answer to what the server asked meanwhile.
+        unrecorded: events for its client that were not recorded, of a session whose responses all
+            come on one stream; None for any other session.
     """
 
     recorded: str
@@ -41,6 +44,7 @@ class LiveSession:
     asked: set[Question] = field(default_factory=set)
     sent: dict[Playable, int] = field(default_factory=dict)
     refused: dict[Playable, Miss] = field(default_factory=dict)
+    unrecorded: deque[bytes] | None = None
     _arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
 
@@ -150,12 +154,16 @@ class LiveSessions:
         # A client may know the id of a recorded session from an earlier run.
         return self._begin(session_id, session_id) if session_id in self._recorded else self.shared
 
-    def open(self, recorded: str) -> LiveSession:
+    def open(self, opening: Playable) -> LiveSession:
         """Begin a session for a client that was given a recorded one."""
-        if recorded not in self._by_id:
-            return self._begin(recorded, recorded)
-        self._last += 1
-        return self._begin(recorded, session_surrogate(self._last))
+        recorded = session_id = opening.session
+        if recorded in self._by_id:
+            self._last += 1
+            session_id = session_surrogate(self._last)
+        session = self._begin(recorded, session_id)
+        # HTTP+SSE: a stream opens the session, and posts get no responses of their own.
+        session.unrecorded = deque() if opening.is_listening else None
+        return session
 
     def fitting(self, session: LiveSession, candidates: list[Playable]) -> list[Playable]:
         """Return those of several exchanges that are of the recorded session played in a live one.

@@ -193,7 +193,7 @@ class Player:
         if chosen.opens_session:
             # Which client it is shows only from now on.
             session.count(chosen)
-            session = self._sessions.open(chosen.session)
+            session = self._sessions.open(chosen)
         elif chosen.key.method == "initialize" and chosen in session.played:
             session = self._sessions.begin_anew()
         is_again = chosen in session.played
@@ -369,6 +369,17 @@ class Player:
             if reply.is_event_stream:
                 self._replies[playable] = reply
         return reply
+
+    def respond_on_stream(self, request: Request, message: bytes) -> bool:
+        """Put a message that was not recorded on the stream that has all responses of a session.
+
+        Returns:
+            whether the session of the request has such a stream.
+        """
+        events = self._sessions.of(request).unrecorded
+        if events is not None:
+            events.append(b"event: message\ndata: %b\n\n" % message)
+        return events is not None
 
     def redacted(self, text: str) -> str:
         """Return a text for the terminal, without what the cassette's rules know as secrets."""
