@@ -148,7 +148,7 @@ async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     rules = {"redact": ["cust-[0-9]+"], "redact_keys": ["pin"], "no_redact": ["password"]}
     call = tool_call(
-        "login", arguments={"password": "plain", "pin": "0000", "who": "cust-77 and more"}
+        "login", arguments={"password": "plain", "pin": "48151623", "who": "cust-77 and more"}
     )
     async with taping(path, answering(json_response(result({}))), **rules) as tape:
         await post(tape.url, call)
@@ -160,7 +160,7 @@ async def test_rules_can_be_added_and_switched_off(tmp_path: Path) -> None:
     }
     arguments = tree["interactions"][0]["request"]["body"]["params"]["arguments"]
     assert arguments["password"] == "plain"
-    assert "0000" not in path.read_text()
+    assert "48151623" not in path.read_text()
     assert arguments["who"] == "<custom-1:1> and more"
     async with playing(path) as replay:
         await post(replay.url, call)

@@ -2,7 +2,7 @@
 
 Owns: telling text from images and other binary data, and decoding it.
 Does not own: what the text is searched for (`text_search`).
-Rule: only what begins with twelve ASCII characters is decoded, and only so much of it.
+Rule: only what may begin a text in UTF-8 of eight bytes or more is decoded, and only so much of it.
 Source: MCP 2026-07-28, server, "Resources" and "Tools"; RFC 4648.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from codecs import getincrementaldecoder
 from typing import Final
 
 BLOBS: Final = frozenset({"blob", "data"})
@@ -17,22 +18,17 @@ BLOBS: Final = frozenset({"blob", "data"})
 LONGEST: Final = 256 * 1024
 """Characters of base64 that are decoded."""
 
-_THREE_OF_ASCII = r"[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]"
-
-
-def _beginning(before_slash: str = "") -> str:
-    """Return how base64 begins if ASCII does, with or without a byte order mark."""
-    return rf"(?:77u{before_slash}/)?(?:{_THREE_OF_ASCII}{before_slash}[A-Za-z0-9+/_-]){{4}}"
-
-
-_TEXT = re.compile(rf"{_beginning()}[A-Za-z0-9+/_\s-]*=*\s*")
+# Text begins with ASCII or with the first byte of a character in UTF-8; PNG and JPEG don't.
+_FIRST = "[C-fw-z0-9]"
+_TEXT = re.compile(rf"{_FIRST}[A-Za-z0-9+/_\s-]{{10,}}=*\s*")
 _SPACE = re.compile(r"\s+")
 _AS_STANDARD = str.maketrans("-_", "+/")
 
 _SPACES = r"(?:\s|\\+[nrt])*"
-_IN_JSON = _beginning(r"\\{0,8}")
-MARKER: Final = rf'(?:blob|data)\\*"{_SPACES}:{_SPACES}\\*"{_IN_JSON}'
-"""Matches in a body where such a member has text in base64."""
+MARKER: Final = (
+    rf'(?:blob|data)\\*"{_SPACES}:{_SPACES}\\*"{_FIRST}(?:(?:\\+[nrt])*\\*[A-Za-z0-9+/_-]){{10}}'
+)
+"""Matches in a body where such a member may have text in base64."""
 
 
 def decoded_blob(value: str) -> str | None:
@@ -43,4 +39,9 @@ def decoded_blob(value: str) -> str | None:
     if len(encoded) % 4 == 1:
         encoded = encoded[:-1]
     raw = b64decode(encoded + "=" * (-len(encoded) % 4))
-    return None if b"\0" in raw else raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    try:
+        # The last character may be cut off.
+        text = getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text.removeprefix("\ufeff")

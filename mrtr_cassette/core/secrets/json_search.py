@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, ISSUED_STATE_PATH
@@ -189,7 +190,7 @@ class _JsonSearch:
         """Find what is secret in a name; a name comes again in each object of a kind."""
         if len(token["text"]) < self._search.shortest:
             return False
-        findings = list(_spelled(token, lambda key: self._search.in_key(key, self._depth)))
+        findings = self._found(token, self._search.in_key)
         self._findings.append(findings)
         return bool(findings)
 
@@ -202,18 +203,16 @@ class _JsonSearch:
         if len(raw) < self._search.shortest and not rule and ambiguous is None:
             return
 
-        def in_member(rule: str) -> Callable[[str], list[Finding]]:
-            if not rule and opened.key in BLOBS:
-                return lambda value: self._search.in_blob(value, self._depth)
-            return lambda value: self._search.in_member(rule, value, self._depth)
-
         plain = decode_json(raw).text if ambiguous is not None and "\\" in raw else raw
         if ambiguous is not None and ambiguous.alone(plain):
             rule = ambiguous.rule
-        findings = list(_spelled(token, in_member(rule)))
-        self._findings.append(findings)
+        is_blob = not rule and opened.key in BLOBS
+        find = self._search.in_blob if is_blob else partial(self._search.in_member, rule)
+        findings = self._found(token, find)
+        if findings or ambiguous is not None:
+            self._findings.append(findings)
         if ambiguous is not None and not rule and opened.bracket == "{" and ambiguous.beside(plain):
-            as_secret = list(_spelled(token, in_member(ambiguous.rule)))
+            as_secret = self._found(token, partial(self._search.in_member, ambiguous.rule))
             opened.doubt(_Doubted(ambiguous, findings, as_secret))
 
     def _number(self, opened: _Opened, token: re.Match[str]) -> None:
@@ -229,21 +228,25 @@ class _JsonSearch:
             opened.doubt(_Doubted(ambiguous, findings, as_secret))
             self._findings.append(findings)
 
+    def _found(
+        self, token: re.Match[str], find: Callable[[str, int], list[Finding]]
+    ) -> list[Finding]:
+        """Return findings of what a JSON string spells as findings of the text that it is in."""
+        raw, at = token["text"], token.start("text")
+        decoded = decode_json(raw) if "\\" in raw else None
+        findings = find(raw if decoded is None else decoded.text, self._depth)
+        if not findings:
+            return []
+        if decoded is None:
+            return list(shifted(findings, at))
+        return list(mapped_back(decoded, findings, at, spell_in_json))
+
 
 def _inside(opened: _Opened, bracket: str) -> _Opened:
     """Return an object or an array that begins as a value of what is open."""
     if bracket == "[":
         return _Opened("[", NO_NAME if opened.bracket == "[" else opened.name)
     return _Opened(_OF_SCHEMA if opened.key in _SCHEMAS else "{", NO_NAME, opened.name)
-
-
-def _spelled(token: re.Match[str], find: Callable[[str], list[Finding]]) -> Iterator[Finding]:
-    """Yield findings of the text of a JSON string as findings of the text that it stands in."""
-    raw, at = token["text"], token.start("text")
-    if "\\" not in raw:
-        return shifted(find(raw), at)
-    decoded = decode_json(raw)
-    return mapped_back(decoded, find(decoded.text), at, spell_in_json)
 
 
 def without_exempt(text: str, findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -64,6 +64,9 @@ _COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|
 _WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
+_RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
+_TURNS = 0.45
+"""Runs of one kind for each character; names in camel case have about a third."""
 _MIXED = re.compile(r"[A-Za-z]*+[0-9]+[A-Za-z]")
 
 
@@ -82,12 +85,16 @@ def _mixed(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Tell whether digits and letters take turns in a long part of a value."""
-    return (
-        len(value) >= 16
-        and _whole(value)
-        and any(len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value))
-    )
+    """Tell whether digits and letters, or small and capital letters, take turns for long."""
+    if len(value) < 16 or not _whole(value):
+        return False
+    if any(len(part) >= 12 and _MIXED.match(part) for part in _SEPARATOR.split(value)):
+        return True
+    return len(_RUN.findall(value)) >= _TURNS * len(value)
+
+
+def _long(value: str) -> bool:
+    return len(value) >= 16 and _whole(value)
 
 
 def _random(value: str) -> bool:
@@ -151,7 +158,7 @@ _OAUTH, _LOGIN, _SIGNED_URL = (
 )
 
 _ONE_TIME = AmbiguousName("password", _LOGIN, _one_time, _one_time, _one_time, takes_numbers=True)
-_SIGNATURE = AmbiguousName("secret", _SIGNED_URL, looks_random, _random, _never)
+_SIGNATURE = AmbiguousName("secret", _SIGNED_URL, _long, _random, _never)
 
 AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     "code": AmbiguousName(

@@ -49,7 +49,7 @@ _ESCAPED = r"\\u00[2-7]|%(?:2[5dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]
 """An escape of what may be part of a marker or of a name, or of a quote in JSON."""
 _IS_ASSIGNED = (
     r"[a-z0-9]*(?:(?:\\*[\"'])?(?:\s|\\+[nrt]|\+)*[:=]\s*(?:[^\s{]|$|\{[^{}]*value\\*[\"'])"
-    r"|\\*[\"'](?:\s|\\+[nrt])*[,}]|%)"
+    r"|\\*[\"'](?:\s|\\+[nrt])*[,}]|\\*[\"']?(?:\s|\\+[nrt])+value|%)"
 )
 """What follows, in a folded text, a name that is given a value: a plain one, or one in an object
 that calls it `value`. The name may be a value itself, of an object that has the other beside it.

@@ -69,6 +69,10 @@ _QUOTE_OR_LINE_END = {'"': re.compile(r'["\r\n]'), "'": re.compile(r"['\r\n]")}
 _BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]$`|\\]")
 _AFTER_BARE = frozenset("&;\"'\\")
 _LONGEST_INDENT = 64
+_LONGEST_NAME = 160
+_NAME_BEFORE = re.compile(
+    r"\bname[\"']?[ \t]*[:=][ \t]*[\"']?([\w.-]{2,64})[\"']?[ \t]*\r?\n\s{0,64}\Z"
+)
 _BEGINNING_OF_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*(?:- |export )?\Z")
 _REST_OF_LINE = re.compile(r"[^\s\"']{4,2048}(?=[ \t]*(?:[\r\n]|\Z|[ \t]#))")
 _CODE = re.compile(r"\A[|>&*!{\[(]|\A[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z|[;,&]\w+=|[,;]\Z|\\")
@@ -220,17 +224,21 @@ class TextSearch:
         """Find values that text outside URLs gives to a secret's name: `DB_PASSWORD=…`."""
         values = _Values(text)
         for match in _ASSIGNED.finditer(text):
-            name = self.name(match["name"].rpartition(".")[2])
+            spelled = _name_of(text, match)
+            name = self.name(spelled)
             if name.tells_nothing:
                 continue
-            value = _on_line_of_its_own(text, match, name)
+            value = _on_line_of_its_own(text, match, name, is_setting=spelled.isupper())
             if value is None:
                 value = values.after(match.end())
                 if value is None or not _is_meant(match, value):
                     continue
             rule = name.rule
-            if name.ambiguous is not None and name.ambiguous.alone(value.text):
-                rule = name.ambiguous.rule
+            if name.ambiguous is not None:
+                is_parameter = text[match.start() - 1 : match.start()] in ("?", "&")
+                known = name.ambiguous
+                counts = known.in_query if is_parameter else known.alone
+                rule = known.rule if counts(value.text) else ""
             for finding in shifted(self._in_named(rule, value.text) if rule else (), value.start):
                 if not urls.covers(finding.start, finding.end):
                     yield finding
@@ -282,8 +290,26 @@ class _Values:
         return _Value(start, text[start:end], is_bare=True)
 
 
-def _on_line_of_its_own(text: str, match: re.Match[str], name: Name) -> _Value | None:
-    """Return a value that is all that follows in a line, as in YAML and ini files, or None."""
+def _name_of(text: str, match: re.Match[str]) -> str:
+    """Return what is given a value: the name, or the one in the line before `value: …`."""
+    name = match["name"].rpartition(".")[2]
+    if name != "value":
+        return name
+    named = _NAME_BEFORE.search(text, max(0, match.start() - _LONGEST_NAME), match.start())
+    return name if named is None else named[1]
+
+
+def _on_line_of_its_own(
+    text: str, match: re.Match[str], name: Name, *, is_setting: bool
+) -> _Value | None:
+    """Return a value that is all that follows in a line, as in YAML and ini files, or None.
+
+    Args:
+        text: the text.
+        match: the name and what gives it a value.
+        name: what the name tells.
+        is_setting: the name is spelled as those of environment variables.
+    """
     start = match.start()
     line = text[max(0, start - _LONGEST_INDENT) : start]
     if (line and not line[-1].isspace()) or not _BEGINNING_OF_LINE.search(line):
@@ -292,10 +318,12 @@ def _on_line_of_its_own(text: str, match: re.Match[str], name: Name) -> _Value |
     given = "" if value is None else value[0]
     if _NO_VALUE.fullmatch(given) or _TEMPLATE.match(given) or _CODE.search(given):
         return None
-    is_setting = match["sign"].strip() == "=" or match["name"].isupper()
-    if not is_setting and name.ambiguous is None:
-        is_figure = given.isdigit() and len(given) >= 4 and name.rule == "password"
-        if not (is_figure or is_strong(given)) or match["sign"][-1] not in " \t":
+    if not is_setting and match["sign"].strip() != "=" and name.ambiguous is None:
+        is_password = name.rule == "password"
+        is_figure = is_password and given.isdigit()
+        if not (is_figure or is_strong(given)):
+            return None
+        if match["sign"][-1] not in " \t" and not is_password:
             return None
     return _Value(match.end(), given, is_bare=True)
 

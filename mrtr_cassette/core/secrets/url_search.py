@@ -36,6 +36,8 @@ _UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
 _UP_TO_SECOND_HOST = re.compile(rf"/[^@/?#=&]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
 _WORD = re.compile(r"(?!localhost\Z)[\w-]+")
 _TEMPLATE = re.compile(r"[$%]?\{")
+_DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
+_TOKEN = re.compile(r"[A-Za-z0-9]{24,}|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*")
 _NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
 """What stands in the place of a password where the user's name is a token."""
 
@@ -111,8 +113,19 @@ def credentials_in(text: str) -> Iterator[tuple[int, int]]:
         end = min(len(text) if at < 0 else at, start + _LONGEST_USERINFO)
         if text.find("@", start, end) >= 0:
             rest = _REST.match(text, start, end)
-            for first, last in _before_host(rest[0] if rest else ""):
+            is_of_database = _DATABASE.search(text[max(0, start - 16) : start - 3]) is not None
+            before_host = _of_database if is_of_database else _before_host
+            for first, last in before_host(rest[0] if rest else ""):
                 yield start + first, start + last
+
+
+def _of_database(rest: str) -> Iterator[tuple[int, int]]:
+    """Yield the password of a database's URL, whose path has no `@`."""
+    path, _, _ = rest.partition("?")
+    userinfo, has_host, _ = (path if "@" in path else rest).rpartition("@")
+    user, colon, password = userinfo.partition(":")
+    if has_host and colon and password and "/" not in user and not _TEMPLATE.match(password):
+        yield len(user) + 1, len(userinfo)
 
 
 def _before_host(rest: str) -> Iterator[tuple[int, int]]:
@@ -127,7 +140,7 @@ def _before_host(rest: str) -> Iterator[tuple[int, int]]:
         last = len(userinfo) if more is None else more.end()
         if host.startswith("sha256:"):
             return
-        if (not colon or password in _NO_PASSWORDS) and looks_random(user):
+        if (not colon or password in _NO_PASSWORDS) and _is_token(user):
             yield 0, len(user)
             return
     else:
@@ -138,3 +151,8 @@ def _before_host(rest: str) -> Iterator[tuple[int, int]]:
     first = len(user) + 1
     if colon and first < last and not _TEMPLATE.match(rest, first):
         yield first, last
+
+
+def _is_token(user: str) -> bool:
+    """Tell whether what stands in the place of a user's name is none."""
+    return looks_random(user) or _TOKEN.fullmatch(user) is not None
