@@ -81,7 +81,7 @@ class Size:
     interactions: tuple[int, ...] = (10, 1000, 10_000, 100_000)
     growth: tuple[int, int] = (10_000, 100_000)
     repeats: int = 5
-    stall_bytes: int = 2**20
+    stall_bytes: int = 10 * 2**20
 
 
 FULL = Size()
@@ -97,7 +97,7 @@ QUICK = Size(
     interactions=(2, 20),
     growth=(5, 20),
     repeats=1,
-    stall_bytes=2**13,
+    stall_bytes=2**22,
 )
 
 

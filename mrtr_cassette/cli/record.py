@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,8 @@ async def _record(
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
+            # What was imported stays: the collector need not look at it again and again.
+            gc.freeze()
             end = await until_stopped(session, command, signals)
             if end.code and not end.was_stopped:
                 session.failure = f"{command[0]!r} ended with {end.code}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -89,6 +89,29 @@ class Journal:
             return self._restore()
         finally:
             self._write(line)
+
+    def append_parts(self, parts: Iterable[bytes]) -> Iterator[Restored | None]:
+        """Do the same with a line that comes in parts; yield as often as others may have a turn.
+
+        Nothing else may be appended meanwhile.
+
+        Raises:
+            OSError: it could not be written whole.
+            CassetteError: another file has taken the journal's place.
+        """
+        problem: Exception | None = None
+        restored = None
+        try:
+            restored = self._restore()
+        except (OSError, CassetteError) as error:
+            problem = error
+        for part in parts:
+            self._write(part)
+            yield restored
+            # What follows goes on in the same line.
+            restored, self._is_torn = None, False
+        if problem is not None:
+            raise problem
 
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.

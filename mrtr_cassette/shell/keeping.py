@@ -6,7 +6,6 @@ Does not own: what passes (`recording`, `pipe_recording`), and what is kept of i
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,6 @@ from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import Cassette, Transport
 from mrtr_cassette.core.format.journal import JournalHeader
-from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
@@ -28,6 +25,7 @@ from mrtr_cassette.shell.files import real_path, remove_leftovers
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.watching import OnAsk, Watcher
+from mrtr_cassette.shell.worker import RecorderSettings, Worker
 
 
 def check_output(output: Path, options: RecordOptions) -> Cassette | None:
@@ -126,10 +124,13 @@ def keeping(
     """
     path = journal_file.journal_path(session.path)
     journal = journal_file.Journal(path, header, syncs=options.fsync)
-    recorder = _recorder(options, header.redaction or RedactionRules())
+    settings = _settings(options, header.redaction or RedactionRules())
+    recorder = settings.recorder()
+    # Without an event loop there is nobody to be held up.
+    worker = Worker(settings, recorder) if header.transport == "http" else None
     started = clock.now()
     try:
-        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask)
+        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask, worker)
     finally:
         is_in_place = _close(journal, session)
         wanted = options.publish_anyway or session.find_objection() is None
@@ -150,24 +151,13 @@ def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
     return True
 
 
-def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
-    redactor = Redactor(rules, _keyed_hash(secrets.token_bytes(32)))
-    return Recorder(
+def _settings(options: RecordOptions, rules: RedactionRules) -> RecorderSettings:
+    return RecorderSettings(
         seals=options.request_state == "sealed",
-        redactor=redactor,
-        credentials=Credentials(redactor),
         seals_answers=options.seal_answers,
         withholds=options.strict_redaction,
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
+        rules=rules,
+        key=secrets.token_bytes(32),
     )
-
-
-def _keyed_hash(key: bytes) -> Callable[[str, str], str]:
-    """Return what stands for a secret in the journal: its hash under a key that nobody keeps."""
-
-    def token(_rule: str, secret: str) -> str:
-        raw = secret.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
-
-    return token

@@ -61,17 +61,19 @@ class RecordSession:
 
     def written(self, exchange: RecordedExchange) -> None:
         """Take note of an exchange that is in the journal."""
+        if not self.has_success:
+            self.judged(exchange.number, verdict_of(exchange))
+
+    def judged(self, number: int | None, verdict: Verdict | None) -> None:
+        """Take note of what an exchange says of the recording, by its number."""
         # One success says enough, so no more is kept of a long recording.
-        if self.has_success:
-            return
-        verdict = verdict_of(exchange)
-        if verdict is None or exchange.number is None:
+        if self.has_success or verdict is None or number is None:
             return
         if verdict.error is None:
             self.has_success = True
             self.verdicts.clear()
         else:
-            self.verdicts[exchange.number] = verdict
+            self.verdicts[number] = verdict
 
     def find_objection(self) -> str | None:
         """Return why what was recorded is hardly what was meant, and keep it; None if it may be."""

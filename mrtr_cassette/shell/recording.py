@@ -109,8 +109,11 @@ async def recording(
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
                     handler = _appender(relay, earlier, player, live_asks).handle
-                async with serving(
-                    handler, listener, access, options.log, files_each=2, timeouts=timeouts
+                async with (
+                    watcher.finishing(),
+                    serving(
+                        handler, listener, access, options.log, files_each=2, timeouts=timeouts
+                    ),
                 ):
                     yield session
 

@@ -8,6 +8,7 @@ Rule: relay first. What watches never breaks what passes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -119,36 +120,37 @@ async def _pass_on(
     response: UpstreamResponse, downstream: Downstream, watched: WatchedExchange
 ) -> None:
     """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
+    end = End.OPEN
     # What has come with the head goes on with it.
     chunk = response.read_now()
-    if chunk:
-        watched.response_bytes(chunk)
-    if response.is_read:
-        watched.response_ended(End.COMPLETE)
-        await downstream.send(chunk, is_last=True)
-        return
-    end = End.OPEN
     try:
-        await downstream.send(chunk)
-        while True:
+        if chunk:
+            await _finished(watched.response_bytes(chunk))
+        while not response.is_read:
+            await downstream.send(chunk)
             try:
                 chunk = await response.read()
             except OSError:
                 end = End.BROKEN
                 break
             if chunk:
-                watched.response_bytes(chunk)
-            if response.is_read:
-                end = End.COMPLETE
-                break
-            await downstream.send(chunk)
+                await _finished(watched.response_bytes(chunk))
+        else:
+            end = End.COMPLETE
     finally:
         # Before the client can know that its response is complete.
-        watched.response_ended(end)
+        work = watched.response_ended(end)
+    await _finished(work)
     if end is End.BROKEN:
         downstream.break_off()
     else:
         await downstream.send(chunk, is_last=True)
+
+
+async def _finished(work: Awaitable[None] | None) -> None:
+    """Wait for what has to be done with large bytes before they go on."""
+    if work is not None:
+        await work
 
 
 # What comes again, call after call, is worked out once.

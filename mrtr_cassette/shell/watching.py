@@ -8,9 +8,12 @@ Rule: a failure in here is said once, and never breaks what passes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from mrtr_cassette.core.format.journal import encode_line
 from mrtr_cassette.core.protocol.calls import Call
@@ -39,6 +42,7 @@ from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
 from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.worker import Worker
 
 OnAsk = Callable[[Call, InputRequired], None]
 
@@ -55,6 +59,9 @@ class Watcher:
         clock: tells the time.
         started: when the recording began, by that clock.
         on_ask: told of each ask of the upstream; None where nobody wants to know.
+        worker: works on what is large; None where everything is small.
+        under_way: what is being done while the event loop goes on.
+        writing: held while a line is written in parts.
     """
 
     recorder: Recorder
@@ -64,11 +71,25 @@ class Watcher:
     clock: Clock
     started: float
     on_ask: OnAsk | None = None
+    worker: Worker | None = None
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _warned_of: set[Unread] = field(default_factory=set)
 
     def now_ms(self) -> float:
         """Milliseconds since the recording began."""
         return (self.clock.now() - self.started) * 1000
+
+    @asynccontextmanager
+    async def finishing(self) -> AsyncIterator[None]:
+        """Wait, when the block ends, for all that is under way, and let go of the worker."""
+        try:
+            yield
+        finally:
+            while self.under_way:
+                await asyncio.wait(self.under_way)
+            if self.worker is not None:
+                await self.worker.close()
 
     def unreachable(self, request: Request, problem: str) -> None:
         """Take note that the upstream gave no response; that is no exchange to record."""
@@ -134,7 +155,9 @@ class _Guard:
 class WatchedExchange:
     """One exchange, which the recorder sees while it passes.
 
-    After a failure nothing of it is kept any more.
+    What has to be awaited before anything is passed on is returned: work on what is large, which
+    the event loop must not stop for. It is done in order, and goes on if nobody waits any more.
+    After a failure nothing of the exchange is kept any more.
     """
 
     def __init__(self, watcher: Watcher, request: Request) -> None:
@@ -142,10 +165,19 @@ class WatchedExchange:
         self._watcher = watcher
         self._guard = _Guard(self._failed)
         self._writer: ExchangeWriter | None = None
+        self._work: asyncio.Task[None] | None = None
+        # Who appends has read the request already.
+        worker = watcher.worker if watcher.on_ask is None else None
         with self._guard:
-            observation = watcher.recorder.request_received(request, watcher.now_ms())
+            is_large = worker is not None and worker.is_large_request(request)
+            observation = watcher.recorder.request_received(
+                request, watcher.now_ms(), is_read_later=is_large
+            )
             self._writer = ExchangeWriter(observation)
-            watcher.announcer.say(partial(request_event, observation), None)
+            if worker is not None and is_large:
+                self._in_turn(self._read(worker, observation))
+            else:
+                watcher.announcer.say(partial(request_event, observation), None)
 
     def _failed(self, error: Exception) -> None:
         self._writer = None
@@ -162,33 +194,80 @@ class WatchedExchange:
             with self._guard:
                 writer.response_started(status, headers)
 
-    def response_bytes(self, chunk: bytes) -> None:
+    def response_bytes(self, chunk: bytes) -> Awaitable[None] | None:
         """Show bytes that will be passed on, and write the exchange down if it is due."""
         writer = self._writer
-        if writer is not None:
-            with self._guard:
-                due = writer.response_bytes(chunk, self._watcher.now_ms())
-                if due is not None:
-                    self._write(due, writer.observation)
-                self._say_pushed(writer.observation)
+        if writer is None:
+            return None
+        now = self._watcher.now_ms()
+        if self._work is not None or writer.observation.takes_long(chunk):
+            return self._in_turn(self._take(writer, chunk, now))
+        with self._guard:
+            due = writer.response_bytes(chunk, now)
+            work = None if due is None else self._write(due, writer.observation)
+            self._say_pushed(writer.observation)
+            return work
+        return None
 
-    def response_ended(self, end: End) -> None:
+    def response_ended(self, end: End) -> Awaitable[None] | None:
         """Show the end, and write the exchange down if it is due."""
         writer = self._writer
         if writer is None:
-            return
+            return None
+        now = self._watcher.now_ms()
+        if self._work is not None:
+            return self._in_turn(self._end(writer, end, now))
         with self._guard:
-            watcher = self._watcher
-            now = watcher.now_ms()
             due = writer.response_ended(end, now)
-            observation = writer.observation
-            if due is not None:
-                self._write(due, observation)
-            watcher.session.exchanges += 1
-            watcher.announcer.say(
-                partial(response_event, observation, end, now),
-                partial(exchange_line, observation, now),
-            )
+            work = None if due is None else self._write(due, writer.observation)
+            if work is not None:
+                return self._in_turn(self._count(writer.observation, end, now))
+            self._counted(writer.observation, end, now)
+        return None
+
+    def _write(self, due: Due, observation: Observation) -> Awaitable[None] | None:
+        """Write an exchange to the journal: at once, or in its turn."""
+        watcher = self._watcher
+        if watcher.writing.locked() or self._is_large(due):
+            return self._in_turn(self._write_in_turn(due, observation))
+        self._write_at_once(due, observation)
+        return None
+
+    def _is_large(self, due: Due) -> bool:
+        worker = self._watcher.worker
+        return worker is not None and worker.is_large(due.seen)
+
+    def _write_at_once(self, due: Due, observation: Observation) -> None:
+        watcher = self._watcher
+        exchange, ask, unread = watcher.recorder.seal(due.seen)
+        self._sealed(due, observation, ask, unread)
+        restored = watcher.journal.append(encode_line(exchange))
+        if restored is not None:
+            watcher.restored(restored)
+        watcher.session.written(exchange)
+
+    def _sealed(
+        self,
+        due: Due,
+        observation: Observation,
+        ask: InputRequired | None,
+        unread: Sequence[Unread],
+    ) -> None:
+        """Say what is to be said of an exchange before it is written."""
+        watcher = self._watcher
+        observation.ask = ask
+        if due.is_first and ask is not None and watcher.on_ask is not None:
+            watcher.on_ask(observation.call, ask)
+        for each in unread:
+            watcher.warn_of(observation, each)
+
+    def _counted(self, observation: Observation, end: End, now: float) -> None:
+        watcher = self._watcher
+        watcher.session.exchanges += 1
+        watcher.announcer.say(
+            partial(response_event, observation, end, now),
+            partial(exchange_line, observation, now),
+        )
 
     def _say_pushed(self, observation: Observation) -> None:
         for push in observation.take_pushed():
@@ -196,13 +275,64 @@ class WatchedExchange:
                 partial(pushed_event, observation, push), partial(pushed_line, observation, push)
             )
 
-    def _write(self, due: Due, observation: Observation) -> None:
+    # What is done while the event loop goes on
+
+    def _in_turn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """Do some work after what has been begun before; who waits for it may be cancelled."""
+        task = asyncio.create_task(self._after(self._work, work))
+        self._work = task
+        self._watcher.under_way.add(task)
+        task.add_done_callback(self._watcher.under_way.discard)
+        return asyncio.shield(task)
+
+    async def _after(
+        self, before: asyncio.Task[None] | None, work: Coroutine[Any, Any, None]
+    ) -> None:
+        if before is not None:
+            await before
+        if self._writer is None:
+            work.close()
+        else:
+            with self._guard:
+                await work
+        if self._work is asyncio.current_task():
+            self._work = None
+
+    async def _read(self, worker: Worker, observation: Observation) -> None:
+        observation.call_read(await worker.read(observation.call.request))
+        self._watcher.announcer.say(partial(request_event, observation), None)
+
+    async def _take(self, writer: ExchangeWriter, chunk: bytes, now: float) -> None:
+        observation, worker = writer.observation, self._watcher.worker
+        for _ in observation.response_steps(chunk, now):
+            await asyncio.sleep(0)
+            if observation.to_read is not None and worker is not None:
+                observation.message_read(await worker.read_message(observation.to_read))
+        due = writer.bytes_taken(now)
+        if due is not None:
+            await self._write_in_turn(due, observation)
+        self._say_pushed(observation)
+
+    async def _end(self, writer: ExchangeWriter, end: End, now: float) -> None:
+        due = writer.response_ended(end, now)
+        if due is not None:
+            await self._write_in_turn(due, writer.observation)
+        self._counted(writer.observation, end, now)
+
+    async def _write_in_turn(self, due: Due, observation: Observation) -> None:
         watcher = self._watcher
-        if due.ask is not None and watcher.on_ask is not None:
-            watcher.on_ask(observation.call, due.ask)
-        for unread in observation.unread:
-            watcher.warn_of(observation, unread)
-        restored = watcher.journal.append(encode_line(due.exchange))
-        if restored is not None:
-            watcher.restored(restored)
-        watcher.session.written(due.exchange)
+        if watcher.worker is None or not watcher.worker.is_large(due.seen):
+            async with watcher.writing:
+                self._write_at_once(due, observation)
+            return
+        sealed = await watcher.worker.seal(due.seen)
+        self._sealed(due, observation, sealed.ask, sealed.unread)
+        async with watcher.writing:
+            for restored in watcher.journal.append_parts(sealed.line):
+                if restored is not None:
+                    watcher.restored(restored)
+                await asyncio.sleep(0)
+        watcher.session.judged(observation.number, sealed.verdict)
+
+    async def _count(self, observation: Observation, end: End, now: float) -> None:
+        self._counted(observation, end, now)

@@ -160,3 +160,33 @@ def test_a_file_system_without_locks_is_told_or_written_to(
     monkeypatch.setattr(fcntl, "flock", refused)
     with contextlib.suppress(CassetteError):
         Journal(tmp_path / "j", JOURNAL_HEADER).close()
+
+
+def test_a_line_in_parts_is_one_line(tmp_path: Path) -> None:
+    """Parts are written one after the other, and the next line begins with a line of its own."""
+    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
+    assert list(journal.append_parts([b"01234", b"56789", b"\n"])) == [None, None, None]
+    journal.append(b"next\n")
+    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"0123456789", b"next"]
+    journal.close()
+
+
+def test_a_line_in_parts_that_breaks_off_costs_only_itself(tmp_path: Path) -> None:
+    """What comes after a line that could not be written whole begins a line of its own."""
+    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
+    parts = journal.append_parts([b"01234", b"56789\n"])
+    next(parts)
+    parts.close()
+    journal.append(b"next\n")
+    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"01234", b"next"]
+    journal.close()
+
+
+def test_a_journal_that_has_gone_is_written_anew_for_a_line_in_parts(tmp_path: Path) -> None:
+    """It is noticed before the first part, and told with it."""
+    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
+    journal.append(b"before\n")
+    (tmp_path / "j").unlink()
+    assert list(journal.append_parts([b"01234", b"\n"])) == [journal_file.Restored.ANEW, None]
+    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"before", b"01234"]
+    journal.close()

@@ -8,40 +8,24 @@ Rule: nothing here can change what passes; it sees copies.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import endpoint_in
 from mrtr_cassette.core.protocol.calls import Call, CallKey, line_label, read_call
 from mrtr_cassette.core.protocol.dialect import (
-    REQUEST_STATE,
     InputRequired,
-    may_ask,
-    recognise,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
-from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
+from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
 from mrtr_cassette.core.record.sealing import (
     Unread,
-    in_encoding,
-    in_utf8,
-    redacted_response,
-    seal_states,
-    unread_bodies,
-    without_bodies,
-    without_credentials,
 )
-from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.credentials import Credentials
-from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import KnownStates
-from mrtr_cassette.core.secrets.surrogates import (
-    sealed_hash,
-    sha256_of,
-)
-from mrtr_cassette.core.wire.coding import ContentDecoder
+from mrtr_cassette.core.wire.coding import AT_ONCE, LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (
     LARGEST_BODY,
     NO_STATUS,
@@ -53,8 +37,6 @@ from mrtr_cassette.core.wire.http import (
     Response,
     header_value,
     is_event_stream,
-    kept_request_headers,
-    kept_response_headers,
 )
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
@@ -64,34 +46,41 @@ _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
 
 
-@dataclass(slots=True)
-class Recorder:
-    """One recording: numbers what arrives and remembers the states that were issued.
+class PassedMessage(NamedTuple):
+    """An event or a line that has passed.
 
     Attributes:
-        seals: raw states are replaced by their hash on the way to disk.
-        redactor: replaces secrets on the way to disk.
-        seals_answers: of what users answer only hashes reach the disk.
-        credentials: those that have passed, which are replaced wherever they are repeated.
-        withholds: of a body that can't be read only its size and digest reach the disk.
-        kept_headers: lower-case names of headers of requests that are kept besides MCP's.
+        raw: its bytes.
+        is_line: it is a line.
+        is_first: nothing came before it.
+    """
+
+    raw: bytes
+    is_line: bool
+    is_first: bool
+
+    def read(self) -> Message | None:
+        """Return the message in it, if there is one."""
+        data = self.raw if self.is_line else read_event(self.raw, first=self.is_first).data
+        return None if data is None else classify(data)
+
+
+@dataclass(slots=True)
+class Recorder(Sealer):
+    """One recording: numbers what arrives, and seals what it has seen.
+
+    Attributes:
         largest_body: bytes up to which a response is kept.
         most_events: events up to which one is kept; each costs memory of its own, however small.
+        largest_at_once: bytes of an event up to which it is read as it passes.
         arrived: how many requests have arrived.
-        known: the states that were issued or echoed.
         pushes: the pushed requests that wait for their answers.
     """
 
-    seals: bool
-    redactor: Redactor | None = None
-    credentials: Credentials | None = None
-    seals_answers: bool = False
-    withholds: bool = False
-    kept_headers: frozenset[str] = frozenset()
     largest_body: int = LARGEST_BODY
     most_events: int = 100_000
+    largest_at_once: int = LARGEST_BODY
     arrived: int = 0
-    known: KnownStates = field(default_factory=KnownStates)
     pushes: OpenPushes = field(default_factory=OpenPushes)
 
     def sealed_text(self, text: str) -> str:
@@ -129,12 +118,27 @@ class Recorder:
             self.credentials.seen(headers, ours=True)
             self.credentials.seen(query)
 
-    def request_received(self, request: Request, at_ms: float) -> Observation:
-        """Begin an exchange; its request has arrived whole."""
+    def request_received(
+        self, request: Request, at_ms: float, *, is_read_later: bool = False
+    ) -> Observation:
+        """Begin an exchange; its request has arrived whole.
+
+        Args:
+            request: the request.
+            at_ms: when it had arrived.
+            is_read_later: `call_read` will be called before anything else is needed of it.
+        """
         self.arrived += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
-        return Observation(self, self.arrived, readable(request, self.largest_body), at_ms)
+        observation = Observation(self, self.arrived, request, at_ms)
+        if not is_read_later:
+            observation.call_read(self.read(request))
+        return observation
+
+    def read(self, request: Request) -> Call:
+        """Read a request, which may be compressed."""
+        return read_call(readable(request, self.largest_body))
 
 
 class Observation:
@@ -145,6 +149,7 @@ class Observation:
         number: place of the request in arrival order, from 1.
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
+        to_read: what passed last, if it takes too long to be read here; `message_read` takes it.
         ask: what the response asks, as `seal` found; None for a final response.
         unread: which bodies can't be read, as `seal` found.
         status: the response's HTTP status, or 0 before it began, and over a pipe.
@@ -154,10 +159,11 @@ class Observation:
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
-        """Begin with the request, as it can be read."""
+        """Begin with the request."""
         self.number = number
-        self.call: Call = read_call(request)
+        self.call = Call(request, None)
         self.is_answered = False
+        self.to_read: PassedMessage | None = None
         self.recorder = recorder
         self._is_line = request.is_line
         self.started_ms = at_ms
@@ -171,10 +177,15 @@ class Observation:
         self._pieces: list[Piece] = []
         self._missing: int | None = None
         self.ask: InputRequired | None = None
-        self.unread: list[Unread] = []
+        self.unread: Sequence[Unread] = ()
         self._channel = _channel_of(request)
-        self.answered = recorder.pushes.request_arrived(number, self._channel, self.call)
+        self.answered: OpenPush | None = None
         self._pushed: list[OpenPush] = []
+
+    def call_read(self, call: Call) -> None:
+        """Take the request as it was read."""
+        self.call = call
+        self.answered = self.recorder.pushes.request_arrived(self.number, self._channel, call)
 
     @property
     def label(self) -> str:
@@ -204,29 +215,54 @@ class Observation:
         if is_event_stream(headers):
             self._framer = SseFramer()
 
+    def takes_long(self, chunk: bytes) -> bool:
+        """Tell whether the next bytes are to be taken in steps."""
+        held = 0 if self._framer is None else self._framer.held + len(chunk)
+        return self._decoder.coding != "" or held > AT_ONCE
+
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
+        for _ in self.response_steps(chunk, at_ms):
+            pass
+
+    def response_steps(self, chunk: bytes, at_ms: float) -> Iterator[None]:
+        """Do the same in steps, none of which takes long, however much the bytes decode to.
+
+        Raises:
+            BodyTooLargeError: the body is larger, or has more events, than what is kept.
+        """
+        recorder = self.recorder
         self.size += len(chunk)
-        if self.size > self.recorder.largest_body:
-            raise BodyTooLargeError(self.label, self.recorder.largest_body)
+        if self.size > recorder.largest_body:
+            raise BodyTooLargeError(self.label, recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        arrived = self.recorder.arrived
+        parts: Iterable[bytes] = (chunk,)
         if self._decoder.coding:
-            self._arrived.append(Piece(chunk, at_ms, arrived))
-            chunk = self._decoder.decode(chunk)
+            self._arrived.append(Piece(chunk, at_ms, recorder.arrived))
+            parts = self._decoder.parts(chunk)
+        elif self._framer is not None and len(chunk) > AT_ONCE:
+            parts = (chunk[at : at + AT_ONCE] for at in range(0, len(chunk), AT_ONCE))
+        whole: list[bytes] = []
+        for part in parts:
+            if self._decoder.is_bomb:
+                raise BodyTooLargeError(self.label, LARGEST_RATIO, "times its size")
+            if self._framer is None:
+                whole.append(part)
+            else:
+                for event in self._framer.feed(part):
+                    self._message_passed(event, at_ms)
+            yield
+        raw = b"".join(whole)
         if self._is_line:
-            self._message_passed(chunk, at_ms)
-        elif self._framer is not None:
-            for event in self._framer.feed(chunk):
-                self._message_passed(event, at_ms)
-        elif chunk:
-            self._pieces.append(Piece(chunk, at_ms, arrived))
+            self._message_passed(raw, at_ms)
+        elif raw:
+            self._pieces.append(Piece(raw, at_ms, recorder.arrived))
 
     def _message_passed(self, raw: bytes, at_ms: float) -> None:
         """Take the next event or line."""
@@ -246,8 +282,15 @@ class Observation:
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
             self._channel = _target_of(endpoint.decode("latin-1"))
-        data = raw if self._is_line else read_event(raw, first=is_first).data
-        message = None if data is None else classify(data)
+        message = PassedMessage(raw, self._is_line, is_first)
+        if len(raw) > self.recorder.largest_at_once:
+            self.to_read = message
+        else:
+            self.message_read(message.read())
+
+    def message_read(self, message: Message | None) -> None:
+        """Take what an event or a line says, if it is a message."""
+        self.to_read = None
         if message is None:
             return
         push = self.recorder.pushes.said(self.number, self._channel, self.call, message)
@@ -279,58 +322,27 @@ class Observation:
                 return True
         return False
 
-    def seal(self, end: End, at_ms: float) -> RecordedExchange:
-        """Seal the exchange as it is now, and return it ready for the disk.
-
-        Its states are known from now on, `ask` is what its response asks, and `unread` which body
-        can't be read.
+    def seen(self, end: End, at_ms: float) -> Seen:
+        """Return the exchange as it is now.
 
         Args:
             end: how the response ended; one that the client has whole counts as complete.
             at_ms: the time of the end.
         """
-        recorder = self.recorder
-        received = self.call.request
-        headers = _kept_of_request(received.headers, recorder.kept_headers)
-        request = Request(received.method, received.target, headers, received.body)
-        response, encoding = in_utf8(self._response(End.COMPLETE if self.is_answered else end))
-        self.unread = unread_bodies(received, response)
-        if recorder.withholds:
-            request, response = without_bodies(request, response, self.unread)
-        answers = self.call.answers
-        echoed = answers.request_state if answers is not None else None
-        located = None
-        if may_ask(response.body):
-            located = response_to(self.call.message, response)
-        result = located.message.tree.get("result") if located is not None else None
-        self.ask = recognise(result)
-        issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
-        if recorder.seals:
-            request, response, states = seal_states(request, response, recorder.known)
-            if located is None and states:
-                # What was not understood, such as an ask that broke off, may issue one too.
-                issued = states[0]
-        if recorder.seals_answers:
-            request = replace(request, body=seal_answers(request.body))
-        if recorder.redactor is not None:
-            request = recorder.redactor.request(request)
-            response = redacted_response(response, recorder.redactor)
-        if recorder.credentials is not None:
-            request = recorder.credentials.sealed_request(request)
-            response = without_credentials(response, recorder.credentials)
-        return RecordedExchange(
-            number=self.number,
-            request=request,
-            response=in_encoding(response, encoding) if self._has_begun else None,
-            started_ms=self.started_ms,
-            ended_ms=at_ms,
-            issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
-            echoed_sha256=None if echoed is None else sha256_of(echoed),
-        )
+        response = self._response(End.COMPLETE if self.is_answered else end)
+        # Where the size was known from the start, the rhythm is the network's, not the server's.
+        is_paced = self._missing is None or self._framer is not None
+        begun, started = self._has_begun, self.started_ms
+        return Seen(self.number, self.call, response, begun, is_paced, started, at_ms)
+
+    def seal(self, end: End, at_ms: float) -> RecordedExchange:
+        """Seal the exchange as it is now, and return it ready for the disk."""
+        exchange, self.ask, self.unread = self.recorder.seal(self.seen(end, at_ms))
+        return exchange
 
     def _response(self, end: End) -> Response:
         pieces = self._pieces
-        headers = _kept_of_response(self._headers)
+        headers = kept_of_response(self._headers)
         if self._decoder.coding:
             # One that was sent whole and yet is cut short goes on as it came.
             is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
@@ -340,9 +352,6 @@ class Observation:
                 )
             else:
                 pieces = self._arrived
-        if self._missing is not None and self._framer is None:
-            # Its size was known from the start, so its rhythm is the network's, not the server's.
-            pieces = _joined(pieces)
         return Response(self.status, headers, tuple(pieces), end)
 
 
@@ -359,16 +368,6 @@ def _framing_of(headers: Headers) -> tuple[str, int | None]:
     return header_value(headers, "content-encoding"), int(length) if is_length else None
 
 
-@lru_cache(maxsize=1024)
-def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
-    return _sealed_session(kept_request_headers(headers, named))
-
-
-@lru_cache(maxsize=1024)
-def _kept_of_response(headers: Headers) -> Headers:
-    return _sealed_session(kept_response_headers(headers))
-
-
 def _channel_of(request: Request) -> str:
     """Return what all requests of a session share, whether a header or the URL has its id."""
     return request.header(SESSION_HEADER) or request.target
@@ -377,16 +376,3 @@ def _channel_of(request: Request) -> str:
 def _target_of(url: str) -> str:
     """Return path and query of a URL that may have only these."""
     return url if url.startswith("/") else f"/{url.partition('://')[2].partition('/')[2]}"
-
-
-def _joined(pieces: list[Piece]) -> list[Piece]:
-    if len(pieces) < 2:
-        return pieces
-    return [replace(pieces[-1], raw=b"".join(piece.raw for piece in pieces))]
-
-
-def _sealed_session(headers: Headers) -> Headers:
-    return tuple(
-        (name, sealed_hash(value) if name.lower() == SESSION_HEADER else value)
-        for name, value in headers
-    )

@@ -11,9 +11,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.record.sealer import Seen
 from mrtr_cassette.core.wire.http import End, Headers
 
 
@@ -21,12 +20,12 @@ class Due(NamedTuple):
     """What is to be written now; it replaces what was written of the exchange before.
 
     Attributes:
-        exchange: the exchange as it is now.
-        ask: what its response asks, the first time that it is due.
+        seen: the exchange as it is now.
+        is_first: nothing was written of it before.
     """
 
-    exchange: RecordedExchange
-    ask: InputRequired | None
+    seen: Seen
+    is_first: bool
 
 
 class _OnDisk(Enum):
@@ -60,11 +59,15 @@ class ExchangeWriter:
         Raises:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
-        observation = self.observation
-        observation.response_bytes(chunk, at_ms)
+        for _ in self.observation.response_steps(chunk, at_ms):
+            pass
+        return self.bytes_taken(at_ms)
+
+    def bytes_taken(self, at_ms: float) -> Due | None:
+        """Say what is due now that the observation has taken the next bytes."""
         if self._on_disk is not _OnDisk.NOTHING:
             self._on_disk = _OnDisk.NOT_THE_LATEST
-        elif observation.is_answered:
+        elif self.observation.is_answered:
             return self._due(End.COMPLETE, at_ms)
         return None
 
@@ -78,5 +81,4 @@ class ExchangeWriter:
     def _due(self, end: End, at_ms: float) -> Due:
         is_first = self._on_disk is _OnDisk.NOTHING
         self._on_disk = _OnDisk.ALL
-        exchange = self.observation.seal(end, at_ms)
-        return Due(exchange, self.observation.ask if is_first else None)
+        return Due(self.observation.seen(end, at_ms), is_first)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -39,7 +39,11 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 
 
 class Credentials:
-    """The credentials that have passed; all that passes is searched for them."""
+    """The credentials that have passed; all that passes is searched for them.
+
+    Attributes:
+        known: the credentials.
+    """
 
     def __init__(self, redactor: Redactor, *, seals_sessions: bool = True) -> None:
         """Begin without any.
@@ -50,11 +54,11 @@ class Credentials:
         """
         self._redactor = redactor
         self._seals_sessions = seals_sessions
-        self._known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
+        self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
         self._seen: set[tuple[str, str]] = set()
         # Of most calls nothing is new, so what is known of a header or a text holds.
         self._rule_of = lru_cache(maxsize=_REPEATED)(self._rule_of_header)
-        self.sealed_text = lru_cache(maxsize=_REPEATED)(self._known.seal_text)
+        self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
         self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
 
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
@@ -81,20 +85,28 @@ class Credentials:
 
     def _see(self, header: tuple[str, str], rule: str) -> None:
         for secret in _secrets_in(*header):
-            if len(secret) >= SHORTEST_CREDENTIAL and secret not in self._known:
+            if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
                 shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
-                if self._known.add(KnownText(secret, shown)):
+                if self.known.add(KnownText(secret, shown)):
                     # What is forgotten is known again when it comes again.
                     self._seen.clear()
         if len(self._seen) >= _REPEATED:
             self._seen.clear()
         self._seen.add(header)
+        self._forget_texts()
+
+    def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
+        """Know these credentials and no others, as another process has seen them."""
+        self.known.relist(listed)
+        self._forget_texts()
+
+    def _forget_texts(self) -> None:
         self.sealed_text.cache_clear()
         self.sealed_headers.cache_clear()
 
     def sealed(self, raw: bytes) -> bytes:
         """Replace the credentials in a body, or in any piece of one."""
-        return self._known.seal(raw)
+        return self.known.seal(raw)
 
     def _sealed_headers(self, headers: Headers) -> Headers:
         """Replace the credentials in the values of headers."""
@@ -102,7 +114,7 @@ class Credentials:
 
     def sealed_request(self, request: Request) -> Request:
         """Replace the credentials in all parts of a request."""
-        if not len(self._known):
+        if not len(self.known):
             return request
         target = self.sealed_text(request.target)
         if target != request.target:

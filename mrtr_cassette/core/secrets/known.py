@@ -193,6 +193,18 @@ class KnownTexts:
         """Yield the texts, the one that has been known longest first."""
         return iter(self._forms)
 
+    def listed(self) -> list[tuple[str, str, bool]]:
+        """Return what `relist` takes: each text, what replaces it, and whether it is looked for."""
+        texts = [forms[0] for forms in self._forms.values()]
+        return [(known.text, known.shown, known.is_searched) for known in texts]
+
+    def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
+        """Know these texts and no others."""
+        for known in (self._forms, self._searched, self._by_gram, self._without_run):
+            known.clear()
+        for text, shown, is_searched in listed:
+            self.add(KnownText(text, shown, is_searched=is_searched))
+
     def add(self, known: KnownText) -> bool:
         """Search for a text from now on.
 

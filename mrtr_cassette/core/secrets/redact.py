@@ -10,6 +10,7 @@ Source: docs/design.md, "Redaction".
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 
@@ -39,6 +40,16 @@ _Find = Callable[[TextSearch, str], list[Finding]]
 def _active(rules: RedactionRules) -> ActiveRules:
     """Return what rules come to; most cassettes of a test suite have the same ones."""
     return ActiveRules(rules)
+
+
+def keyed_hash(key: bytes) -> Callable[[str, str], str]:
+    """Return what stands for a secret in the journal: its hash under a key that nobody keeps."""
+
+    def token(_rule: str, secret: str) -> str:
+        raw = secret.encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(raw, key=key, digest_size=12).hexdigest()
+
+    return token
 
 
 class Redactor:
@@ -92,7 +103,7 @@ class Redactor:
             find = partial(_in_body, query=FORM_QUERY)
         # Again, as a pattern may match next to a placeholder what it didn't match before.
         for _ in range(_PASSES):
-            if not self._may_match(raw):
+            if not self.may_change(raw):
                 return raw
             text = raw.decode("utf-8", "surrogateescape")
             findings = find(self._search, text)
@@ -147,7 +158,7 @@ class Redactor:
 
     def _redacted(self, text: str, find: _Find, *, is_named: bool = False) -> str:
         for _ in range(_PASSES):
-            if not is_named and not self._may_match(text.encode("utf-8", "surrogatepass")):
+            if not is_named and not self.may_change(text.encode("utf-8", "surrogatepass")):
                 return text
             findings = find(self._search, text)
             if not findings:
@@ -155,7 +166,8 @@ class Redactor:
             text = self._replaced(text, findings)
         return text
 
-    def _may_match(self, raw: bytes) -> bool:
+    def may_change(self, raw: bytes) -> bool:
+        """Tell, quickly, whether there may be a secret in a body."""
         return self._is_thorough or self._rules.may_match(raw)
 
     def _replaced(self, text: str, findings: Iterable[Finding]) -> str:

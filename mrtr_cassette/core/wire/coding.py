@@ -1,6 +1,6 @@
 """Decoding the content coding of a body while it arrives.
 
-Owns: `gzip` and `deflate`, and the limit on what a body may decode to.
+Owns: `gzip` and `deflate`, and the limits on what a body may decode to.
 Does not own: which bodies are decoded (`shell`).
 Rule: no input raises, and a few bytes never decode to more than the limit.
 Source: RFC 9110, section 8.4.1.
@@ -9,12 +9,23 @@ Source: RFC 9110, section 8.4.1.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
+from typing import Final
 
 from mrtr_cassette.core.wire.http import LARGEST_BODY
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 _ZLIB_HEADER = 2
 """Bytes by which a body of `deflate` shows whether it has zlib's header (RFC 1950)."""
+AT_ONCE: Final = 64 * 1024
+"""Bytes that are decoded, or framed, before something else may have its turn."""
+LARGEST_RATIO: Final = 200
+"""How many times its own size a large body decodes to at most.
+
+The format allows 1,032 times. Logs and tables of one repeated line stay below 100.
+"""
+_SMALL = 16 * 1024 * 1024
+"""Bytes up to which a body may decode at any ratio."""
 
 
 class ContentDecoder:
@@ -25,6 +36,7 @@ class ContentDecoder:
         is_known: bodies in this coding are decoded.
         failed: the bytes can't be decoded, or decode to more than the limit; what `decode` returns
             is useless then.
+        is_bomb: the bytes decode to so much that somebody made them for that.
     """
 
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
@@ -34,11 +46,12 @@ class ContentDecoder:
             coding: its `Content-Encoding`.
             limit_bytes: the most that it may decode to.
         """
-        self._remaining = limit_bytes
+        self._limit = limit_bytes
+        self._taken = self._decoded = 0
         coding = coding.strip().lower()
         self.coding = "" if coding == "identity" else coding
         self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
-        self.failed = False
+        self.failed = self.is_bomb = False
         self._begun = b""
         self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
 
@@ -49,30 +62,42 @@ class ContentDecoder:
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what the next bytes decode to."""
+        return b"".join(self.parts(chunk))
+
+    def parts(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what the next bytes decode to, in parts of up to `AT_ONCE`, which may be empty."""
         if not self.is_known or self.failed:
-            return chunk
+            yield chunk
+            return
+        self._taken += len(chunk)
         if self.coding == "deflate" and len(self._begun) < _ZLIB_HEADER:
             chunk = self._begun + chunk
             self._begun = chunk[:_ZLIB_HEADER]
             if len(chunk) < _ZLIB_HEADER:
-                return b""
+                return
             if not _is_zlib(chunk):
                 # What some servers send instead (RFC 9110, section 8.4.1.2).
                 self._inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-        try:
-            decoded = self._inflate.decompress(chunk, self._remaining + 1)
-            # A gzip body may have several members (RFC 1952, section 2.2).
-            while self._inflate.unused_data:
-                following = self._inflate.unused_data
+        is_whole = False
+        while not is_whole and not self.failed:
+            try:
+                most = min(AT_ONCE, self._limit + 1 - self._decoded)
+                part = self._inflate.decompress(chunk, most)
+            except zlib.error:
+                self.failed = True
+                yield chunk
+                return
+            chunk = self._inflate.unconsumed_tail
+            if self._inflate.unused_data:
+                # A gzip body may have several members (RFC 1952, section 2.2).
+                chunk = self._inflate.unused_data
                 self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
-                decoded += self._inflate.decompress(following, self._remaining + 1)
-        except zlib.error:
-            self.failed = True
-            return chunk
-        self._remaining -= len(decoded)
-        # A few bytes may decode to more than memory can hold.
-        self.failed = self._remaining < 0
-        return decoded
+            is_whole = not chunk and len(part) < most
+            self._decoded += len(part)
+            # A few bytes may decode to more than memory can hold.
+            self.is_bomb = self._decoded > max(_SMALL, LARGEST_RATIO * self._taken)
+            self.failed = self.is_bomb or self._decoded > self._limit
+            yield part
 
 
 def _is_zlib(raw: bytes) -> bool:

@@ -116,6 +116,11 @@ class SseFramer:
         self._first = True
         self._has_cr = False
 
+    @property
+    def held(self) -> int:
+        """How many bytes wait for the end of their event."""
+        return len(self._pending)
+
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Take the next bytes, and yield the bytes of each event that they complete."""
         self._pending += chunk

@@ -62,11 +62,12 @@ class Transcript:
         self.done()
         self.lines.append(entry)
         if due is not None:
-            response = due.exchange.response
+            exchange, ask, _ = self.recorder.seal(due.seen)
+            response = exchange.response
             assert response is not None
             self.due = (response.end, response.body)
             self.lines.append(f"<< {self.due}")
-            self.asked.append(due.ask is not None)
+            self.asked.append(due.is_first and ask is not None)
         return self
 
 
@@ -157,11 +158,13 @@ def test_ask_is_told_the_first_time_that_it_is_due() -> None:
 
 def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
     """A request that nobody answered is written, without a response."""
-    writer = ExchangeWriter(Recorder(seals=False).request_received(post(CALL), 1.0))
+    recorder = Recorder(seals=False)
+    writer = ExchangeWriter(recorder.request_received(post(CALL), 1.0))
     due = writer.response_ended(End.OPEN, 2.0)
 
     assert due is not None
-    assert (due.exchange.response, due.ask) == (None, None)
+    exchange, ask, _ = recorder.seal(due.seen)
+    assert (exchange.response, ask) == (None, None)
 
 
 def test_response_that_becomes_too_large_is_never_due() -> None:
