@@ -29,6 +29,9 @@ from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.readable import encoding_of, may_be_encoded, why_unread
 from mrtr_cassette.core.wire.sse import read_event
 
+_LONGEST_MARK = 4
+"""Bytes by which a text shows its encoding."""
+
 
 def seal_states(
     request: Request, response: Response, known: KnownStates
@@ -138,10 +141,11 @@ def without_bodies(
 def in_utf8(response: Response) -> tuple[Response, str]:
     """Return a response in UTF-8, and the other encoding that it had; empty for most."""
     first = response.pieces[0].raw if response.pieces else b""
+    if 0 < len(first) < _LONGEST_MARK:
+        first = response.body
     content_type = header_value(response.headers, "content-type")
-    if not first or not may_be_encoded(first, content_type):
-        return response, ""
-    encoding = encoding_of(response.body, content_type)
+    is_candidate = first and may_be_encoded(first, content_type)
+    encoding = encoding_of(response.body, content_type) if is_candidate else ""
     if not encoding:
         return response, ""
     return _with_whole(response, response.body.decode(encoding).encode()), encoding

@@ -21,12 +21,23 @@ from builders import (
 )
 from messages import YES, asks, compact, text
 
-from mrtr_cassette.core.record.sealing import redacted_response, seal_states
+from mrtr_cassette.core.record.sealing import (
+    Unread,
+    in_encoding,
+    in_utf8,
+    redacted_response,
+    seal_states,
+    unread_bodies,
+    without_bodies,
+    without_credentials,
+)
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.states import KnownStates
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
-from mrtr_cassette.core.wire.http import Request, Response
+from mrtr_cassette.core.secrets.withheld import withheld
+from mrtr_cassette.core.wire.http import End, Piece, Request, Response
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -220,3 +231,56 @@ def test_secrets_of_a_response_become_placeholders() -> None:
     assert [piece.raw for piece in whole.pieces] == [answer(CALL, text(PLACED))]
     assert whole.headers == (*JSON_HEADERS, ("Location", f"/{PLACED}"))
     assert [piece.raw for piece in events.pieces] == [sse(answer(CALL, text(PLACED))), sse(CALL)]
+
+
+def cut(raw: bytes, *headers: tuple[str, str], size: int = 7) -> Response:
+    """Return a response with a body that came in pieces."""
+    pieces = tuple(Piece(raw[at : at + size], at, 0) for at in range(0, len(raw), size))
+    return Response(200, headers, pieces, End.COMPLETE)
+
+
+def test_credentials_that_a_response_repeats_are_replaced() -> None:
+    """Body and headers are searched; a response without any is the same one."""
+    credentials = Credentials(Redactor(RedactionRules(), lambda _rule, _secret: "1"))
+    credentials.seen((("Authorization", "Bearer kq7x-4711"),))
+    repeating = cut(b"it is kq7x-4711", ("Location", "/kq7x-4711"))
+
+    sealed = without_credentials(repeating, credentials)
+
+    assert sealed.body == b"it is <authorization:1>"
+    assert sealed.headers == (("Location", "/<authorization:1>"),)
+    assert without_credentials(DONE, credentials) is DONE
+
+
+def test_bodies_that_cannot_be_read_are_withheld() -> None:
+    """Of each of them only size and digest stay."""
+    unread = b"\x00\xff\x00 and more"
+    request, response = Request("POST", "/", (), unread), cut(unread)
+
+    bodies = unread_bodies(request, response)
+    kept = without_bodies(request, response, bodies)
+
+    assert bodies == [Unread("request", "it is no text"), Unread("response", "it is no text")]
+    assert [each.body for each in kept] == [withheld(unread)] * 2
+    assert unread_bodies(post(CALL), DONE) == []
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_response_in_another_encoding_is_changed_in_utf8(encoding: str, size: int) -> None:
+    """However it arrived, it is read in UTF-8, and goes back into the encoding that it had."""
+    response = cut("\ufeffé and more".encode(encoding), size=size)
+
+    in_between, known_as = in_utf8(response)
+
+    assert (in_between.body.decode(), known_as) == ("\ufeffé and more", encoding)
+    assert in_encoding(in_between, known_as).body == response.body
+
+
+@pytest.mark.parametrize("raw", [b"", b"x", "é and more".encode(), b"\xff\xfex"])
+def test_response_in_utf8_stays(raw: bytes) -> None:
+    """What has no such encoding is the same response."""
+    response = cut(raw)
+
+    assert in_utf8(response) == (response, "")
+    assert in_encoding(response, "") is response

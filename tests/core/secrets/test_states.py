@@ -269,3 +269,10 @@ def test_text_without_known_states_stays() -> None:
     known.remember("issued-by-the-live-server")
     assert known.seal_text("text") == "text"
     assert known.seal_text("text" * 10) == "text" * 10
+
+
+def test_state_in_other_text_is_found_under_its_name() -> None:
+    """What is no JSON, and has the name with an escape too, is searched for members."""
+    raw = rb'log: {"requestState":"of-a-call"} and "requestState\" or \u0072'
+
+    assert seal_states(raw, str.upper) == raw.replace(b"of-a-call", b"OF-A-CALL")
