@@ -15,6 +15,7 @@ from mrtr_cassette.cli.demo import demo
 from mrtr_cassette.cli.files import inspect, recover, schema
 from mrtr_cassette.cli.record import record
 from mrtr_cassette.cli.replay import replay
+from mrtr_cassette.cli.wrap import unwrap, wrap
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,5 +35,5 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (record, replay, inspect, recover, check, schema, demo):
+for command in (record, replay, inspect, recover, check, wrap, unwrap, schema, demo):
     main.add_command(command)

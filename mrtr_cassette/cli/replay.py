@@ -25,7 +25,6 @@ from mrtr_cassette.cli.common import (
     until_stopped,
     warn_of_strangers,
 )
-from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 
 if TYPE_CHECKING:
@@ -64,6 +63,9 @@ def replay(
     and stop with Ctrl-C, or give -- COMMAND: it finds the address in the environment variable
     MRTR_CASSETTE_URL. A request that was not recorded gets an error that says why, and the exit
     code is 1, as where the command sent no request at all.
+
+    With --stdio it is the server that a client starts; -- COMMAND may say in whose place it stands,
+    and is not started.
     """
     from mrtr_cassette.shell.cassette_file import check_writable
     from mrtr_cassette.shell.running import allow_many_files, run
@@ -74,8 +76,6 @@ def replay(
         check_writable(report)
     tell_of_journal(cassette, log)
     if stdio:
-        if command:
-            raise UsageError("--stdio serves the client that started it, and starts no -- COMMAND")
         refuse_http_options(context)
         with aside(log) as beside:
             sys.exit(run(_replay_pipe(cassette, replace(options, log=beside.line), beside, report)))

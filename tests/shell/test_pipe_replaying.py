@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders import notification, rpc
-from processes import CASSETTES, PROGRAM, run
+from processes import CASSETTES, PROGRAM
 
 
 def call(number: int, **params: Any) -> bytes:
@@ -143,9 +143,11 @@ def test_cassette_of_http_that_pipes_cannot_play_is_refused() -> None:
     assert done.stdout == b""
 
 
-def test_replay_starts_no_command(tmp_path: Path) -> None:
-    """With --stdio the client has started the replay, which starts nothing."""
-    done = run([*replayer(tmp_path / "c.json"), "--", "client"])
+def test_replay_starts_no_server(tmp_path: Path) -> None:
+    """A command may say in whose place the replay stands; it is not started."""
+    cassette = recorded(tmp_path, call(1))
 
-    assert done.code == 2
-    assert "starts no -- COMMAND" in done.stderr
+    done = spoken([*replayer(cassette), "--", "no-such-server", "--flag"], call(1))
+
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,95 @@
+"""`wrap` and `unwrap`: a client's configuration, changed in place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from pipes import LINES_SERVER, spoken
+
+import pytest
+from processes import PROGRAM, run
+
+from mrtr_cassette.shell.cassette_file import load_cassette
+
+REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Return a configuration with a server of lines."""
+    path = tmp_path / "config.json"
+    program, *arguments = LINES_SERVER
+    servers = {"lines": {"command": program, "args": arguments}}
+    path.write_text(json.dumps({"mcpServers": servers}, indent=2))
+    path.chmod(0o600)
+    return path
+
+
+def started(config: Path) -> subprocess.CompletedProcess[bytes]:
+    """Start the server as a client does, and ask it something."""
+    entry = json.loads(config.read_bytes())["mcpServers"]["lines"]
+    return spoken([entry["command"], *entry["args"]], REQUEST)
+
+
+def test_wrapped_server_is_recorded_then_replayed_then_itself(config: Path) -> None:
+    """What a client starts records, plays and is the server again, as the file has it."""
+    before = config.read_bytes()
+    cassette = config.with_name("c.json")
+    wrap = [*PROGRAM, "wrap", str(config), "lines"]
+    unwrap = [*PROGRAM, "unwrap", str(config), "lines"]
+
+    assert run([*wrap, "--record", str(cassette)]).code == 0
+    said = started(config).stdout
+    assert run(unwrap).code == 0
+    assert run([*wrap, "--replay", str(cassette)]).code == 0
+    replayed = started(config)
+    assert run(unwrap).code == 0
+
+    assert len(load_cassette(cassette).interactions) == 1
+    assert replayed.stdout == said
+    assert b"no misses" in replayed.stderr
+    assert config.read_bytes() == before
+    assert config.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_there_before_stands_beside_it(config: Path) -> None:
+    """A backup with the same mode is kept, and the program says where."""
+    before = config.read_bytes()
+
+    done = run([*PROGRAM, "wrap", str(config), "lines", "--record", "c.json"])
+
+    backup = config.with_name("config.json.mrtr-backup")
+    assert backup.read_bytes() == before
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert str(backup) in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("lines",), 2, "either --record or --replay"),
+        (("lines", "--record", "a", "--replay", "b"), 2, "either --record or --replay"),
+        (("other", "--record", "a"), 3, "it has no server 'other'; it has 'lines'"),
+    ],
+)
+def test_wrong_use_changes_nothing(
+    config: Path, arguments: tuple[str, ...], code: int, reason: str
+) -> None:
+    """What can't be meant is told, and the file stays as it is."""
+    before = config.read_bytes()
+
+    done = run([*PROGRAM, "wrap", str(config), *arguments])
+
+    assert done.code == code
+    assert reason in done.stderr
+    assert config.read_bytes() == before
+    assert len(list(config.parent.iterdir())) == 1
+
+
+def test_missing_file_is_named(tmp_path: Path) -> None:
+    """A configuration that does not exist is an error that names it."""
+    done = run([*PROGRAM, "unwrap", str(tmp_path / "none.json"), "a"])
+
+    assert done.code == 3
+    assert "none.json: no such file" in done.stderr
