@@ -106,3 +106,26 @@ def test_session_ids_of_a_replay_stay() -> None:
     known.seen((("Mcp-Session-Id", "mrtr-session:1"),))
 
     assert known.sealed_text("mrtr-session:1") == "mrtr-session:1"
+
+
+def test_forgotten_credential_is_known_again_when_it_comes_again() -> None:
+    """Many other credentials may have passed since, and many headers without any."""
+    first = (("Authorization", "Bearer first-credential"),)
+    known = credentials(*first)
+    for number in range(256):
+        known.seen((("Authorization", f"Bearer credential-{number:04}"),))
+    assert known.sealed_text("first-credential") == "first-credential"
+    for number in range(2000):
+        known.seen((("X-Api-Key", f"{number}"),))
+
+    known.seen(first)
+
+    assert known.sealed_text("first-credential") == "<authorization:1>"
+    assert known.sealed_text("credential-0255") == "<authorization:1>"
+
+
+def test_basic_credential_that_cannot_be_decoded_is_one_all_the_same() -> None:
+    """Whatever follows the scheme counts."""
+    known = credentials(("Authorization", "Basic abcdefghi"))
+
+    assert known.sealed_text("abcdefghi") == "<authorization:1>"

@@ -106,3 +106,22 @@ def test_few_texts_are_found_as_many_are(texts: list[str], data: st.DataObject) 
     many = known(*texts, *(f"zzzzzzzz-{number}-zzzzzzzz" for number in range(50)))
 
     assert known(*texts).seal(raw) == many.seal(raw)
+
+
+def test_texts_are_told_in_the_order_in_which_they_came() -> None:
+    """A text that comes again stays where it is, and one that is not searched for stays."""
+    texts = known("first-text", "second-text", "first-text")
+    assert not texts.add(KnownText("word", SHOWN, is_searched=False))
+
+    assert list(texts) == ["first-text", "second-text", "word"]
+    assert "word" in texts
+    assert texts.seal(b"word") == b"word"
+    assert KnownText("first-text", SHOWN).seal(b"the first-text") == b"the <token:1>"
+
+
+def test_texts_without_a_long_run_are_forgotten_too() -> None:
+    """What is looked for one by one is no longer looked for when it is forgotten."""
+    texts = known(*(f'"{number}"{number}"{number}"' for number in range(30)), most=20)
+
+    assert texts.seal(b'"1"1"1"') == b'"1"1"1"'
+    assert texts.seal(b'"29"29"29"') == SHOWN.encode()
