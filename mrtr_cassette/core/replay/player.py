@@ -305,15 +305,20 @@ class Player:
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
         for expected in self._posted.get((session.recorded, answer.id), ()):
-            if not session.has_arrived(expected):
-                # Nothing else has to wait for the right answer any more.
-                session.arrive(expected)
-                question = expected.answers
-                if question is None or question.pending.kind is not Kind.REQUEST:
-                    return False
-                session.refused[question.pending] = miss
-                return True
+            question = expected.answers
+            if question is not None and not session.has_arrived(expected):
+                is_refused = question.pending.kind is Kind.REQUEST
+                # Nothing else has to wait any more for the right answer, nor for later ones.
+                for each in self._posted_during(question.pending) if is_refused else [expected]:
+                    session.waive(each)
+                if is_refused:
+                    session.refused[question.pending] = miss
+                return is_refused
         return False
+
+    def _posted_during(self, pending: Playable) -> list[Playable]:
+        posted = [each for own in self._posted.values() for each in own]
+        return [each for each in posted if each.answers and each.answers.pending is pending]
 
     def _delivery(
         self, playable: Playable, session: LiveSession, values: CallerValues

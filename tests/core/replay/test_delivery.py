@@ -15,10 +15,12 @@ from builders import (
     with_id,
 )
 from messages import text
+from pushing import PushingSession, cassette_with
 
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("work")
@@ -184,3 +186,26 @@ def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
 
     assert isinstance(miss, Miss)
     assert not miss.is_refused
+
+
+def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks() -> None:
+    """What a client would have been asked after its wrong answer is waited for by nobody."""
+    session = PushingSession()
+    call = session.open(within(CALL))
+    posts, turns = [], []
+    for number in ("p1", "p2"):
+        session.say(call, with_id(PUSHED, number))
+        posts.append(session.post(within(with_id(YES, number))))
+    session.end(call, DONE)
+    other = session.post(within(with_id(tool("other"), 8)), text("other"))
+    for piece, answering in enumerate(posts):
+        turns.append(session.turn({"elicitation-1": (call, piece)}, {"elicitation-1": answering}))
+    recorded = [session.exchange(number) for number in (call, other)]
+    player = Player(cassette_with(([recorded[0]], turns), ([recorded[1]], ())))
+    mine = (("Mcp-Session-Id", sealed_hash("mrtr-session:1")),)
+    calling = delivery_of(player, post(CALL, *mine))
+    assert isinstance(calling.next(), Sending)
+    player.request_received(post(NO, *mine))
+    assert isinstance(calling.next(), Refusal)
+
+    assert isinstance(delivery_of(player, post(tool("other"), *mine)).next(), Sending)
