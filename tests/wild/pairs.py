@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from itertools import groupby
@@ -21,17 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from patience import seconds
-from processes import (
-    Listening,
-    Run,
-    free_port,
-    lasting_part,
-    listening,
-    record_command,
-    replay_command,
-    run,
-)
+from processes import Run, lasting_part, run
 from wild.peers import Client, Server
+from wild.ways import Pipes, Sockets, Way
 
 JsonObject = dict[str, Any]
 Transcript = dict[str, list[JsonObject]]
@@ -64,19 +53,6 @@ class Outcome:
             return self.problems
         text = f"recorded again: {self.differing} lines differ: {'; '.join(self.samples)}"
         return [*self.problems, text]
-
-
-@contextmanager
-def together(
-    contexts: Mapping[str, AbstractContextManager[Listening]],
-) -> Iterator[dict[str, Listening]]:
-    """Start several processes at once, and stop them so."""
-    with ThreadPoolExecutor(len(contexts)) as pool:
-        started = list(pool.map(lambda each: each.__enter__(), contexts.values()))
-        try:
-            yield dict(zip(contexts, started, strict=True))
-        finally:
-            list(pool.map(lambda each: each.__exit__(None, None, None), contexts.values()))
 
 
 def run_client(
@@ -153,17 +129,17 @@ class Pair:
         server: Server,
         client: Client,
         directory: Path,
+        scenarios: Sequence[str],
         *,
-        only: Sequence[str] = (),
         patience: float = PATIENCE_S,
+        is_piped: bool = False,
     ) -> None:
-        self._patience = patience
         self._server, self._client = server, client
         self._directory = directory
-        self._port = free_port()
-        offered = server.scenarios[client.era]
-        scenarios = [name for name in offered if not only or name in only]
-        self.outcomes = {name: Outcome(server.name, client.name, name) for name in scenarios}
+        self._patience = patience
+        self._way: Way = Pipes(server, directory) if is_piped else Sockets(server)
+        name = f"{server.name} on pipes" if is_piped else server.name
+        self.outcomes = {each: Outcome(name, client.name, each) for each in scenarios}
 
     def run(self, others: Sequence[Client] = (), runs: int = 2) -> list[Outcome]:
         """Run all scenarios in all ways; `others` are shown what this client has recorded.
@@ -176,21 +152,19 @@ class Pair:
         again = self._recorded("again", direct)
         for name in first.keys() & again.keys():
             self._count(name, first[name], again[name])
-        self._replayed(first, direct, self._client, runs)
-        for other in others:
-            self._replayed(first, direct, other, 1)
+        if first:
+            self._replayed(first, direct, self._client, runs)
+            for other in others:
+                self._replayed(first, direct, other, 1)
         return list(self.outcomes.values())
 
     def _trouble(self, scenario: str, text: str) -> None:
         self.outcomes[scenario].problems.append(text)
 
-    def _serving(self) -> AbstractContextManager[Listening]:
-        return listening(self._server.command(self._port))
-
     def _directly(self) -> Transcript:
-        with self._serving() as server:
+        with self._way.serving() as target:
             ended, direct = run_client(
-                self._client, dict.fromkeys(self.outcomes, server.url), self._patience
+                self._client, dict.fromkeys(self.outcomes, target), self._patience
             )
         for name, outcome in self.outcomes.items():
             outcome.questions = sum(line["kind"] == "ask" for line in direct[name])
@@ -202,18 +176,14 @@ class Pair:
     def _recorded(self, label: str, direct: Transcript) -> dict[str, Path]:
         """Record each scenario; return the cassettes that there are."""
         paths = {name: self._directory / f"{name}-{label}.json" for name in self.outcomes}
-        with self._serving() as server:
-            proxies = {
-                name: listening(record_command(server.url, path), signal.SIGINT)
-                for name, path in paths.items()
-            }
-            with together(proxies) as recorders:
-                urls = {name: proxy.url for name, proxy in recorders.items()}
-                _, seen = run_client(self._client, urls, self._patience)
-        for name, proxy in recorders.items():
-            self._compare(f"record {label}", direct[name], seen[name])
-            if proxy.code != 0 or not paths[name].exists():
-                self._trouble(name, f"record {label}: exit {proxy.code}: {_tail(proxy.stderr)}")
+        with self._way.recording(paths) as recorders:
+            targets = {name: recorder.url for name, recorder in recorders.items()}
+            _, seen = run_client(self._client, targets, self._patience)
+        for name, recorder in recorders.items():
+            self._compare(f"record {label}", direct[name], seen[name], self._client)
+            if recorder.code != 0 or not paths[name].exists():
+                text = f"record {label}: exit {recorder.code}: {_tail(recorder.stderr)}"
+                self._trouble(name, text)
         return {name: path for name, path in paths.items() if path.exists()}
 
     def _count(self, name: str, first: Path, again: Path) -> None:
@@ -232,28 +202,25 @@ class Pair:
     ) -> None:
         """Replay each cassette to a client, with the server gone."""
         options = () if self._server.replays_alike(client.era) else ("--repeat", "always")
-        proxies = {
-            name: listening(replay_command(path, *options), signal.SIGINT)
-            for name, path in cassettes.items()
-        }
-        with together(proxies) as replays:
-            urls = {name: proxy.url for name, proxy in replays.items()}
+        with self._way.replaying(cassettes, *options) as replays:
+            targets = {name: replay.url for name, replay in replays.items()}
             for number in range(1, runs + 1):
-                _, seen = run_client(client, urls, self._patience)
+                _, seen = run_client(client, targets, self._patience)
                 for name in cassettes:
-                    wanted, got = direct[name], seen[name]
-                    if client != self._client:
-                        wanted, got = asks_before_answers(wanted), asks_before_answers(got)
-                    self._compare(f"replay to {client.name}, run {number}", wanted, got)
-        for name, proxy in replays.items():
-            missed = re.search(r"(\d+) miss", proxy.stderr)
-            self.outcomes[name].misses += int(missed[1]) if missed else 0
-            if proxy.code != 0 or "no misses" not in proxy.stderr:
-                self._trouble(
-                    name, f"replay to {client.name}: exit {proxy.code}: {_tail(proxy.stderr)}"
-                )
+                    where = f"replay to {client.name}, run {number}"
+                    self._compare(where, direct[name], seen[name], client)
+        for name, replay in replays.items():
+            missed = [int(count) for count in re.findall(r"(\d+) miss", replay.stderr)]
+            self.outcomes[name].misses += sum(missed)
+            if replay.code != 0 or "no misses" not in replay.stderr:
+                text = f"replay to {client.name}: exit {replay.code}: {_tail(replay.stderr)}"
+                self._trouble(name, text)
 
-    def _compare(self, run_: str, wanted: Sequence[JsonObject], seen: Sequence[JsonObject]) -> None:
+    def _compare(
+        self, run_: str, wanted: Sequence[JsonObject], seen: Sequence[JsonObject], client: Client
+    ) -> None:
+        if client != self._client or client.answers_at_once:
+            wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
         where = difference(wanted, seen)
         if where:
             self._trouble((wanted or seen)[0]["scenario"], f"{run_}: {where}")

@@ -83,12 +83,17 @@ class Client:
     """Who is shown what this one has recorded."""
 
     @property
+    def answers_at_once(self) -> bool:
+        """Tell whether several questions may be with the user at a time."""
+        return self.environment != "python-v1"
+
+    @property
     def command(self) -> tuple[str, ...]:
         """Return the command, to which scenarios are added."""
         return _program(self.environment), str(SCRIPTS / self.script), "--era", self.era
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Server:
     """A server by its name, the scenarios that it can serve in each era, and to whom."""
 
@@ -99,6 +104,7 @@ class Server:
     clients: tuple[str, ...]
     has_sessions: bool = True
     """Whether a client of the 2025 era has a session."""
+    has_pipes: bool = True
 
     def command(self, port: int) -> tuple[str, ...]:
         """Return the command that serves on a port."""
@@ -108,6 +114,12 @@ class Server:
     def piped(self) -> tuple[str, ...]:
         """Return the command that serves on pipes."""
         return _program(self.environment), *self.arguments, "--stdio"
+
+    def piped_scenarios(self, era: Era) -> tuple[str, ...]:
+        """Return the scenarios that one process can serve, if it serves on pipes."""
+        several = {"sessions", "get-sessions"}
+        offered = self.scenarios[era] if self.has_pipes else ()
+        return tuple(name for name in offered if name not in several)
 
     def replays_alike(self, era: Era) -> bool:
         """Tell whether a program may run twice on one replay without being told."""
@@ -168,7 +180,14 @@ def _v1(name: str, environment: Environment, script: str) -> list[Server]:
 
 def _everything(kind: str, clients: tuple[str, ...], *options: str) -> Server:
     arguments = (str(SCRIPTS / "server_everything.mjs"), *options)
-    return Server(f"everything{kind}", "node", arguments, {"2025": EVERYTHING}, clients)
+    return Server(
+        f"everything{kind}",
+        "node",
+        arguments,
+        {"2025": EVERYTHING},
+        clients,
+        has_pipes=not options,
+    )
 
 
 SERVERS = [

@@ -1,6 +1,6 @@
 """Run pairs of third-party servers and clients, and say what became of each.
 
-python -m wild.run [--server NAME]... [--client NAME]... [--scenario NAME]...
+python -m wild.run [--server NAME]... [--client NAME]... [--scenario NAME]... [--over WAY]
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from processes import ProcessError
@@ -18,67 +20,108 @@ from wild.pairs import PATIENCE_S, Outcome, Pair
 from wild.peers import CLIENTS, SERVERS, Client, Server, install
 
 
-def run_pair(
-    server: Server,
-    client: Client,
-    others: Sequence[Client],
-    only: Sequence[str],
-    patience: float,
-) -> list[Outcome]:
-    """Run a pair in a directory of its own."""
-    started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="wild-") as directory:
-        outcomes = Pair(server, client, Path(directory), only=only, patience=patience).run(others)
-    failed = [outcome for outcome in outcomes if outcome.faults]
-    print(
-        f"{server.name} / {client.name}: {len(outcomes)} scenarios, "
-        f"{sum(each.calls for each in outcomes)} calls, "
-        f"{sum(each.questions for each in outcomes)} questions, "
-        f"{sum(each.turns for each in outcomes)} turns, "
-        f"{sum(each.misses for each in outcomes)} misses, "
-        f"{sum(each.differing for each in outcomes)} differing lines, "
-        f"{len(failed)} failed, {time.monotonic() - started:.0f} s",
-        *(f"  {each.scenario}: {problem}" for each in failed for problem in each.faults),
-        sep="\n",
-        flush=True,
-    )
-    return outcomes
+@dataclass(frozen=True)
+class Job:
+    """A pair to run, and how."""
+
+    server: Server
+    client: Client
+    is_piped: bool
+    others: Sequence[Client]
+    only: Sequence[str]
+    patience: float
+
+    @property
+    def scenarios(self) -> list[str]:
+        """Return the scenarios that this pair has and that are wanted."""
+        era = self.client.era
+        offered = self.server.scenarios.get(era, ())
+        if self.is_piped and offered:
+            offered = self.server.piped_scenarios(era)
+        return [name for name in offered if not self.only or name in self.only]
+
+    def run(self) -> list[Outcome]:
+        """Run it in a directory of its own, and tell what came of it."""
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="wild-") as directory:
+            outcomes = Pair(
+                self.server,
+                self.client,
+                Path(directory),
+                self.scenarios,
+                patience=self.patience,
+                is_piped=self.is_piped,
+            ).run(self.others)
+        took = f"{time.monotonic() - started:.0f} s"
+        faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
+        print(" | ".join([*row(outcomes), took]), *faults, sep="\n", flush=True)
+        return outcomes
+
+
+def row(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return what is told of a pair: its names, and sums."""
+    sums = [
+        sum(figures)
+        for figures in zip(
+            *(
+                (each.calls, each.questions, each.turns, each.misses, each.differing)
+                for each in outcomes
+            ),
+            strict=True,
+        )
+    ]
+    good = sum(not each.faults for each in outcomes)
+    names = [outcomes[0].server, outcomes[0].client]
+    return [*names, f"{good} of {len(outcomes)}", *map(str, sums)]
+
+
+def jobs_of(options: argparse.Namespace) -> list[Job]:
+    """Return the pairs that the command line names, or all."""
+    jobs = [
+        Job(
+            server,
+            client,
+            over == "pipes",
+            [] if options.no_others else [CLIENTS[client.other]],
+            options.scenario,
+            options.patience,
+        )
+        for over in options.over or ["sockets", "pipes"]
+        for server in SERVERS
+        for client in (CLIENTS[name] for name in server.clients)
+        if not options.server or server.name in options.server
+        if not options.client or client.name in options.client
+    ]
+    return [job for job in jobs if job.scenarios]
 
 
 def main() -> int:
     """Run what the command line names, or all pairs."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", action="append", default=[])
-    parser.add_argument("--client", action="append", default=[])
-    parser.add_argument("--scenario", action="append", default=[])
+    add = partial(parser.add_argument, action="append", default=[])
+    add("--server", choices=[server.name for server in SERVERS], metavar="NAME")
+    add("--client", choices=list(CLIENTS), metavar="NAME")
+    add("--scenario", metavar="NAME")
+    add("--over", choices=["sockets", "pipes"])
     parser.add_argument("--no-others", action="store_true")
     parser.add_argument("--patience", type=float, default=PATIENCE_S)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--table", type=Path, help="write the rows as Markdown")
     options = parser.parse_args()
-    pairs = [
-        (server, client)
-        for server in SERVERS
-        for client in (CLIENTS[name] for name in server.clients)
-        if client.era in server.scenarios
-        if not options.server or server.name in options.server
-        if not options.client or client.name in options.client
-        if not options.scenario or set(options.scenario) & set(server.scenarios[client.era])
-    ]
+    jobs = jobs_of(options)
+    peers = {peer for job in jobs for peer in (job.server, job.client, *job.others)}
     try:
-        install(*{peer.environment for pair in pairs for peer in (*pair, CLIENTS[pair[1].other])})
+        install(*sorted({peer.environment for peer in peers}))
     except ProcessError as error:
         print(error, file=sys.stderr)
         return 2
-
-    def run(pair: tuple[Server, Client]) -> list[Outcome]:
-        server, client = pair
-        others = [] if options.no_others else [CLIENTS[client.other]]
-        return run_pair(server, client, others, options.scenario, options.patience)
-
     with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = [outcome for each in pool.map(run, pairs) for outcome in each]
-    failed = sum(bool(outcome.faults) for outcome in outcomes)
-    print(f"{len(outcomes) - failed} passed, {failed} failed")
+        results = list(pool.map(Job.run, jobs))
+    if options.table is not None:
+        rows = ["| " + " | ".join(row(outcomes)) + " |" for outcomes in results]
+        options.table.write_text("\n".join([*rows, ""]), encoding="utf-8")
+    failed = sum(bool(each.faults) for outcomes in results for each in outcomes)
+    print(f"{sum(map(len, results)) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

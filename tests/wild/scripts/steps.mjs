@@ -126,7 +126,7 @@ export class Session {
     return ({ progress, total = null, message = null }) => {
       if (message?.startsWith('Fulfilling input required by')) return;
       const params = { progress, total, message };
-      this.say('progress', step.lane ?? '', { call: step.call, params });
+      this.say('progress', 'progress', { call: step.call, params });
       this.count('notifications/progress');
     };
   }

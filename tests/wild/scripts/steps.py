@@ -147,7 +147,7 @@ class Session:
         async def show(progress: float, total: float | None, message: str | None) -> None:
             of_total = None if total is None else int(total)
             shown = {"progress": int(progress), "total": of_total, "message": message}
-            self.say("progress", step.get("lane", ""), call=step["call"], params=shown)
+            self.say("progress", "progress", call=step["call"], params=shown)
             await self._count("notifications/progress")
 
         return show

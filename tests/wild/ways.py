@@ -1,0 +1,130 @@
+"""How a client reaches a server, its recorder and its replay: over sockets, or over pipes.
+
+Rule: a proxy has its exit code and what it said on stderr once its block has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from processes import (
+    PROGRAM,
+    Listening,
+    free_port,
+    listening,
+    record_command,
+    replay_command,
+)
+from wild.peers import Server
+
+Proxies = dict[str, Listening]
+"""The proxy of each scenario; its `url` is what a client connects to, a URL or a command."""
+
+
+class Way(Protocol):
+    """Servers and proxies as a client finds them, each while a block runs."""
+
+    def serving(self) -> AbstractContextManager[str]:
+        """Run the server; give what a client connects to."""
+
+    def recording(self, paths: Mapping[str, Path]) -> AbstractContextManager[Proxies]:
+        """Run the server, and a recorder for each scenario."""
+
+    def replaying(
+        self, cassettes: Mapping[str, Path], *options: str
+    ) -> AbstractContextManager[Proxies]:
+        """Run a replay for each scenario."""
+
+
+class Sockets:
+    """The server listens at the same port each time."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._port = free_port()
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        with listening(self._server.command(self._port)) as server:
+            yield server.url
+
+    @contextmanager
+    def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
+        with self.serving() as url:
+            commands = {name: record_command(url, path) for name, path in paths.items()}
+            with _together(commands) as proxies:
+                yield proxies
+
+    @contextmanager
+    def replaying(self, cassettes: Mapping[str, Path], *options: str) -> Iterator[Proxies]:
+        commands = {name: replay_command(path, *options) for name, path in cassettes.items()}
+        with _together(commands) as proxies:
+            yield proxies
+
+
+@contextmanager
+def _together(commands: Mapping[str, tuple[str, ...]]) -> Iterator[Proxies]:
+    """Start several proxies at once, and stop them so."""
+    blocks = {name: listening(command, signal.SIGINT) for name, command in commands.items()}
+    with ThreadPoolExecutor(len(blocks)) as pool:
+        started = list(pool.map(lambda block: block.__enter__(), blocks.values()))
+        try:
+            yield dict(zip(blocks, started, strict=True))
+        finally:
+            list(pool.map(lambda block: block.__exit__(None, None, None), blocks.values()))
+
+
+class Pipes:
+    """The client starts the server, or what stands in its place."""
+
+    def __init__(self, server: Server, directory: Path) -> None:
+        self._server = server
+        self._directory = directory
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        yield json.dumps(self._server.piped)
+
+    @contextmanager
+    def recording(self, paths: Mapping[str, Path]) -> Iterator[Proxies]:
+        piped = self._server.piped
+        commands = {
+            name: (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *piped)
+            for name, path in paths.items()
+        }
+        with self._started(commands, "wrote ") as proxies:
+            yield proxies
+
+    @contextmanager
+    def replaying(self, cassettes: Mapping[str, Path], *options: str) -> Iterator[Proxies]:
+        commands = {
+            name: (*PROGRAM, "replay", "--stdio", str(path), *options)
+            for name, path in cassettes.items()
+        }
+        with self._started(commands, "no misses") as proxies:
+            yield proxies
+
+    @contextmanager
+    def _started(self, commands: Mapping[str, tuple[str, ...]], good: str) -> Iterator[Proxies]:
+        """Let a client start commands, whose stderr tells how they ended.
+
+        Args:
+            good: what each says when it ends well; its exit code is known to the client alone.
+        """
+        proxies: Proxies = {}
+        logs = {name: self._directory / f"{name}.stderr" for name in commands}
+        for name, command in commands.items():
+            logs[name].unlink(missing_ok=True)
+            shell = f"exec {shlex.join(command)} 2>>{shlex.quote(str(logs[name]))}"
+            proxies[name] = Listening(json.dumps(["sh", "-c", shell]), 0)
+        yield proxies
+        for name, proxy in proxies.items():
+            proxy.stderr = logs[name].read_text() if logs[name].exists() else ""
+            proxy.code = 0 if good in proxy.stderr else 1
