@@ -1,8 +1,8 @@
 """What one client sees of one server: directly, while it is recorded, and of the recording.
 
 Owns: the runs of a pair, and how their transcripts and cassettes are compared.
-Rule: each scenario has a proxy and a cassette of its own, so that none stands in another's way; one
-process of the client runs them one after the other.
+Rule: one process of a client runs the scenarios one after the other. They share a proxy and a
+cassette, as the sessions of one program do, or have one each, so that none stands in another's way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from patience import seconds
 from processes import Run, lasting_part, run
 from wild.peers import Client, Server
-from wild.ways import Pipes, Sockets, Way
+from wild.ways import Pipes, Proxies, Sockets, Way
 
 JsonObject = dict[str, Any]
 Transcript = dict[str, list[JsonObject]]
@@ -28,6 +28,7 @@ Transcript = dict[str, list[JsonObject]]
 
 PATIENCE_S = seconds(15)
 LONGEST = 150
+WHOLE = "all in one cassette"
 CALLS = {"tools/call", "prompts/get", "resources/read"}
 
 
@@ -133,13 +134,16 @@ class Pair:
         *,
         patience: float = PATIENCE_S,
         is_piped: bool = False,
+        is_apart: bool = False,
     ) -> None:
         self._server, self._client = server, client
         self._directory = directory
         self._patience = patience
         self._way: Way = Pipes(server, directory) if is_piped else Sockets(server)
+        self._cassettes = {name: name if is_apart or is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
-        self.outcomes = {each: Outcome(name, client.name, each) for each in scenarios}
+        named = dict.fromkeys([*scenarios, *self._cassettes.values()])
+        self.outcomes = {each: Outcome(name, client.name, each) for each in named}
 
     def run(self, others: Sequence[Client] = (), runs: int = 2) -> list[Outcome]:
         """Run all scenarios in all ways; `others` are shown what this client has recorded.
@@ -163,10 +167,10 @@ class Pair:
 
     def _directly(self) -> Transcript:
         with self._way.serving() as target:
-            ended, direct = run_client(
-                self._client, dict.fromkeys(self.outcomes, target), self._patience
-            )
-        for name, outcome in self.outcomes.items():
+            targets = dict.fromkeys(self._cassettes, target)
+            ended, direct = run_client(self._client, targets, self._patience)
+        for name in self._cassettes:
+            outcome = self.outcomes[name]
             outcome.questions = sum(line["kind"] == "ask" for line in direct[name])
             last = direct[name][-1] if direct[name] else {"kind": "nothing"}
             if last["kind"] != "end":
@@ -174,17 +178,28 @@ class Pair:
         return direct
 
     def _recorded(self, label: str, direct: Transcript) -> dict[str, Path]:
-        """Record each scenario; return the cassettes that there are."""
-        paths = {name: self._directory / f"{name}-{label}.json" for name in self.outcomes}
+        """Record all scenarios; return the cassettes that there are."""
+        paths = {
+            cassette: self._directory / f"{number}-{label}.json"
+            for number, cassette in enumerate(dict.fromkeys(self._cassettes.values()))
+        }
         with self._way.recording(paths) as recorders:
-            targets = {name: recorder.url for name, recorder in recorders.items()}
-            _, seen = run_client(self._client, targets, self._patience)
-        for name, recorder in recorders.items():
+            _, seen = run_client(self._client, self._targets(recorders), self._patience)
+        for name in self._cassettes:
             self._compare(f"record {label}", direct[name], seen[name], self._client)
+        for name, recorder in recorders.items():
             if recorder.code != 0 or not paths[name].exists():
                 text = f"record {label}: exit {recorder.code}: {_tail(recorder.stderr)}"
                 self._trouble(name, text)
         return {name: path for name, path in paths.items() if path.exists()}
+
+    def _targets(self, proxies: Proxies) -> dict[str, str]:
+        """Return what the client connects to for each scenario."""
+        return {
+            scenario: proxies[cassette].url
+            for scenario, cassette in self._cassettes.items()
+            if cassette in proxies
+        }
 
     def _count(self, name: str, first: Path, again: Path) -> None:
         """Take down what a cassette has, and what is different in one of a restarted server."""
@@ -203,10 +218,10 @@ class Pair:
         """Replay each cassette to a client, with the server gone."""
         options = () if self._server.replays_alike(client.era) else ("--repeat", "always")
         with self._way.replaying(cassettes, *options) as replays:
-            targets = {name: replay.url for name, replay in replays.items()}
+            targets = self._targets(replays)
             for number in range(1, runs + 1):
                 _, seen = run_client(client, targets, self._patience)
-                for name in cassettes:
+                for name in targets:
                     where = f"replay to {client.name}, run {number}"
                     self._compare(where, direct[name], seen[name], client)
         for name, replay in replays.items():

@@ -104,7 +104,8 @@ class Server:
     clients: tuple[str, ...]
     has_sessions: bool = True
     """Whether a client of the 2025 era has a session."""
-    has_pipes: bool = True
+    piped_clients: tuple[str, ...] = ()
+    """The clients that start it themselves."""
 
     def command(self, port: int) -> tuple[str, ...]:
         """Return the command that serves on a port."""
@@ -116,10 +117,8 @@ class Server:
         return _program(self.environment), *self.arguments, "--stdio"
 
     def piped_scenarios(self, era: Era) -> tuple[str, ...]:
-        """Return the scenarios that one process can serve, if it serves on pipes."""
-        several = {"sessions", "get-sessions"}
-        offered = self.scenarios[era] if self.has_pipes else ()
-        return tuple(name for name in offered if name not in several)
+        """Return the scenarios that are worth while on pipes, where all streams are one."""
+        return tuple(name for name in self.scenarios[era] if name not in SOCKETS_ONLY)
 
     def replays_alike(self, era: Era) -> bool:
         """Tell whether a program may run twice on one replay without being told."""
@@ -142,6 +141,8 @@ CLIENTS = {
 V1 = ("python-v1", "typescript-v1")
 LEGACY = tuple(name for name, client in CLIENTS.items() if client.era == "2025")
 EVERYBODY = tuple(CLIENTS)
+V2 = tuple(name for name in EVERYBODY if "-v2" in name)
+SOCKETS_ONLY = {"url", "get-form", "get-url", "get-sampling", "rounds", "sessions", "get-sessions"}
 PUSHED = (
     "plain",
     "form",
@@ -170,7 +171,7 @@ def _v1(name: str, environment: Environment, script: str) -> list[Server]:
         return Server(f"{name}{kind}", environment, arguments, {"2025": of}, clients, **more)
 
     return [
-        server("", of=PUSHED),
+        server("", of=PUSHED, piped_clients=LEGACY[:4]),
         server(" resumable", "--resumable", of=RESUMABLE, clients=LEGACY[:4]),
         server(" greeting", "--greets", of=("greeting",), clients=V1),
         server(" SSE", "--transport", "sse", of=PUSHED, clients=LEGACY[:4]),
@@ -186,7 +187,7 @@ def _everything(kind: str, clients: tuple[str, ...], *options: str) -> Server:
         arguments,
         {"2025": EVERYTHING},
         clients,
-        has_pipes=not options,
+        piped_clients=() if options else V1,
     )
 
 
@@ -201,6 +202,7 @@ SERVERS = [
         (str(PEERS / "server_python.py"),),
         {"2025": ("both",), "2026": ("both", "releases")},
         EVERYBODY,
+        piped_clients=V2,
     ),
     Server(
         "typescript-v2",
@@ -208,6 +210,7 @@ SERVERS = [
         (str(PEERS / "server_typescript.mjs"),),
         {"2025": ("both", "releases"), "2026": ("both", "releases")},
         EVERYBODY,
+        piped_clients=V2,
     ),
     Server(
         "fastmcp",
@@ -215,5 +218,6 @@ SERVERS = [
         (str(SCRIPTS / "server_fastmcp.py"),),
         {"2025": ("fast",), "2026": ("fast", "fast-required")},
         EVERYBODY,
+        piped_clients=tuple(name for name in EVERYBODY if name.startswith("fastmcp")),
     ),
 ]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from processes import ProcessError
-from wild.pairs import PATIENCE_S, Outcome, Pair
+from wild.pairs import PATIENCE_S, WHOLE, Outcome, Pair
 from wild.peers import CLIENTS, SERVERS, Client, Server, install
 
 
@@ -30,6 +30,7 @@ class Job:
     others: Sequence[Client]
     only: Sequence[str]
     patience: float
+    is_apart: bool
 
     @property
     def scenarios(self) -> list[str]:
@@ -51,6 +52,7 @@ class Job:
                 self.scenarios,
                 patience=self.patience,
                 is_piped=self.is_piped,
+                is_apart=self.is_apart,
             ).run(self.others)
         took = f"{time.monotonic() - started:.0f} s"
         faults = [f"  {each.scenario}: {fault}" for each in outcomes for fault in each.faults]
@@ -70,9 +72,10 @@ def row(outcomes: Sequence[Outcome]) -> list[str]:
             strict=True,
         )
     ]
-    good = sum(not each.faults for each in outcomes)
+    scenarios = [each for each in outcomes if each.scenario != WHOLE]
+    good = sum(not each.problems for each in scenarios)
     names = [outcomes[0].server, outcomes[0].client]
-    return [*names, f"{good} of {len(outcomes)}", *map(str, sums)]
+    return [*names, f"{good} of {len(scenarios)}", *map(str, sums)]
 
 
 def jobs_of(options: argparse.Namespace) -> list[Job]:
@@ -85,12 +88,14 @@ def jobs_of(options: argparse.Namespace) -> list[Job]:
             [] if options.no_others else [CLIENTS[client.other]],
             options.scenario,
             options.patience,
+            options.apart,
         )
         for over in options.over or ["sockets", "pipes"]
         for server in SERVERS
         for client in (CLIENTS[name] for name in server.clients)
         if not options.server or server.name in options.server
         if not options.client or client.name in options.client
+        if over == "sockets" or client.name in server.piped_clients
     ]
     return [job for job in jobs if job.scenarios]
 
@@ -103,6 +108,7 @@ def main() -> int:
     add("--client", choices=list(CLIENTS), metavar="NAME")
     add("--scenario", metavar="NAME")
     add("--over", choices=["sockets", "pipes"])
+    parser.add_argument("--apart", action="store_true", help="a cassette for each scenario")
     parser.add_argument("--no-others", action="store_true")
     parser.add_argument("--patience", type=float, default=PATIENCE_S)
     parser.add_argument("--jobs", type=int, default=2)
