@@ -160,6 +160,7 @@ def encode_line(exchange: RecordedExchange) -> bytes:
                 "number": exchange.number,
                 "started_ms": exchange.started_ms,
                 "ended_ms": exchange.ended_ms,
+                "ended_after": exchange.ended_after,
                 "issued_sha256": exchange.issued_sha256,
                 "echoed_sha256": exchange.echoed_sha256,
                 "request": [
@@ -196,6 +197,8 @@ def decode_line(line: bytes) -> RecordedExchange:
     try:
         tree = orjson.loads(body)
         method, target, headers, raw = tree["request"]
+        # Lines of before don't say it.
+        ended_after = tree.get("ended_after")
         return RecordedExchange(
             number=_count(tree["number"], least=1),
             request=Request(_text(method), _text(target), _headers(headers), _opaque(raw)),
@@ -204,6 +207,7 @@ def decode_line(line: bytes) -> RecordedExchange:
             ended_ms=_milliseconds(tree["ended_ms"]),
             issued_sha256=_digest(tree["issued_sha256"]),
             echoed_sha256=_digest(tree["echoed_sha256"]),
+            ended_after=_count(ended_after) if ended_after is not None else None,
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None

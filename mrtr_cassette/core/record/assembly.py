@@ -1,8 +1,9 @@
 """From the exchanges of a recording to its cassette.
 
-Owns: the numbers of secrets, and the order of interactions.
-Does not own: which exchanges belong together (`linking`), what stands for states (`naming`),
-the file (`format`).
+Owns: making the interactions of what is known of each exchange, and of the cassette that a
+recording is added to.
+Does not own: which exchanges belong together (`linking`, `pushes`), in which order they stand
+(`order`), what stands for states and secrets (`naming`, `secret_numbers`), the file (`format`).
 Rule: the result depends on what was exchanged, not on when; times and raw hashes stand in the
 recording block only. What an earlier recording wrote stays as it is; a new one goes on from it.
 An exchange is held only while it is worked on, as there may be many.
@@ -10,20 +11,23 @@ An exchange is held only while it is worked on, as there may be many.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from sys import intern
 
 from mrtr_cassette.core.exchange.recorded import (
     Branch,
     Cassette,
+    PostedAnswer,
+    PushedRequest,
+    PushedTurn,
     RecordedExchange,
     RecordedInteraction,
 )
 from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.messages import ask_in
+from mrtr_cassette.core.record.history import SessionFacts, ends_of, lasting, session_facts
 from mrtr_cassette.core.record.linking import (
     AskFacts,
     LinkedInteraction,
@@ -32,14 +36,12 @@ from mrtr_cassette.core.record.linking import (
     link,
 )
 from mrtr_cassette.core.record.naming import Surrogates
+from mrtr_cassette.core.record.order import in_order
+from mrtr_cassette.core.record.pushes import LinkedPushes, LinkedTurn, link_pushes
 from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
-from mrtr_cassette.core.secrets.placeholders import renumber
+from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
-
-JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
-"""What stands for a secret in a journal; a placeholder with anything else is somebody's text."""
-_LONGEST_NUMBER = 10
+from mrtr_cassette.core.wire.http import Piece
 
 
 def assemble(
@@ -119,11 +121,14 @@ class _Assembly:
     def __init__(self, exchanges: Mapping[int, RecordedExchange]) -> None:
         self._exchanges = exchanges
         self._offset = 0
-        self._secrets = _SecretNumbers()
+        self._secrets = SecretNumbers()
         self._with_secrets: set[int] = set()
         self._surrogates = Surrogates()
+        self._facts: dict[int, LinkFacts] = {}
+        self._history: dict[int, SessionFacts] = {}
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
+        self._earlier_turns: dict[int, list[PushedTurn]] = {}
         self._linked: list[LinkedInteraction] = []
 
     def add_earlier(self, cassette: Cassette) -> None:
@@ -138,40 +143,99 @@ class _Assembly:
             self._earlier_facts[number] = _earlier_facts(exchange)
         for interaction in cassette.interactions:
             branch = interaction.branch
+            chain = [numbers[exchange] for exchange in interaction.exchanges]
             self._linked.append(
                 LinkedInteraction(
-                    [numbers[exchange] for exchange in interaction.exchanges],
+                    chain,
                     None if branch is None else self._linked[branch.of - 1],
                     interaction.shared,
                     interaction.is_orphan,
                 )
             )
-            for turn, exchange in enumerate(interaction.own, start=interaction.shared):
+            for turn in interaction.pushed_turns:
+                if turn.position >= interaction.shared:
+                    self._earlier_turns.setdefault(chain[turn.position], []).append(turn)
+            for turn_number, exchange in enumerate(interaction.own, start=interaction.shared):
                 number = numbers[exchange]
                 call = self._earlier_facts[number].call
-                self._surrogates.add_earlier(number, exchange, call, is_first=turn == 0)
+                self._surrogates.add_earlier(number, exchange, call, is_first=turn_number == 0)
 
     def interactions(self) -> Iterator[RecordedInteraction]:
         """Yield the interactions, those of the earlier recording first."""
-        facts: dict[int, LinkFacts] = {}
         for journal_number in sorted(self._exchanges):
-            number = self._offset + journal_number
-            exchange = self._exchange(number)
-            renumbered = self._secrets.put_into(exchange)
-            if renumbered is not exchange:
-                self._with_secrets.add(number)
-                exchange = renumbered
-            facts[number] = _facts(exchange)
-            self._surrogates.add(number, exchange)
-        linked = [*self._linked, *link(facts, self._linked, self._earlier_facts)]
-        self._surrogates.name_states(linked, {**self._earlier_facts, **facts})
+            self._read(self._offset + journal_number)
+        ends = ends_of(self._history)
+        pushes = link_pushes(self._history, ends)
+        calls = {each: facts for each, facts in self._facts.items() if each not in pushes.posted}
+        begun = link(calls, self._linked, self._earlier_facts)
+        linked = [*self._linked, *in_order(begun, self._history, ends, self._content)]
+        self._name(linked, pushes)
+        return self._finished_interactions(linked, pushes)
+
+    def _read(self, number: int) -> None:
+        """Take note of an exchange of this recording."""
+        exchange = self._exchange(number)
+        if self._secrets.are_in(exchange):
+            self._with_secrets.add(number)
+        call = exchange.call
+        key = "\n".join(call.key())
+        facts = self._facts[number] = _facts(exchange, call, key)
+        has_ask = facts.ask is not None
+        self._history[number] = session_facts(exchange, call, key, asks=has_ask)
+        self._surrogates.add(number, exchange)
+
+    def _content(self, number: int) -> str:
+        """Return the digest of an exchange without what every recording has anew."""
+        exchange = self._exchange(number)
+        response = b"" if exchange.response is None else exchange.response.body
+        whole = b"%b\n%b" % (exchange.request.body, response)
+        return sha256_of(lasting(whole.decode("latin-1")))
+
+    def _name(self, linked: Iterable[LinkedInteraction], pushes: LinkedPushes) -> None:
+        """Give numbers to secrets, and names to states and sessions, in the order of the file."""
+        linked = list(linked)
+        for interaction in linked:
+            posted = (
+                answer.number
+                for number in interaction.own
+                for turn in pushes.turns.get(number, ())
+                for answer in turn.answers
+            )
+            for number in (*interaction.own, *posted):
+                if number > 0:
+                    self._surrogates.name_session(self._history[number].session)
+                if number in self._with_secrets:
+                    exchange = self._secrets.put_into(self._exchange(number))
+                    # The names of states depend on the call as the cassette has it.
+                    key = "\n".join(exchange.call.key())
+                    self._facts[number] = replace(self._facts[number], call=intern(sha256_of(key)))
+        self._surrogates.name_states(linked, {**self._earlier_facts, **self._facts})
+
+    def _finished_interactions(
+        self, linked: Iterable[LinkedInteraction], pushes: LinkedPushes
+    ) -> Iterator[RecordedInteraction]:
         place = {interaction: number for number, interaction in enumerate(linked, start=1)}
+        streams = _Streams(pushes, place, self._finished)
         for interaction, number in place.items():
+            exchanges = tuple([streams.exchange(each) for each in interaction.numbers])
+            turns: list[PushedTurn] = []
+            shared_turns = 0
+            for position, (each, pending) in enumerate(
+                zip(interaction.numbers, exchanges, strict=True)
+            ):
+                turns += self._earlier_turns.get(each, ())
+                turns += [
+                    streams.pushed_turn(turn, position, each, pending)
+                    for turn in pushes.turns.get(each, ())
+                ]
+                if position < interaction.shared:
+                    shared_turns = len(turns)
             branch = None
             if interaction.branch_of is not None:
-                branch = Branch(place[interaction.branch_of], interaction.shared)
-            exchanges = tuple([self._finished(number) for number in interaction.numbers])
-            yield RecordedInteraction(number, exchanges, branch, interaction.is_orphan)
+                branch = Branch(place[interaction.branch_of], interaction.shared + shared_turns)
+            yield RecordedInteraction(
+                number, exchanges, branch, interaction.is_orphan, tuple(turns)
+            )
 
     def _exchange(self, number: int) -> RecordedExchange:
         """Return an exchange of this recording, counted on after those of an earlier one.
@@ -190,7 +254,10 @@ class _Assembly:
                 for piece in response.pieces
             ]
             response = replace(response, pieces=tuple(pieces))
-        return replace(exchange, number=number, response=response)
+        ended_after = exchange.ended_after
+        if ended_after is not None:
+            ended_after += self._offset
+        return replace(exchange, number=number, response=response, ended_after=ended_after)
 
     def _finished(self, number: int) -> RecordedExchange:
         if number < 0:
@@ -206,14 +273,65 @@ class _Assembly:
         return exchange
 
 
-def _facts(exchange: RecordedExchange) -> LinkFacts:
-    """Return what linking needs to know of an exchange."""
-    call, response = exchange.call, exchange.response
+class _Streams:
+    """The exchanges of a recording, finished; streams on which the server pushed are kept."""
+
+    def __init__(
+        self,
+        pushes: LinkedPushes,
+        place: Mapping[LinkedInteraction, int],
+        finished: Callable[[int], RecordedExchange],
+    ) -> None:
+        pushing = {
+            push.number
+            for owner, turns in pushes.turns.items()
+            for turn in turns
+            for push in turn.asked
+            if push.number != owner
+        }
+        self._interactions = {
+            interaction.numbers[-1]: number
+            for interaction, number in place.items()
+            if interaction.numbers[-1] in pushing
+        }
+        self._kept: dict[int, RecordedExchange] = {}
+        self._finished = finished
+
+    def exchange(self, number: int) -> RecordedExchange:
+        """Return an exchange, finished."""
+        if number not in self._interactions:
+            return self._finished(number)
+        if number not in self._kept:
+            self._kept[number] = self._finished(number)
+        return self._kept[number]
+
+    def pushed_turn(
+        self, turn: LinkedTurn, position: int, number: int, pending: RecordedExchange
+    ) -> PushedTurn:
+        """Return a turn of the exchange at a position of its interaction."""
+        asked = [
+            PushedRequest(push.key, pending, push.piece)
+            if push.number == number
+            else PushedRequest(
+                push.key,
+                self.exchange(push.number),
+                push.piece,
+                self._interactions[push.number],
+            )
+            for push in turn.asked
+        ]
+        answers = [PostedAnswer(each.key, self._finished(each.number)) for each in turn.answers]
+        return PushedTurn(position, tuple(asked), tuple(answers))
+
+
+def _facts(exchange: RecordedExchange, call: Call, key: str) -> LinkFacts:
+    """Return what linking needs to know of an exchange, whose call and call key these are."""
+    response = exchange.response
     answers = call.answers
     ask = None if response is None else ask_in(call.message, response)
     issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
     return LinkFacts(
-        call=intern(sha256_of("\n".join(call.key()))),
+        call=intern(sha256_of(key)),
         caller=intern(call.caller),
         client=intern(call.client),
         retry=None
@@ -231,66 +349,11 @@ def _facts(exchange: RecordedExchange) -> LinkFacts:
 
 def _earlier_facts(exchange: RecordedExchange) -> LinkFacts:
     """Return the same of an exchange of an earlier recording: any later request may answer it."""
-    facts, ask = _facts(exchange), exchange.ask
+    call, ask = exchange.call, exchange.ask
+    facts = _facts(exchange, call, "\n".join(call.key()))
     if facts.ask is None or ask is None:
         return facts
     states = set(facts.ask.state_sha256s)
     if ask.request_state is not None:
         states.add(sha256_of(ask.request_state))
     return replace(facts, ask=AskFacts(facts.ask.keys, tuple(states), after=0))
-
-
-class _SecretNumbers:
-    """The numbers of secrets within their rules, given as the secrets turn up."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[str, str], int] = {}
-        self._last: Counter[str] = Counter()
-
-    def add_earlier(self, exchange: RecordedExchange) -> None:
-        """Leave out the numbers that an earlier recording gave."""
-        _renumbered(exchange, self._leave_out)
-
-    def _leave_out(self, rule: str, token: str) -> None:
-        if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
-            self._last[rule] = max(self._last[rule], int(token))
-
-    def put_into(self, exchange: RecordedExchange) -> RecordedExchange:
-        """Return an exchange with numbers for its secrets; itself where it has none."""
-        return _renumbered(exchange, self._number)
-
-    def _number(self, rule: str, token: str) -> int | None:
-        if not JOURNAL_TOKEN.fullmatch(token):
-            return None
-        if (rule, token) not in self._numbers:
-            self._last[rule] += 1
-            self._numbers[rule, token] = self._last[rule]
-        return self._numbers[rule, token]
-
-
-def _renumbered(
-    exchange: RecordedExchange, number: Callable[[str, str], int | None]
-) -> RecordedExchange:
-    """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
-    request, response = exchange.request, exchange.response
-    new_request = Request(
-        request.method,
-        renumber(request.target, number),
-        _renumbered_headers(request.headers, number),
-        renumber(request.body, number),
-    )
-    new_response = response
-    if response is not None:
-        headers = _renumbered_headers(response.headers, number)
-        pieces = [
-            Piece(renumber(piece.raw, number), piece.at_ms, piece.after)
-            for piece in response.pieces
-        ]
-        new_response = Response(response.status, headers, tuple(pieces), response.end)
-    if new_request == request and new_response == response:
-        return exchange
-    return replace(exchange, request=new_request, response=new_response)
-
-
-def _renumbered_headers(headers: Headers, number: Callable[[str, str], int | None]) -> Headers:
-    return tuple([(name, renumber(value, number)) for name, value in headers])

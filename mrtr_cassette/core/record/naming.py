@@ -75,17 +75,13 @@ class Surrogates:
                     self._last_session = max(self._last_session, int(number_in[1]))
 
     def add(self, number: int, exchange: RecordedExchange) -> None:
-        """Take note of an exchange of this recording; they come in arrival order."""
+        """Take note of an exchange of this recording."""
         if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
             self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
-        self._name_sessions(exchange.request.headers)
-        if exchange.response is not None:
-            self._name_sessions(exchange.response.headers)
 
-    def _name_sessions(self, headers: Headers) -> None:
-        for name, value in headers:
-            if name.lower() == SESSION_HEADER:
-                reveal_text(value, self._name_session)
+    def name_session(self, session: str) -> None:
+        """Name a session, whose id is given as the journal has it; they come in file order."""
+        reveal_text(session, self._name_session)
 
     def _name_session(self, sha256: str) -> str:
         if sha256 not in self._sessions:
@@ -155,7 +151,7 @@ class Surrogates:
         if echoed is not None:
             own[echoed] = self._echoed_by[number]
         request = self._request(exchange.request, name_of)
-        if issued is not None:
+        if issued is not None and number in self._issued_by:
             own[issued] = self._issued_by[number]
         response = exchange.response
         if response is not None:

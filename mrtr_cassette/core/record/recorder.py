@@ -332,8 +332,16 @@ class Observation:
         response = self._response(End.COMPLETE if self.is_answered else end)
         # Where the size was known from the start, the rhythm is the network's, not the server's.
         is_paced = self._missing is None or self._framer is not None
-        begun, started = self._has_begun, self.started_ms
-        return Seen(self.number, self.call, response, begun, is_paced, started, at_ms)
+        return Seen(
+            self.number,
+            self.call,
+            response,
+            self._has_begun,
+            is_paced,
+            self.started_ms,
+            at_ms,
+            self.recorder.arrived,
+        )
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
         """Seal the exchange as it is now, and return it ready for the disk."""

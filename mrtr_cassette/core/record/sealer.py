@@ -53,6 +53,7 @@ class Seen(NamedTuple):
         is_paced: its pieces came when the server had them, and not as the network cut them.
         started_ms: when the request had arrived.
         ended_ms: the time of the end.
+        ended_after: how many requests had arrived by then.
     """
 
     number: int
@@ -62,6 +63,7 @@ class Seen(NamedTuple):
     is_paced: bool
     started_ms: float
     ended_ms: float
+    ended_after: int
 
 
 class Sealed(NamedTuple):
@@ -136,6 +138,7 @@ class Sealer:
             ended_ms=seen.ended_ms,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
             echoed_sha256=None if echoed is None else sha256_of(echoed),
+            ended_after=seen.ended_after,
         )
         return Sealed(exchange, recognise(result), unread)
 

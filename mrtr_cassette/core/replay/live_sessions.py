@@ -139,10 +139,13 @@ class LiveSessions:
         """Begin with none open; `playables` are all of the cassette."""
         self.shared = LiveSession(NO_SESSION, NO_SESSION)
         self._recorded: dict[str, set[int]] = {}
+        self._handshakes: dict[str, list[Playable]] = {}
         self._by_id: dict[str, LiveSession] = {}
         for each in playables:
             if each.session != NO_SESSION:
                 self._recorded.setdefault(each.session, set()).add(each.lookup_number)
+                if each.key.method == "notifications/initialized":
+                    self._handshakes.setdefault(each.session, []).append(each)
         numbers = [
             int(match[1]) for each in self._recorded if (match := SESSION_SURROGATE.fullmatch(each))
         ]
@@ -156,8 +159,13 @@ class LiveSessions:
         session = self._by_id.get(session_id)
         if session is not None:
             return session
-        # A client may know the id of a recorded session from an earlier run.
-        return self._begin(session_id, session_id) if session_id in self._recorded else self.shared
+        if session_id not in self._recorded:
+            return self.shared
+        # A client may know the id of a recorded session from an earlier run, and not open it again.
+        session = self._begin(session_id, session_id)
+        for each in self._handshakes.get(session_id, ()):
+            session.arrive(each)
+        return session
 
     def open(self, opening: Playable) -> LiveSession:
         """Begin a session for a client that was given a recorded one."""

@@ -8,6 +8,7 @@ import pytest
 from builders import (
     Answer,
     Conversation,
+    answer,
     assembled,
     cassette_of,
     conversation,
@@ -22,13 +23,17 @@ from builders import (
     progress,
     refusal,
     retry,
+    rpc,
     said,
     state_in,
     stream,
     tool,
 )
 from messages import NO, YES, array_asks, asks, text
+from pushing import SESSION, PushingSession, elicit, posted, roots
 
+from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
+from mrtr_cassette.core.exchange.recorded import Branch
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.record.assembly import has_recording
@@ -572,3 +577,95 @@ def test_cassette_knows_the_recording_that_it_has() -> None:
     assert not has([], SECOND_AT, both)
     one_more = assembled([], recorded_at=SECOND_AT)
     assert not has(added, SECOND_AT, one_more)
+
+
+def test_pushed_requests_and_posted_answers_are_turns() -> None:
+    """A call has what the server asked meanwhile, on its own stream and on a listening one."""
+    session = PushingSession()
+    session.post(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
+    stream = session.listen()
+    call = session.open(CALL)
+    session.say(call, elicit("push-1"))
+    session.post(posted(elicit("push-1"), YES))
+    session.say(stream, roots("push-3"))
+    session.post(posted(roots("push-3"), {"roots": []}))
+    session.end(call, answer(CALL, text("done")))
+    session.post(posted(elicit("push-1"), NO))
+    session.end(stream)
+    cassette = loaded(session.talk.cassette())
+
+    _, listening, asked, alone = cassette.interactions
+    assert [each.position for each in asked.pushed_turns] == [0, 0]
+    assert pushed_requests(asked.pushed_turns[0]).keys() == {"elicitation-1"}
+    assert posted_answers(asked.pushed_turns[0]) == {"elicitation-1": YES}
+    assert pushed_requests(asked.pushed_turns[1])["roots-1"].kind == "roots"
+    assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
+    assert posted_answers(asked.pushed_turns[1]) == {"roots-1": {"roots": []}}
+    assert [each.number for each in asked.own] == [3, 4, 5]
+    assert [each.ended_after for each in asked.own] == [5, 4, 5]
+    assert [each.number for each in alone.own] == [6]
+
+
+def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
+    """What an earlier recording knows of pushed requests stays where a later one adds to it."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit("push-1"))
+    session.post(posted(elicit("push-1"), YES))
+    session.end(call, answer(CALL, asks("ok")))
+    earlier = session.talk.cassette()
+    later = PushingSession()
+    again = later.open(retry(CALL, {"ok": YES}))
+    later.say(again, elicit("push-1"))
+    later.post(posted(elicit("push-1"), NO))
+    later.end(again, answer(retry(CALL, {"ok": YES}), text("done")))
+
+    whole = loaded(later.talk.cassette(earlier=earlier)).interactions
+
+    assert [each.number for each in whole[0].own] == [1, 3, 2, 4]
+    assert [place.turn for place in whole[0].places] == [0, 2, 1, 3]
+    assert [posted_answers(each) for each in whole[0].pushed_turns] == [
+        {"elicitation-1": YES},
+        {"elicitation-1": NO},
+    ]
+    assert whole[0].exchanges[1].ended_after == 4
+    assert len(whole) == 1
+
+
+def test_branch_shares_pushed_turns() -> None:
+    """Where an ask is answered in two ways, what the server pushed before it is in both."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit("push-1"))
+    session.post(posted(elicit("push-1"), YES))
+    session.end(call, answer(CALL, asks("ok")))
+    for value in (YES, NO):
+        session.post(retry(CALL, {"ok": value}), text("done"))
+
+    first, branch = loaded(session.talk.cassette()).interactions
+
+    assert branch.branch == Branch(of=1, turn=2)
+    assert branch.pushed_turns == first.pushed_turns
+    assert [place.turn for place in branch.places] == [2]
+
+
+def test_sessions_and_secrets_are_numbered_as_they_stand_in_the_file() -> None:
+    """Sessions that ran at the same time have the same numbers, whichever came first."""
+    files = []
+    for first, second in (("a", "b"), ("b", "a")):
+        talk = Conversation(redacts=True)
+        ids = {"a": "session-of-a-0123456789", "b": "session-of-b-0123456789"}
+        calls = {
+            name: talk.request(
+                post(tool(name, password=f"hunter2-{name}"), ("Mcp-Session-Id", ids[name]))
+            )
+            for name in (first, second)
+        }
+        for number in calls.values():
+            talk.response(number, text("done"))
+        cassette = talk.cassette()
+        files.append([each.request.model_dump() for each in cassette.interactions])
+
+    assert files[0] == files[1]
+    assert "<password:1>" in str(files[0][0])
+    assert "mrtr-session:1" in str(files[0][0])

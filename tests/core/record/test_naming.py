@@ -4,6 +4,7 @@ from builders import Answer, exchange, retry, tool
 from messages import asks
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.sessions import opened_session
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
 from mrtr_cassette.core.record.naming import Surrogates
 from mrtr_cassette.core.secrets.surrogates import sha256_of, state_surrogate
@@ -82,11 +83,11 @@ def test_sessions_are_numbered_as_they_turn_up() -> None:
     surrogates = Surrogates()
     before = exchange(CALL, Answer((b"{}",), (("Mcp-Session-Id", "x"),)))
     numbered = Surrogates()
-    numbered.add(1, before)
+    numbered.name_session(opened_session(before.response))
     surrogates.add_earlier(-1, numbered.put_into(1, before), HASH, is_first=True)
     sessions = []
     for number, each in enumerate([opened("a"), opened("b"), opened("a")], start=1):
-        surrogates.add(number, each)
+        surrogates.name_session(opened_session(each.response))
         response = surrogates.put_into(number, each).response
         assert response is not None
         sessions.append(dict(response.headers)["Mcp-Session-Id"])

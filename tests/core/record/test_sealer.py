@@ -23,7 +23,7 @@ def seen(*pieces: bytes, headers: Headers = JSON_HEADERS, is_paced: bool = False
     """Return an exchange whose response came in these pieces."""
     came = tuple(Piece(raw, float(at), 1) for at, raw in enumerate(pieces, start=2))
     response = Response(200, headers, came, End.COMPLETE)
-    return Seen(1, read_call(post(CALL)), response, True, is_paced, 1.0, 9.0)
+    return Seen(1, read_call(post(CALL)), response, True, is_paced, 1.0, 9.0, 1)
 
 
 def test_state_is_sealed_and_known() -> None:

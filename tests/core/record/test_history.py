@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from builders import STREAM_HEADERS, Answer, answer, exchange, get, post, progress, rpc, sse, tool
+from messages import asks, text
+from pushing import ACCEPTED, SESSION, elicit, posted
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.record.history import (
+    NEVER,
+    Moment,
+    Rank,
+    SessionFacts,
+    lasting,
+    session_facts,
+)
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
+
+CALL = tool("deploy", env="prod")
+
+
+def facts_of(recorded: RecordedExchange) -> SessionFacts:
+    """Return what is to know of an exchange in its session."""
+    call = recorded.call
+    key = "\n".join(call.key())
+    return session_facts(recorded, call, key, asks=recorded.ask is not None)
+
+
+def test_requests_have_their_place_in_a_session() -> None:
+    """The handshake comes first, then the listening streams, then the calls."""
+    ready = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+    stream = Answer((), STREAM_HEADERS)
+    endpoint = Answer((b"event: endpoint\ndata: /post?id=" + b"sha256:" + b"0" * 64,))
+    endpoint = endpoint._replace(headers=STREAM_HEADERS)
+
+    assert facts_of(exchange(rpc("initialize"), {})).rank is Rank.INITIALIZE
+    assert facts_of(exchange(ready, ACCEPTED)).rank is Rank.INITIALIZED
+    assert facts_of(exchange(get("/mcp"), stream)).rank is Rank.LISTENING
+    assert facts_of(exchange(get("/mcp"), b"no stream")).rank is Rank.CALL
+    assert facts_of(exchange(get("/sse"), endpoint)).rank is Rank.OPENING_STREAM
+    assert facts_of(exchange(rpc("subscriptions/listen"), stream)).rank is Rank.LISTENING
+    assert facts_of(exchange(rpc("subscriptions/listen"), asks("a"))).rank is Rank.CALL
+    assert facts_of(exchange(CALL, text("done"))).rank is Rank.CALL
+
+
+def test_session_is_that_of_the_request_or_the_one_that_it_opens() -> None:
+    """The request that opens a session is in it."""
+    opening = Answer((b"{}",), (("Mcp-Session-Id", SESSION[1]),))
+    session = sealed_hash(SESSION[1])
+
+    assert facts_of(exchange(rpc("initialize"), opening)).session == session
+    assert facts_of(exchange(post(CALL, SESSION), text("done"))).session == session
+    assert facts_of(exchange(CALL, text("done"))).session == ""
+
+
+def test_requests_that_a_server_pushes_are_found() -> None:
+    """A push is a request in the stream; progress and the response to the call are none."""
+    events = (progress(1), elicit("push-1"), answer(CALL, text("done")))
+    facts = facts_of(exchange(CALL, Answer(tuple(map(sse, events)), STREAM_HEADERS)))
+
+    assert [(each.id, each.method, each.piece) for each in facts.pushes] == [
+        ('"push-1"', "elicitation/create", 1)
+    ]
+    assert (facts.request_id, facts.posted_id, facts.is_answered) == ("1", None, True)
+    assert facts_of(exchange(posted(elicit("push-1"), {}), ACCEPTED)).posted_id == '"push-1"'
+
+
+def test_end_of_a_response() -> None:
+    """A 202 is no end of a call; a line of an older journal tells the end by its pieces."""
+    done = exchange(CALL, text("done"), number=4)
+    old = RecordedExchange(4, done.request, done.response, 1.0, 2.0, None, None)
+
+    assert facts_of(exchange(CALL, ACCEPTED)).ended == NEVER
+    assert facts_of(done).ended.after == 4
+    assert facts_of(old).ended == Moment(4, 2.0)
+    assert facts_of(RecordedExchange(4, done.request, None, 1.0, 2.0, None, None)).ended.after == 4
+
+
+def test_text_that_lasts_has_no_hash() -> None:
+    """Hashes of states and sessions, and what stands for secrets, are others in every recording."""
+    assert lasting(f"a {sealed_hash('x')} <jwt:{'0' * 24}> b") == "a sha256 <jwt:0> b"
+    assert facts_of(exchange(get(f"/{'a' * 150}?{sealed_hash('x')}"), b"")).text.endswith("?")
