@@ -360,7 +360,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "asana",
         r"(?:^|[^\w/])([0-2]/\d{13,}(?:/\d{13,})?:[0-9a-f]{32})(?:\W|$)",
-        (r"\d:[0-9a-f]{32}",),
+        (r"\d{13}:[0-9a-f]{32}",),
     ),
     _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[\w-]{24,}", _DIGIT),
     _token("hubspot", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),

@@ -5,6 +5,7 @@ import pytest
 from mrtr_cassette.core.secrets.names import AMBIGUOUS
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, ActiveRules, Name, RedactionRules
 from mrtr_cassette.core.secrets.shapes import RULES
+from mrtr_cassette.core.secrets.surrogates import sealed_hash
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,14 @@ def test_what_a_user_adds_is_always_searched_for() -> None:
     assert rules_of(keys=("ключ",)).may_match(b"text")
     assert rules_of(keys=("ключ",)).plan(b"text").has_names
     assert rules_of(keys=("progressToken",)).may_match(b'{"progressToken":"x"}')
+
+
+def test_what_sealing_has_put_somewhere_is_no_reason_to_search() -> None:
+    """A body of a sealed conversation is not searched for its hashes and surrogates."""
+    hashed = f'{{"requestState":"{sealed_hash("state")}"}}'
+    assert not rules_of().may_match(hashed.encode())
+    assert not rules_of().may_match(b'{"requestState":"mrtr-state:0123456789abcdef:1:1"}')
+    assert rules_of().may_match(f"1/1234567890123456:{'0123456789abcdef' * 2}".encode())
 
 
 def test_disabled_rules_are_not_searched_for() -> None:
