@@ -140,8 +140,11 @@ class Delivery:
         return self.values if request is None else self.session.values_of(request)
 
     def _is_due(self, gate: Gate) -> bool:
-        waits, has_arrived = self.reply.waits, self.session.has_arrived
-        while self._messages < gate.messages and has_arrived(waits.messages[self._messages]):
+        waits, session = self.reply.waits, self.session
+        has_arrived = session.has_arrived
+        while self._messages < gate.messages and not session.is_awaited(
+            waits.messages[self._messages]
+        ):
             self._messages += 1
         while self._changes < gate.changes and has_arrived(waits.changes[self._changes]):
             self._changes += 1

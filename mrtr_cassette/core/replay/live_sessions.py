@@ -56,6 +56,8 @@ class LiveSession:
 
     def was_asked(self, playable: Playable) -> bool:
         """Tell whether the ask that an exchange answers has been played, or one just like it."""
+        if playable.answers is not None:
+            return playable.answers.pending.lookup_number in self._arrived
         parent = playable.parent
         return parent is None or parent in self.played or parent.question in self.asked
 
@@ -75,6 +77,10 @@ class LiveSession:
     def has_arrived(self, playable: Playable) -> bool:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         return self._arrived.get(playable.lookup_number, 0) >= playable.occurrence
+
+    def is_awaited(self, message: Playable) -> bool:
+        """Tell whether a message of the client's is still to come; none does that was not asked."""
+        return self.was_asked(message) and not self.has_arrived(message)
 
     def could_be(self, contents: Collection[int]) -> bool:
         """Tell whether all that has come so far is in a recorded session, by its lookup numbers."""

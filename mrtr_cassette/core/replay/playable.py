@@ -203,11 +203,15 @@ def playable(
 
 
 def number_lookups(by_arrival: Iterable[Playable]) -> None:
-    """Number the lookup keys of all exchanges, and count how often each comes in a session."""
-    numbers: dict[LookupKey, int] = {}
+    """Number the lookup keys of all exchanges, and count how often each comes in a session.
+
+    Equal answers to what was asked during other calls count apart.
+    """
+    numbers: dict[tuple[LookupKey, int | None], int] = {}
     occurrences: Counter[tuple[str, int]] = Counter()
     for each in by_arrival:
-        each.lookup_number = numbers.setdefault(each.lookup, len(numbers))
+        pending = None if each.answers is None else each.answers.pending.lookup_number
+        each.lookup_number = numbers.setdefault((each.lookup, pending), len(numbers))
         occurrences[each.session, each.lookup_number] += 1
         each.occurrence = occurrences[each.session, each.lookup_number]
 

@@ -209,3 +209,27 @@ def test_refused_call_holds_up_nothing_with_the_answers_that_it_lacks() -> None:
     assert isinstance(calling.next(), Refusal)
 
     assert isinstance(delivery_of(player, post(tool("other"), *mine)).next(), Sending)
+
+
+def test_answers_to_what_was_not_asked_are_waited_for_by_nobody() -> None:
+    """A client that makes only the second of two calls is not stuck at its equal answer."""
+    session = PushingSession()
+    turns, exchanges = [], []
+    for name in ("first", "second"):
+        call = session.open(within(tool(name)))
+        session.say(call, PUSHED)
+        posts = session.post(within(YES))
+        session.end(call, answer(tool(name), text(name)))
+        turns.append([session.turn({"elicitation-1": (call, 0)}, {"elicitation-1": posts})])
+        exchanges.append([session.exchange(call)])
+    player = Player(cassette_with(*zip(exchanges, turns, strict=True)))
+    mine = (("Mcp-Session-Id", sealed_hash("mrtr-session:1")),)
+    second = delivery_of(player, post(tool("second"), *mine))
+    assert isinstance(second.next(), Sending)
+    assert second.next() is None
+
+    answered = player.request_received(post(YES, *mine))
+
+    assert isinstance(answered, Play)
+    assert (answered.playable.interaction, answered.playable.turn) == (2, 1)
+    assert isinstance(second.next(), Sending)
