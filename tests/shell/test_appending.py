@@ -656,15 +656,50 @@ async def asked_in_session(url: str, name: str, action: str) -> list[JsonObject]
     return [json.loads(line[5:]) for line in said.splitlines() if line.startswith(b"data:")]
 
 
+def calls_in(path: Path) -> list[JsonObject]:
+    """Return the interactions of a cassette that are calls of tools."""
+    return [
+        each
+        for each in read(path)["interactions"]
+        if each["request"]["body"].get("method") == "tools/call"
+    ]
+
+
 @looped
 async def test_answer_to_a_live_push_goes_to_the_server_that_asked(tmp_path: Path) -> None:
     """An equal answer in the cassette, to the same id, is not played for it."""
     path = tmp_path / "c.json"
     async with taping(path, pushing_server("first")) as tape:
         await asked_in_session(tape.url, "one", "accept")
+    (before,) = calls_in(path)
     async with taping(path, pushing_server("second"), existing="append") as tape:
         _, done = await asked_in_session(tape.url, "two", "accept")
     assert done["result"] == {"by": "second", "action": "accept"}
+    one, two = calls_in(path)
+    assert one == before
+    assert [turn["via"] for turn in two["elicitation_turns"]] == ["push"]
+    async with playing(path) as replay:
+        for name, run in (("one", "first"), ("two", "second")):
+            _, done = await asked_in_session(replay.url, name, "accept")
+            assert done["result"]["by"] == run
+        assert replay.player.misses == []
+
+
+@looped
+async def test_another_answer_to_a_played_push_is_refused(tmp_path: Path) -> None:
+    """The call gets the miss as its error, nobody asks the server, and the file stays."""
+    path = tmp_path / "c.json"
+    async with taping(path, pushing_server("first")) as tape:
+        await asked_in_session(tape.url, "one", "accept")
+    before = path.read_bytes()
+    async with taping(path, pushing_server("second"), existing="append") as tape:
+        _, refused = await asked_in_session(tape.url, "one", "decline")
+        assert tape.server.received == []
+    assert "answers-differ" in refused["error"]["message"]
+    assert '/action: recorded "accept", received "decline"' in refused["error"]["message"]
+    (failure,) = tape.session.unrecorded
+    assert "any answer but the recorded one is refused" in failure.detail
+    assert path.read_bytes() == before
 
 
 @looped

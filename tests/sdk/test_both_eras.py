@@ -1,0 +1,141 @@
+"""One server of the Python SDK, recorded by its clients of both eras: the same turns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from harness import looped
+from mcp import Client, MCPError
+from mcp_types import (
+    CreateMessageResult,
+    ElicitResult,
+    ListRootsResult,
+    Root,
+    TextContent,
+)
+from processes import listening
+from pydantic import FileUrl
+
+from mrtr_cassette import Interaction, Recording, Replay, record, replay
+
+SERVER = Path(__file__).parent.parent / "peers" / "server_both_eras.py"
+Era = Literal["legacy", "auto"]
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    """Run the server."""
+    with listening((sys.executable, str(SERVER))) as server:
+        yield server.url
+
+
+async def elicit(context: Any, params: Any) -> ElicitResult:
+    """Enter a name."""
+    return ElicitResult(action="accept", content={"name": "alpha"})
+
+
+async def decline(context: Any, params: Any) -> ElicitResult:
+    """Enter nothing."""
+    return ElicitResult(action="decline")
+
+
+async def sample(context: Any, params: Any) -> CreateMessageResult:
+    """Write what was asked for."""
+    asked = params.messages[0].content.text
+    return CreateMessageResult(
+        role="assistant", model="none", content=TextContent(text=f"{asked}: done")
+    )
+
+
+async def list_roots(context: Any) -> ListRootsResult:
+    """Tell where the files are."""
+    return ListRootsResult(roots=[Root(uri=FileUrl("file:///work"))])
+
+
+async def called(url: str, era: Era, answer: Any = elicit) -> list[str]:
+    """Call both tools, and return what they said, or the text of an error."""
+    said = []
+    async with Client(
+        url,
+        mode=era,
+        elicitation_callback=answer,
+        sampling_callback=sample,
+        list_roots_callback=list_roots,
+    ) as client:
+        for name, arguments in (("plan", {}), ("add", {"a": 1, "b": 2})):
+            try:
+                result = await client.call_tool(name, arguments)
+            except MCPError as error:
+                said.append(str(error))
+                continue
+            assert isinstance(result.content[0], TextContent)
+            said.append(result.content[0].text)
+    return said
+
+
+def told(run: Recording | Replay) -> list[tuple[Any, ...]]:
+    """Return what is shown of the calls of tools: their turns, without keys, and how they ended."""
+    calls = [each for each in run.interactions if each.call.startswith("tools/call")]
+    return [(each.call, each.arguments, *_turns(each), _outcome(each)) for each in calls]
+
+
+def _turns(interaction: Interaction) -> list[tuple[Any, Any]]:
+    return [
+        (
+            [(request.kind, request.message) for request in turn.input_requests.values()],
+            list((turn.answered or {}).values()),
+        )
+        for turn in interaction.turns
+    ]
+
+
+def _outcome(interaction: Interaction) -> str:
+    return interaction.ended.split(", ")[1]
+
+
+@pytest.mark.parametrize("answer", [elicit, decline])
+@looped
+async def test_both_eras_are_shown_alike(tmp_path: Path, upstream: str, answer: Any) -> None:
+    """Questions, answers and results are the same, whether results or pushed requests ask."""
+    recorded, said = {}, {}
+    eras: tuple[Era, Era] = ("auto", "legacy")
+    for era in eras:
+        async with record(upstream, tmp_path / f"{era}.json", log=None) as recording:
+            said[era] = await called(recording.url, era, answer)
+        recorded[era] = recording
+
+    assert said["legacy"] == said["auto"]
+    assert told(recorded["legacy"]) == told(recorded["auto"])
+    vias = {
+        era: {turn.via for each in run.interactions for turn in each.turns}
+        for era, run in recorded.items()
+    }
+    assert vias == {"auto": {"result"}, "legacy": {"push"}}
+
+
+@pytest.mark.parametrize("era", ["auto", "legacy"])
+@looped
+async def test_wrong_answer_is_told_by_its_question_in_both_eras(
+    tmp_path: Path, upstream: str, era: Era
+) -> None:
+    """A decline where an accept was recorded fails the call, with the question and the field."""
+    path = tmp_path / "c.json"
+    async with record(upstream, path, log=None) as recording:
+        said = await called(recording.url, era)
+    async with replay(path, log=None) as session:
+        assert await called(session.url, era) == said
+        assert told(session) == told(recording)
+    async with replay(path, log=None, on_miss="report") as session:
+        failed, added = await called(session.url, era, decline)
+
+    (miss,) = session.misses
+    assert (failed, added) == (miss.text, "3")
+    assert miss.nearest is not None
+    assert (miss.nearest.call, miss.nearest.turn) == ('tools/call "plan"', 1)
+    assert [question.partition(" ")[2] for question in miss.questions] == ['(form) "Which plan?"']
+    differing = {each.pointer.rpartition("/")[2]: each[1:] for each in miss.differences}
+    assert differing["action"] == ('"accept"', '"decline"')
