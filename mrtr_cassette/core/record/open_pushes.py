@@ -11,6 +11,7 @@ Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "L
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,11 +21,36 @@ from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 
 _ACCEPTED = 202
-_NAMES = {
+_KINDS = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
+_PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(slots=True)
+class TurnKeys:
+    """The keys of one turn's pushed requests.
+
+    Attributes:
+        unanswered: how many of these wait for an answer.
+    """
+
+    unanswered: int = 0
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def key_for(self, method: str) -> str:
+        """Return the key of one more request, which is unanswered."""
+        kind = _KINDS.get(method) or _last_part(method)
+        self._counts[kind] += 1
+        self.unanswered += 1
+        return f"{kind}-{self._counts[kind]}"
+
+
+def _last_part(method: str) -> str:
+    name = method.rpartition("/")[2]
+    return name if _PLAIN_NAME.fullmatch(name) else "request"
 
 
 class OpenPush(NamedTuple):
@@ -43,21 +69,13 @@ class OpenPush(NamedTuple):
     request: InputRequest
 
 
-@dataclass(slots=True)
-class _Turn:
-    """Pushed requests of one exchange: how many wait for an answer, how many have each name."""
-
-    waiting: int = 0
-    names: Counter[str] = field(default_factory=Counter)
-
-
 class OpenPushes:
     """The pushed requests of one recording that wait for their answers."""
 
     def __init__(self) -> None:
         """Begin with no calls."""
         self._pending: dict[str, dict[str | None, tuple[int, Call]]] = {}
-        self._turns: dict[int, _Turn] = {}
+        self._turns: dict[int, TurnKeys] = {}
         self._open: dict[tuple[str, str | None], OpenPush] = {}
 
     def request_arrived(self, number: int, session: str, call: Call) -> OpenPush | None:
@@ -79,7 +97,7 @@ class OpenPushes:
             return None
         push = self._open.pop((session, message.id), None)
         if push is not None and push.exchange in self._turns:
-            self._turns[push.exchange].waiting -= 1
+            self._turns[push.exchange].unanswered -= 1
         return push
 
     def is_answered_by(self, session: str, call: Call) -> bool:
@@ -104,14 +122,11 @@ class OpenPushes:
         pending = self._pending.get(session, {})
         if len(pending) == 1 and _call_id(call.message) is None:
             ((number, call),) = pending.values()
-        turn = self._turns.setdefault(number, _Turn())
-        if not turn.waiting:
-            turn.names.clear()
-        turn.waiting += 1
-        name = _NAMES.get(message.method) or message.method.rpartition("/")[2]
-        turn.names[name] += 1
+        keys = self._turns.get(number)
+        if keys is None or not keys.unanswered:
+            keys = self._turns[number] = TurnKeys()
         request = input_request(message.method, message.params)
-        push = OpenPush(number, call, f"{name}-{turn.names[name]}", request)
+        push = OpenPush(number, call, keys.key_for(message.method), request)
         self._open[session, message.id] = push
         return push
 

@@ -1,9 +1,9 @@
 """Which turns the requests are that a server pushed, and which posted response answers which.
 
-Owns: whose turn a pushed request is, which of them are one turn, and their keys, in the order of
+Owns: whose turn a pushed request is, and which of them are one turn, in the order of
 docs/matching.md, "Linking".
-Does not own: turns that a result asks (`linking`), where a turn stands in its interaction
-(`assembly`).
+Does not own: keys (`open_pushes`), turns that a result asks (`linking`), where a turn stands in its
+interaction (`assembly`).
 Rule: two sessions never touch each other, whatever ids they share. The work is linear in what was
 recorded.
 Source: docs/cassette-format.md, "Questions that a server pushed".
@@ -11,21 +11,14 @@ Source: docs/cassette-format.md, "Questions that a server pushed".
 
 from __future__ import annotations
 
-import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
 from mrtr_cassette.core.record.history import Moment, Push, SessionFacts
-
-_KINDS = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
-_PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+from mrtr_cassette.core.record.open_pushes import TurnKeys
 
 
 class LinkedPush(NamedTuple):
@@ -131,11 +124,6 @@ def _order(event: _Event) -> tuple[int, bool, float, _What, int, int]:
     return after, what is not _What.REQUEST, at_ms, what, number, -1 if push is None else push.piece
 
 
-def _last_part(method: str) -> str:
-    name = method.rpartition("/")[2]
-    return name if _PLAIN_NAME.fullmatch(name) else "request"
-
-
 class _Session:
     """One session while its history is told.
 
@@ -156,10 +144,10 @@ class _Session:
         if listens and len(self.pending) == 1:
             (owner,) = self.pending
         opened = self._open.get(owner)
-        if opened is None or not opened.unanswered:
-            opened = self._open[owner] = _OpenTurn()
+        if opened is None or not opened.keys.unanswered:
+            opened = self._open[owner] = _OpenTurn(LinkedTurn(), TurnKeys())
             self.turns.setdefault(owner, []).append(opened.turn)
-        key = opened.key_for(push.method)
+        key = opened.keys.key_for(push.method)
         opened.turn.asked.append(LinkedPush(key, number, push.piece))
         self._unanswered.setdefault(push.id, deque()).append((opened, key))
 
@@ -169,25 +157,11 @@ class _Session:
         if unanswered:
             opened, key = unanswered.popleft()
             opened.turn.answers.append(LinkedAnswer(key, number))
-            opened.unanswered -= 1
+            opened.keys.unanswered -= 1
 
 
-class _OpenTurn:
-    """A turn that may go on.
+class _OpenTurn(NamedTuple):
+    """A turn that may go on."""
 
-    Attributes:
-        turn: the turn so far.
-        unanswered: how many of its requests have no answer.
-    """
-
-    def __init__(self) -> None:
-        self.turn = LinkedTurn()
-        self.unanswered = 0
-        self._counts: Counter[str] = Counter()
-
-    def key_for(self, method: str) -> str:
-        """Return the key of one more request, which is unanswered."""
-        kind = _KINDS.get(method) or _last_part(method)
-        self._counts[kind] += 1
-        self.unanswered += 1
-        return f"{kind}-{self._counts[kind]}"
+    turn: LinkedTurn
+    keys: TurnKeys
