@@ -7,20 +7,20 @@ Rule: the keywords of both are the fields of their option classes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypedDict, TypeVar, Unpack
 
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.summary import reports_of_misses
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
+from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.option_values import FilePath
 from mrtr_cassette.options import (
     Existing,
@@ -33,6 +33,7 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.background import Proxy
+from mrtr_cassette.shell.client_starts import PipedReplay, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
@@ -51,7 +52,22 @@ class Recording:
     @property
     def url(self) -> str:
         """What the client connects to."""
+        if self._session.command is not None:
+            raise UsageError(
+                f"{self.path} is recorded over pipes, where there is no URL",
+                hint="have the client start `command`",
+            )
         return self._session.url
+
+    @property
+    def command(self) -> list[str]:
+        """What the client starts as its server, where that is on pipes."""
+        if self._session.command is None:
+            raise UsageError(
+                f"{self.path} is recorded over HTTP, where there is no command",
+                hint="have the client connect to `url`",
+            )
+        return self._session.command
 
     @property
     def path(self) -> Path:
@@ -62,7 +78,7 @@ class Recording:
     def interactions(self) -> tuple[Interaction, ...]:
         """What has been recorded so far, with what was on a cassette that is added to."""
         session = self._session
-        if session.published is not None:
+        if session.published is not None or (session.command is not None and self.path.exists()):
             return _interactions(cassette_file.load_cassette(self.path))
         cassette = recorded_so_far(self.path) or session.earlier
         return () if cassette is None else _interactions(cassette)
@@ -73,7 +89,7 @@ class Recording:
         session = self._session
         if session.earlier is None or session.player is None:
             return ()
-        return _unplayed(session.earlier, session.player)
+        return _numbered(session.earlier, session.player.unplayed)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
@@ -107,7 +123,7 @@ class Recording:
 class Replay:
     """A replay under way, or done."""
 
-    _session: ReplaySession
+    _session: ReplaySession | PipedReplay
 
     @property
     def url(self) -> str:
@@ -115,9 +131,20 @@ class Replay:
         return self._session.url
 
     @property
+    def command(self) -> list[str]:
+        """What the client starts as its server, where that is on pipes."""
+        return self._session.command
+
+    @property
     def path(self) -> Path:
         """The cassette."""
-        return Path(self._session.player.path)
+        return Path(self._session.path)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why processes that the client started as its server came to nothing."""
+        session = self._session
+        return tuple(session.problems) if isinstance(session, PipedReplay) else ()
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
@@ -127,12 +154,12 @@ class Replay:
     @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
-        return reports_of_misses(self._session.player, self._session.terms)
+        return self._session.misses
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played so far."""
-        return _unplayed(self._session.cassette, self._session.player)
+        return _numbered(self._session.cassette, self._session.unplayed)
 
 
 class _Keywords(TypedDict, total=False):
@@ -174,7 +201,11 @@ class RecordKeywords(_Keywords, total=False):
 
 
 def record(
-    upstream: str, path: FilePath = "cassette.json", **options: Unpack[RecordKeywords]
+    upstream: str | Sequence[str],
+    path: FilePath = "cassette.json",
+    *,
+    stdio: bool = False,
+    **options: Unpack[RecordKeywords],
 ) -> Proxy[Recording]:
     """Record what passes between a client and a server, in a `with` or an `async with` block.
 
@@ -182,8 +213,10 @@ def record(
     every request got an error that is not MCP's, unless `publish_anyway` is true.
 
     Args:
-        upstream: URL of the real server, as the client would name it.
+        upstream: URL of the real server, as the client would name it; or its command.
         path: the cassette to write.
+        stdio: the server is on pipes: `upstream` is its program and arguments, and the client
+            starts `command`.
         **options: as in `RecordOptions`; `help(mrtr_cassette.RecordOptions)` lists them.
 
     Raises:
@@ -192,11 +225,21 @@ def record(
         UnpublishedError: when the block ends: there were only errors, and no cassette is written.
     """
     checked = RecordOptions(**options)
-    opened = partial(recording, upstream, Path(path), checked)
-    return Proxy(partial(_shown_as, Recording, opened), _check_recording)
+    if stdio == isinstance(upstream, str):
+        raise UsageError(
+            f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
+            hint="with stdio=True it is the server's program and arguments, else a URL",
+        )
+    if isinstance(upstream, str):
+        opened = partial(recording, upstream, Path(path), checked)
+        return Proxy(partial(_shown_as, Recording, opened), _check_recording)
+    started = partial(recorded_by_client, upstream, Path(path), checked)
+    return Proxy(partial(_shown_as, Recording, partial(_awaited, started)), _check_recording)
 
 
-def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
+def replay(
+    path: FilePath, *, stdio: bool = False, **options: Unpack[ReplayKeywords]
+) -> Proxy[Replay]:
     """Serve a cassette as if it were the server, in a `with` or an `async with` block.
 
     The client of a request that was not recorded gets an error, and so does the block when it ends
@@ -204,6 +247,7 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
 
     Args:
         path: the cassette.
+        stdio: as a server on pipes: the client starts `command`.
         **options: as in `ReplayOptions`; `help(mrtr_cassette.ReplayOptions)` lists them.
 
     Raises:
@@ -212,13 +256,16 @@ def replay(path: FilePath, **options: Unpack[ReplayKeywords]) -> Proxy[Replay]:
         MissesError: when the block ends: something was asked that was not recorded.
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
     """
-    return replay_with(path, ReplayOptions(**options))
+    return replay_with(path, ReplayOptions(**options), stdio=stdio)
 
 
-def replay_with(path: FilePath, options: ReplayOptions) -> Proxy[Replay]:
+def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) -> Proxy[Replay]:
     """Serve a cassette as `replay` does, with options that have been checked."""
-    opened = partial(replaying, Path(path), options)
-    return Proxy(partial(_shown_as, Replay, opened), partial(_check_replay, options))
+    check = partial(_check_replay, options)
+    if stdio:
+        started = partial(replayed_by_client, Path(path), options)
+        return Proxy(partial(_shown_as, Replay, partial(_awaited, started)), check)
+    return Proxy(partial(_shown_as, Replay, partial(replaying, Path(path), options)), check)
 
 
 def _check_recording(recording: Recording) -> None:
@@ -229,10 +276,23 @@ def _check_recording(recording: Recording) -> None:
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
     """Raise what a replay that has ended did wrong."""
+    for problem in replay.problems:
+        raise MrtrCassetteError(problem)
     if options.on_miss == "raise" and replay.misses:
         raise MissesError(replay.path, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.path, replay.unplayed)
+
+
+@asynccontextmanager
+async def _awaited(opened: Callable[[], AbstractContextManager[S]]) -> AsyncIterator[S]:
+    """Enter and leave a context manager that waits in its own way, while the loop goes on."""
+    manager = opened()
+    value = await asyncio.to_thread(manager.__enter__)
+    try:
+        yield value
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
 @asynccontextmanager
@@ -244,9 +304,8 @@ async def _shown_as(
         yield view(session)
 
 
-def _unplayed(cassette: Cassette, player: Player) -> tuple[Interaction, ...]:
-    numbers = set(player.unplayed)
-    return tuple(each for each in _interactions(cassette) if each.number in numbers)
+def _numbered(cassette: Cassette, numbers: Collection[int]) -> tuple[Interaction, ...]:
+    return tuple(each for each in _interactions(cassette) if each.number in set(numbers))
 
 
 def _interactions(cassette: Cassette) -> tuple[Interaction, ...]:

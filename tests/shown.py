@@ -33,7 +33,7 @@ class Session:
         """Run one command and return its exit code and all that it printed."""
         command = re.sub(r"(?<=localhost:)8000|(?<=--port )8000", self.ports["8000"], command)
         command = re.sub(
-            r"^mrtr-cassette (record|replay)",
+            r"^mrtr-cassette (record|replay)(?! --stdio)",
             f"mrtr-cassette \\1 --port {self.ports['8722']}",
             command,
         )

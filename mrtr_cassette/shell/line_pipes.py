@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from typing import Final
@@ -20,6 +21,23 @@ from mrtr_cassette.core.wire.lines import Line, LineFramer
 _READ_AT_ONCE: Final = 64 * 1024
 _MOST_WAITING: Final = 1024 * 1024
 """Bytes that wait to be written before whoever writes has to wait too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipeEnds:
+    """The client's side: file descriptors.
+
+    Attributes:
+        source: where the client's lines come from.
+        target: where they are answered.
+    """
+
+    source: int = 0
+    target: int = 1
+
+
+OWN_PIPES: Final = PipeEnds()
+"""This process's stdin and stdout."""
 
 
 def read_some(source: int) -> bytes:

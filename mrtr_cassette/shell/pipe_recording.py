@@ -25,7 +25,7 @@ from typing import Final, Self
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, LineFramer, opens_channel
-from mrtr_cassette.errors import CassetteError, LineTooLongError
+from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
@@ -37,7 +37,7 @@ from mrtr_cassette.shell.keeping import (
     rules_of_both,
     shown_by,
 )
-from mrtr_cassette.shell.line_pipes import close_pipe, read_some, write_all
+from mrtr_cassette.shell.line_pipes import OWN_PIPES, PipeEnds, close_pipe, read_some, write_all
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
@@ -104,17 +104,17 @@ class Stops:
             signal.signal(number, signal.SIG_IGN)
 
 
-@dataclass(frozen=True, slots=True)
-class PipeEnds:
-    """The client's side: file descriptors.
+def refuse_to_append(options: RecordOptions) -> None:
+    """Make sure that a recording on pipes does not add to a cassette.
 
-    Attributes:
-        source: where the client's lines come from.
-        target: where they are answered.
+    Raises:
+        UsageError: it would.
     """
-
-    source: int = 0
-    target: int = 1
+    if options.existing == "append":
+        raise UsageError(
+            "a recording over pipes can't be added to yet",
+            hint="record it anew with <<replace>>, or over HTTP",
+        )
 
 
 @contextmanager
@@ -140,7 +140,9 @@ def pipe_recording(
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette is to be added to.
     """
+    refuse_to_append(options)
     continued = _continued(output, options, client)
     with cassette_file.without_collection():
         earlier = check_output(output, continued)
@@ -186,7 +188,7 @@ class Pump:
         server: ServerProcess,
         watcher: Watcher,
         happened: SimpleQueue[_Happened],
-        ends: PipeEnds = PipeEnds(),
+        ends: PipeEnds = OWN_PIPES,
     ) -> None:
         """Prepare to pass lines on."""
         self._server = server
@@ -363,6 +365,8 @@ def record_pipe(
     output: Path,
     options: RecordOptions,
     on_event: OnEvent | None = None,
+    *,
+    cwd: Path | None = None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
 
@@ -374,7 +378,7 @@ def record_pipe(
         CommandError: the server can't be started.
     """
     recording = pipe_recording(command, output, options, on_event=on_event, client=client_sha256())
-    with Stops() as stops, recording as (session, watcher), server_process(command) as server:
+    with Stops() as stops, recording as (session, watcher), server_process(command, cwd) as server:
         code = Pump(server, watcher, stops.queue).run()
         if not session.verdicts and not session.has_success:
             session.failure = f"{command[0]!r} ended with {code} and answered nothing"

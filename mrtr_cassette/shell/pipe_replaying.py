@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from mrtr_cassette.core.wire.http import NO_STATUS, Headers, Request
 from mrtr_cassette.core.wire.lines import Line, channel_request, line_request, opens_channel
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
-from mrtr_cassette.shell.line_pipes import LineWriter, read_lines
+from mrtr_cassette.shell.line_pipes import OWN_PIPES, LineWriter, PipeEnds, read_lines
 from mrtr_cassette.shell.replaying import ReplayServer, ReplaySession, load_server
 
 _LAST_S: Final = 0.3
@@ -69,8 +69,9 @@ async def replay_pipe(
     options: ReplayOptions,
     signals: asyncio.Queue[signal.Signals],
     on_event: OnEvent | None = None,
-    source: int = 0,
-    target: int = 1,
+    *,
+    began: Callable[[ReplaySession], None] = lambda _session: None,
+    ends: PipeEnds = OWN_PIPES,
 ) -> ReplaySession:
     """Serve a cassette on two pipes until the client ends, a signal comes, or the server had ended.
 
@@ -79,29 +80,31 @@ async def replay_pipe(
         options: how it is served.
         signals: those that come to this process.
         on_event: takes each play and each miss as facts, for programs.
-        source: where the client's lines come from.
-        target: where they are answered.
+        began: called with what is replayed, before it is.
+        ends: the client's side.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.
     """
     announcer = Announcer(options.log, on_event, options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
-    channel = _ReplayedChannel(server, source, target, options.max_body)
+    session = ReplaySession("", "", cassette, server.player, options.terms)
+    began(session)
+    channel = _ReplayedChannel(server, ends, options.max_body)
     await channel.run(cassette, signals)
-    return ReplaySession("", "", cassette, server.player, options.terms)
+    return session
 
 
 class _ReplayedChannel:
     """One client of a replay on pipes."""
 
-    def __init__(self, server: ReplayServer, source: int, target: int, longest: int) -> None:
+    def __init__(self, server: ReplayServer, ends: PipeEnds, longest: int) -> None:
         self._server = server
-        self._source = source
+        self._source = ends.source
         self._longest = longest
         self._ended = asyncio.Event()
         self._closed = asyncio.Event()
-        self._writer = LineWriter(target, self._closed.set)
+        self._writer = LineWriter(ends.target, self._closed.set)
         self._answers: set[asyncio.Task[None]] = set()
 
     async def run(self, cassette: Cassette, signals: asyncio.Queue[signal.Signals]) -> None:

@@ -36,6 +36,7 @@ class RecordSession:
         problem: why the recording is not whole, or None.
         objection: why it is not published as a cassette, or None.
         published: how many interactions the published cassette has; None where there is none.
+        command: what the client starts, where it is recorded over pipes; else None.
     """
 
     url: str
@@ -53,6 +54,7 @@ class RecordSession:
     problem: str | None = None
     objection: str | None = None
     published: int | None = None
+    command: list[str] | None = None
 
     @property
     def is_unused(self) -> bool:

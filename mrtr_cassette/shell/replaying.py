@@ -35,8 +35,9 @@ from mrtr_cassette.core.report.events import (
     reading_line,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
+from mrtr_cassette.core.report.summary import reports_of_misses
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.errors import Terms
+from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
@@ -65,6 +66,29 @@ class ReplaySession:
     cassette: Cassette
     player: Player
     terms: Terms
+
+    @property
+    def path(self) -> str:
+        """The cassette's path."""
+        return self.player.path
+
+    @property
+    def misses(self) -> tuple[MissReport, ...]:
+        """What was asked so far and had not been recorded."""
+        return reports_of_misses(self.player, self.terms)
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was not played so far."""
+        return self.player.unplayed
+
+    @property
+    def command(self) -> list[str]:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is served over HTTP, where there is no command",
+            hint="have the client connect to `url`",
+        )
 
 
 DEFAULTS: Final = ReplayOptions()

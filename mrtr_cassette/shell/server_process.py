@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Final
 
 from mrtr_cassette.errors import UpstreamError, printable
@@ -95,8 +96,8 @@ def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 @contextmanager
-def server_process(command: Sequence[str]) -> Iterator[ServerProcess]:
-    """Run a server until the block ends; its stderr is this process's.
+def server_process(command: Sequence[str], cwd: Path | None = None) -> Iterator[ServerProcess]:
+    """Run a server until the block ends, here or elsewhere; its stderr is this process's.
 
     Raises:
         CommandError: it can't be run.
@@ -107,6 +108,7 @@ def server_process(command: Sequence[str]) -> Iterator[ServerProcess]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
+            cwd=cwd,
             process_group=0,
         )
     except OSError as error:

@@ -15,6 +15,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.upstream_servers import (
     ENDPOINT,
+    PORT,
     RunningCommand,
     running_command,
     serving_application,
@@ -50,6 +51,19 @@ class Applications:
         self._served.close()
 
 
+def is_on_pipes(upstream: Any) -> bool:
+    """Tell whether an upstream is a command whose server is on pipes: it takes no port.
+
+    Raises:
+        UsageError: it is no command: a list of texts.
+    """
+    if isinstance(upstream, str) or not isinstance(upstream, Sequence):
+        return False
+    if not upstream or not all(isinstance(part, str) for part in upstream):
+        raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
+    return not any(PORT in part for part in upstream)
+
+
 class StartedUpstream(NamedTuple):
     """An upstream that is ready to be recorded.
 
@@ -82,8 +96,6 @@ def start_upstream(
     if isinstance(upstream, str):
         return StartedUpstream(upstream)
     if isinstance(upstream, Sequence):
-        if not upstream or not all(isinstance(part, str) for part in upstream):
-            raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
         command = running.enter_context(running_command(upstream, cwd))
         return StartedUpstream(command.url, _STARTED_HERE, command)
     return StartedUpstream(applications.url(upstream), _STARTED_HERE)

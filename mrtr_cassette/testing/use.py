@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from mrtr_cassette.api import Recording, Replay, replay_with
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.failures import UnplayedError
 from mrtr_cassette.core.report.inspection import Interaction
 from mrtr_cassette.core.report.misses import MissReport
@@ -22,13 +24,15 @@ from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, c
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
+from mrtr_cassette.shell.cassette_file import publish
+from mrtr_cassette.shell.client_starts import recorded_by_client
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import RunningCommand
 from mrtr_cassette.testing.names import check_spelling
 from mrtr_cassette.testing.settings import TERMS, Mode, Settings
-from mrtr_cassette.testing.upstreams import Applications, start_upstream
+from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_upstream
 
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
@@ -62,9 +66,10 @@ class MrtrCassette:
             else all answers come from the cassette.
     """
 
-    def __init__(self, session: Recording | Replay, mode: Mode) -> None:
-        """Show a session under the mode that it was begun in."""
+    def __init__(self, session: Recording | Replay, mode: Mode, path: Path) -> None:
+        """Show a session under the mode that it was begun in, with what will be its cassette."""
         self._session = session
+        self._path = path
         self.mode = mode
         self.is_recording = isinstance(session, Recording)
 
@@ -74,9 +79,14 @@ class MrtrCassette:
         return self._session.url
 
     @property
+    def command(self) -> list[str]:
+        """What a client of a server on pipes starts, as often as it likes."""
+        return self._session.command
+
+    @property
     def path(self) -> Path:
         """The cassette's file; while recording it is written after the test has passed."""
-        return self._session.path
+        return self._path
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
@@ -92,6 +102,11 @@ class MrtrCassette:
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on the cassette and was not, or not wholly, played."""
         return self._session.unplayed
+
+    @property
+    def problems(self) -> list[str]:
+        """Why processes that a client started as its server came to nothing."""
+        return list(self._session.problems) if isinstance(self._session, Replay) else []
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
@@ -147,7 +162,7 @@ class CassetteUse:
         with ExitStack() as undone:
             undone.callback(self._claimed.close)
             undone.callback(self._running.close)
-            self.cassette = MrtrCassette(self._begin(), run.mode)
+            self.cassette = MrtrCassette(self._begin(), run.mode, path)
             undone.pop_all()
 
     def _begin(self) -> Recording | Replay:
@@ -212,7 +227,16 @@ class CassetteUse:
             )
         # What is wrong is told when it is known which test fails for it.
         options = replace(self._settings.replay, on_miss="report", fail_on_unplayed=False)
-        return self._running.enter_context(replay_with(self.path, options))
+        stdio = self._is_on_pipes()
+        return self._running.enter_context(replay_with(self.path, options, stdio=stdio))
+
+    def _is_on_pipes(self) -> bool:
+        """Tell whether the cassette was recorded over pipes; one that can't be read was not."""
+        try:
+            data = self.path.read_bytes()
+            return b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
+        except (OSError, CassetteError):
+            return False
 
     def _record(self) -> Recording:
         upstream = self._settings.upstream
@@ -224,11 +248,26 @@ class CassetteUse:
                 hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
                 "override the fixture mrtr_upstream; it may be a URL, a command or an application",
             )
+        if is_on_pipes(upstream):
+            return self._record_on_pipes(upstream)
         started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
         self._command = started.command
         options = self._record_options()
         manager = recording(started.url, self.path, options, named=started.named, publishes=False)
         self._recording = self._running.enter_context(in_thread(manager))
+        return Recording(self._recording)
+
+    def _record_on_pipes(self, upstream: Sequence[str]) -> Recording:
+        """Record what a client starts; it becomes the cassette if all is well."""
+        folder = Path(self._claimed.enter_context(TemporaryDirectory(prefix="mrtr-cassette-")))
+        if self._record_options().existing == "append":
+            raise UsageError(
+                f"{self.path} is recorded over pipes, and can't be added to yet",
+                hint="record all of it anew with --mrtr-mode=all, in one test each",
+            )
+        options = replace(self._settings.record, existing="keep", ignore=(), repeat="auto")
+        manager = recorded_by_client(upstream, folder / self.path.name, options, self._run.cwd)
+        self._recording = self._running.enter_context(manager)
         return Recording(self._recording)
 
     def _record_options(self) -> RecordOptions:
@@ -255,9 +294,10 @@ class CassetteUse:
         try:
             if self._recording is not None:
                 return self._conclude_recording(self._recording, passed=passed, plays_all=plays_all)
+            problems = self.cassette.problems
             if passed and plays_all and self.cassette.unplayed:
-                return [_unplayed_text(self.cassette)]
-            return []
+                problems.append(_unplayed_text(self.cassette))
+            return problems
         finally:
             self._claimed.close()
 
@@ -276,6 +316,8 @@ class CassetteUse:
             objection = session.find_objection()
             if objection is not None:
                 problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
+        if session.command is not None:
+            return self._conclude_on_pipes(session, problems, passed=passed)
         if not passed or problems:
             journal_file.journal_path(self.path).unlink(missing_ok=True)
             return [*problems, f"{self.path} was not written"] if problems else []
@@ -284,6 +326,19 @@ class CassetteUse:
         except MrtrCassetteError as error:
             return [error.in_terms(TERMS)]
         return [f"the recording is not whole: {lost}"] if lost else []
+
+    def _conclude_on_pipes(
+        self, session: RecordSession, problems: list[str], *, passed: bool
+    ) -> list[str]:
+        """Put what processes have published in the cassette's place."""
+        if not passed or problems or session.published is None:
+            return [*problems, f"{self.path} was not written"] if problems else []
+        try:
+            data = session.path.read_bytes()
+            publish(self.path, [data], replace=self._run.mode == "all")
+        except (OSError, MrtrCassetteError) as error:
+            return [error.in_terms(TERMS) if isinstance(error, MrtrCassetteError) else str(error)]
+        return []
 
     @property
     def is_empty(self) -> bool:

@@ -143,7 +143,7 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
         raise CassetteError(
             path,
             printable(f"the server {server!r} has no `command`"),
-            hint="a server with a URL is recorded with: mrtr-cassette record --upstream URL",
+            hint="one with a URL is recorded by a proxy: <<record>>",
         )
     args = entry.get("args")
     if args is not None and not (

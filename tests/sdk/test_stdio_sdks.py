@@ -1,0 +1,154 @@
+"""The official SDKs' servers and clients on pipes, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from pipes import recorder
+
+import pytest
+from processes import (
+    CASSETTES,
+    PROGRAM,
+    SIDES,
+    TRANSCRIPTS,
+    Run,
+    Side,
+    listening,
+    peer,
+    replay_command,
+    run,
+)
+
+from mrtr_cassette.shell.cassette_file import load_cassette
+
+pytestmark = pytest.mark.usefixtures("typescript_sdk")
+
+TRANSCRIPT = (TRANSCRIPTS / "python-sdk.txt").read_text()
+
+
+def server(side: Side) -> tuple[str, ...]:
+    """Return the command of a server on pipes."""
+    return (*peer("server", side), "--stdio")
+
+
+def client(side: Side, command: tuple[str, ...] | list[str], *options: str) -> Run:
+    """Run a client that starts its server."""
+    return run((*peer("client", side), *options, "--", *command))
+
+
+def replayer(cassette: Path) -> list[str]:
+    """Return the command that is the server of a cassette."""
+    return [*PROGRAM, "replay", "--stdio", str(cassette)]
+
+
+def steady(transcript: str) -> list[str]:
+    """Return a transcript without the progress that the TypeScript client may lose by itself.
+
+    It has many notifications and the response at once from a pipe, and forgets whom to tell.
+    """
+    return [line for line in transcript.splitlines() if not line.startswith("progress")]
+
+
+@pytest.fixture(scope="module")
+def cassettes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[Side, Side], Path]:
+    """Record each server with each client."""
+    folder = tmp_path_factory.mktemp("stdio")
+    made = {}
+    for of in SIDES:
+        for by in SIDES:
+            output = folder / f"{of}-{by}.json"
+            recorded = client(by, recorder(output, *server(of)))
+            assert recorded.code == 0, recorded.stderr
+            assert steady(recorded.stdout) == steady(TRANSCRIPT)
+            made[of, by] = output
+    return made
+
+
+PAIRS = [(of, by) for of in SIDES for by in SIDES]
+
+
+@pytest.mark.parametrize(("of", "by"), PAIRS)
+@pytest.mark.parametrize("side", SIDES)
+def test_recording_plays_to_either_client(
+    cassettes: dict[tuple[Side, Side], Path], of: Side, by: Side, side: Side
+) -> None:
+    """Whoever recorded it, either client gets what the server had said, and misses nothing."""
+    played = client(side, replayer(cassettes[of, by]))
+
+    assert played.code == 0, played.stderr
+    assert steady(played.stdout) == steady(TRANSCRIPT)
+    assert " no misses" in played.stderr or "never played" in played.stderr
+
+
+@pytest.mark.parametrize("of", SIDES)
+def test_typescript_client_starts_its_server_twice(
+    cassettes: dict[tuple[Side, Side], Path], of: Side
+) -> None:
+    """Its probe and the server itself are in one cassette, as two sessions."""
+    tree = json.loads(cassettes[of, "typescript"].read_bytes())
+
+    first, *others = tree["interactions"]
+    assert first["request"]["body"]["id"] == "server-discover-probe-1"
+    assert {each["request"].get("session") for each in others} == {"mrtr-session:1"}
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_another_answer_is_a_miss(cassettes: dict[tuple[Side, Side], Path], side: Side) -> None:
+    """A client that declines what was accepted gets the error that says so."""
+    options = ("--flow", "deploy", "--decline", "Deploy to production?")
+
+    played = client(side, replayer(cassettes["python", "python"]), *options)
+
+    assert played.code == 1
+    assert "error -32010" in played.stdout
+    assert "answers-differ" in played.stdout
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_declining_is_recorded_and_played(tmp_path: Path, side: Side) -> None:
+    """What a client declined plays to a client that declines."""
+    options = ("--flow", "deploy", "--decline", "Deploy to production?")
+    output = tmp_path / "c.json"
+
+    recorded = client(side, recorder(output, *server("typescript")), *options)
+    played = client(side, replayer(output), *options)
+
+    assert "Deployment cancelled" in recorded.stdout
+    assert (played.code, played.stdout) == (recorded.code, recorded.stdout)
+
+
+@pytest.mark.parametrize(("of", "by"), PAIRS)
+def test_recording_of_pipes_plays_over_http(
+    cassettes: dict[tuple[Side, Side], Path], of: Side, by: Side
+) -> None:
+    """The same conversation is served over HTTP."""
+    with listening(replay_command(cassettes[of, by])) as replay:
+        played = run((*peer("client", "python"), replay.url))
+
+    assert (played.code, steady(played.stdout)) == (0, steady(TRANSCRIPT)), replay.stderr
+
+
+@pytest.mark.parametrize("of", SIDES)
+@pytest.mark.parametrize("side", SIDES)
+def test_recording_of_http_plays_over_pipes(of: Side, side: Side) -> None:
+    """What was recorded over HTTP is a server that a client starts."""
+    played = client(side, replayer(CASSETTES / f"{of}-sdk.json"))
+
+    assert played.code == 0, played.stderr
+    assert steady(played.stdout) == steady(TRANSCRIPT)
+
+
+def test_states_are_sealed_and_stable(tmp_path: Path) -> None:
+    """Recorded again, an unchanged server changes nothing but the recording block."""
+    trees = []
+    for name in ("a", "b"):
+        output = tmp_path / f"{name}.json"
+        client("python", recorder(output, *server("python")), "--flow", "release-train")
+        tree = json.loads(output.read_bytes())
+        del tree["recording"]
+        trees.append(tree)
+        assert len(load_cassette(output).interactions) > 1
+
+    assert trees[0] == trees[1]
+    assert "mrtr-state:" in json.dumps(trees[0])
