@@ -32,7 +32,7 @@ from mrtr_cassette.core.exchange.recorded import (
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import End, Request
 
 ACCEPTED = Answer((), (), 202)
 SESSION = ("Mcp-Session-Id", "sess-0123456789abcdef")
@@ -96,9 +96,9 @@ class PushingSession:
         self.talk.response(number, response)
         return number
 
-    def end(self, stream: int, *messages: bytes) -> None:
+    def end(self, stream: int, *messages: bytes, how: End = End.COMPLETE) -> None:
         """Let a stream end, after these messages."""
-        self.talk.response(stream, Answer(tuple(map(sse, messages)), STREAM_HEADERS))
+        self.talk.response(stream, Answer(tuple(map(sse, messages)), STREAM_HEADERS, end=how))
 
     def exchange(self, number: int) -> RecordedExchange:
         """Return an exchange that has ended."""

@@ -41,7 +41,7 @@ from mrtr_cassette.core.record.pushes import LinkedPushes, LinkedTurn, link_push
 from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.wire.http import Piece
+from mrtr_cassette.core.wire.http import End, Piece
 
 
 def assemble(
@@ -111,7 +111,7 @@ def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
         exchange.request.method,
         round(exchange.started_ms),
         round(exchange.ended_ms - exchange.started_ms),
-        None if response is None else (response.status, response.end),
+        None if response is None else response.status,
     )
 
 
@@ -130,6 +130,7 @@ class _Assembly:
         self._earlier_facts: dict[int, LinkFacts] = {}
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
         self._linked: list[LinkedInteraction] = []
+        self._deletions: dict[str, int] = {}
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
@@ -181,7 +182,10 @@ class _Assembly:
         key = "\n".join(call.key())
         facts = self._facts[number] = _facts(exchange, call, key)
         has_ask = facts.ask is not None
-        self._history[number] = session_facts(exchange, call, key, asks=has_ask)
+        facts_in_session = session_facts(exchange, call, key, asks=has_ask)
+        self._history[number] = facts_in_session
+        if exchange.request.method == "DELETE":
+            self._deletions.setdefault(facts_in_session.session, number)
         self._surrogates.add(number, exchange)
 
     def _content(self, number: int) -> str:
@@ -266,11 +270,22 @@ class _Assembly:
         if number in self._with_secrets:
             exchange = self._secrets.put_into(exchange)
         exchange = self._surrogates.put_into(number, exchange)
+        if self._is_ended_by_deletion(number) and exchange.response is not None:
+            exchange = replace(exchange, response=replace(exchange.response, end=End.COMPLETE))
         recorded = self._exchanges[number - self._offset].response
         encoding = "" if recorded is None else in_utf8(recorded)[1]
         if encoding and exchange.response is not None:
             exchange = replace(exchange, response=in_encoding(exchange.response, encoding))
         return exchange
+
+    def _is_ended_by_deletion(self, number: int) -> bool:
+        """Tell whether a listening stream ended because its session was deleted.
+
+        Both sides close it then, and which of them is first means nothing.
+        """
+        facts = self._history[number]
+        deletion = self._deletions.get(facts.session)
+        return facts.listens and deletion is not None and facts.ended.after >= deletion
 
 
 class _Streams:
