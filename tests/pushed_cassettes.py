@@ -113,7 +113,7 @@ def pushing_cassettes(draw: st.DrawFn) -> Cassette:
         for position in range(length):
             at += 1
             call = CALL if position == 0 else retry(CALL, {"a": at})
-            pushes = [elicitation(each) for each in range(draw(st.integers(0, 3)))]
+            pushes = [elicitation(each) for each in range(draw(st.integers(1, 3)))]
             asked = asks("a") if position + 1 < length else text("done")
             request = LISTENING if listens else post(call)
             chain.append(streamed(at, request, *pushes, answer(call, asked)))
@@ -148,7 +148,8 @@ def pushed_turns(
         if exchange is chain[position]:
             other = None
         assert exchange.response is not None
-        piece = draw(st.integers(0, len(exchange.response.pieces) - 1))
+        # The last one is the response to the call.
+        piece = draw(st.integers(0, len(exchange.response.pieces) - 2))
         asked.append(PushedRequest(f"elicitation-{index}", exchange, piece, other))
     keys = draw(st.lists(st.sampled_from([each.key for each in asked]), unique=True))
     answers = [PostedAnswer(key, accepted(at + add, add)) for add, key in enumerate(keys, start=1)]

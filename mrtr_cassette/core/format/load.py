@@ -35,6 +35,8 @@ from mrtr_cassette.core.format.model import (
     RequestModel,
     ResponseModel,
 )
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.messages import completed_by
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Request, Response
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import CassetteError
@@ -241,6 +243,9 @@ class _Loader:
             response = exchange.response
             if response is None or event.event >= len(response.pieces):
                 raise damaged(self._path, f"{at}/event", "the response has no such event")
+            message = completed_by(response, event.event)
+            if message is None or message.kind is not Kind.REQUEST:
+                raise damaged(self._path, f"{at}/event", "this event is no request of the server's")
             asked.append(PushedRequest(event.key, exchange, event.event, event.interaction))
         return PushedTurn(turn.position, tuple(asked), turn.answers)
 

@@ -332,6 +332,7 @@ def test_branch_shares_the_pushed_turns_before_it() -> None:
     ("turn", "path", "to", "reason"),
     [
         (0, ("ask", "events", 0, "event"), 9, "at {at}/ask/events/0/event: the response has no"),
+        (0, ("ask", "events", 0, "event"), 2, "at {at}/ask/events/0/event: this event is no requ"),
         (0, ("ask", "events", 1, "interaction"), 9, "at {at}/ask/events/1/interaction: there is"),
         (0, ("ask", "events", 1, "key"), "elicitation-1", "at {at}/ask/events/1/key: the same"),
         (0, ("answer", "responses", 1, "key"), "roots-1", "at {at}/answer/responses/1/key: it n"),

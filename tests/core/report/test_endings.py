@@ -12,7 +12,7 @@ from pushing import ACCEPTED, SESSION, PushingSession, cassette_with
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.report.endings import Endings
 from mrtr_cassette.core.report.inspection import inspected
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
 
 CALL = tool("deploy", env="prod")
 MESSAGES = "/messages?session_id=sha256:" + "0123456789abcdef" * 4
@@ -108,6 +108,32 @@ def test_response_in_place_is_not_looked_for_elsewhere() -> None:
         "no response, result on the stream of #1",
         "HTTP 202",
     ]
+
+
+@pytest.mark.parametrize(
+    ("response", "ended"),
+    [
+        (answer(CALL, text("done")), "HTTP 200, result"),
+        (
+            Answer((sse(progress(1)),), STREAM_HEADERS, end=End.OPEN),
+            "HTTP 200, stream of 1 event, still open when the recording ended",
+        ),
+    ],
+)
+def test_end_of_a_call_in_its_own_response(response: object, ended: str) -> None:
+    """Where nothing listens, a call ends as its own response says."""
+    session = PushingSession()
+    number = session.post(CALL, response)
+
+    assert Endings(()).ending(session.exchange(number)) == ended
+
+
+def test_end_of_a_call_on_a_pipe() -> None:
+    """A pipe has no status; its response is told by its lines."""
+    response = Response(NO_STATUS, (), (Piece(answer(CALL, text("done")) + b"\n", 2, 1),), End.OPEN)
+    exchange = RecordedExchange(1, post(CALL), response, 1, 2, None, None)
+
+    assert Endings(()).ending(exchange) == "result, 1 line, still open when the recording ended"
 
 
 def test_call_whose_place_in_time_is_unknown_has_the_first_response_with_its_id() -> None:

@@ -15,7 +15,7 @@ from pushing import asked_once, elicit, posted
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.playable import CassettePlace, PushedQuestion, playable
-from mrtr_cassette.core.report.misses import annotation, miss_body, report_of_miss
+from mrtr_cassette.core.report.misses import annotation, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.wire.pointers import Difference
 
 CALL = tool("deploy", env="prod")
@@ -127,6 +127,16 @@ def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
         '  /action: recorded "accept", received "decline"',
     ]
     assert report.fixes[1] == "record the whole session with this answer, into another cassette"
+
+
+def test_call_that_is_refused_gets_the_miss_under_its_own_id() -> None:
+    """The error that the waiting call gets has the text and the facts of the wrong answer."""
+    report = report_of_miss(missed(player_of((CALL, text("x"))), tool("y")), "f")
+
+    refused = json.loads(refusal_body(report, b'"mine"'))
+
+    assert (refused["id"], refused["error"]["code"]) == ("mine", -32010)
+    assert (refused["error"]["message"], refused["error"]["data"]) == (report.text, report.facts)
 
 
 @pytest.mark.parametrize(
