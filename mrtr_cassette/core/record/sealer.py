@@ -127,7 +127,7 @@ class Sealer:
         if self.redactor is not None:
             request = self.redactor.request(request)
             response = redacted_response(response, self.redactor)
-        if self.credentials is not None:
+        if self.credentials is not None and len(self.credentials.known):
             request = self.credentials.sealed_request(request)
             response = without_credentials(response, self.credentials)
         exchange = RecordedExchange(

@@ -26,7 +26,7 @@ from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Headers, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
-from mrtr_cassette.core.wire.readable import encoding_of, may_be_encoded, why_unread
+from mrtr_cassette.core.wire.readable import content_coding, encoding_of, may_be_encoded, why_unread
 from mrtr_cassette.core.wire.sse import read_event
 
 _LONGEST_MARK = 4
@@ -122,6 +122,9 @@ class Unread(NamedTuple):
 
 def unread_bodies(request: Request, response: Response) -> list[Unread]:
     """Return which bodies of an exchange can't be read."""
+    codings = content_coding(request.headers), content_coding(response.headers)
+    if not any(codings) and request.body.isascii() and response.body.isascii():
+        return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
 

@@ -56,6 +56,7 @@ class Credentials:
         self._seals_sessions = seals_sessions
         self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
         self._seen: set[tuple[str, str]] = set()
+        self._read: set[tuple[Headers, bool]] = set()
         # Of most calls nothing is new, so what is known of a header or a text holds.
         self._rule_of = lru_cache(maxsize=_REPEATED)(self._rule_of_header)
         self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
@@ -68,10 +69,16 @@ class Credentials:
             headers: names and values; those of a query are read alike.
             ours: the user gave them to us, so each may be one.
         """
+        # A client sends the same headers with all of its calls.
+        if (headers, ours) in self._read:
+            return
         for header in headers:
             rule = self._rule_of(header[0], ours=ours)
             if rule is not None and header not in self._seen:
                 self._see(header, rule)
+        if len(self._read) >= _REPEATED:
+            self._read.clear()
+        self._read.add((headers, ours))
 
     def _rule_of_header(self, name: str, *, ours: bool) -> str | None:
         """Return the rule of the credentials in a header; empty for a session id."""
@@ -90,8 +97,10 @@ class Credentials:
                 if self.known.add(KnownText(secret, shown)):
                     # What is forgotten is known again when it comes again.
                     self._seen.clear()
+                    self._read.clear()
         if len(self._seen) >= _REPEATED:
             self._seen.clear()
+            self._read.clear()
         self._seen.add(header)
         self._forget_texts()
 
