@@ -356,7 +356,7 @@ class Client:
                 if said == place:
                     break
                 said += 1
-        assert self.sent >= needed, "said before its cause"
+        assert self.sent >= needed, f"{number} said piece {place} before its cause, {self.session_id} {self.sent} {needed}"
 
 
 def replay(player: Player, clients: list[Client], data: st.DataObject) -> None:

@@ -10,6 +10,7 @@ with the miss as the response to the call; and nothing of a listening stream is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
@@ -140,16 +141,15 @@ class Delivery:
         return self.values if request is None else self.session.values_of(request)
 
     def _is_due(self, gate: Gate) -> bool:
-        waits, session = self.reply.waits, self.session
-        has_arrived = session.has_arrived
-        while self._messages < gate.messages and not session.is_awaited(
-            waits.messages[self._messages]
-        ):
-            self._messages += 1
+        waits, has_arrived = self.reply.waits, self.session.has_arrived
         while self._changes < gate.changes and has_arrived(waits.changes[self._changes]):
             self._changes += 1
-        return (
-            self._messages >= gate.messages
-            and self._changes >= gate.changes
-            and (gate.request is None or has_arrived(gate.request))
-        )
+        if self._changes < gate.changes:
+            return False
+        if gate.request is not None and not has_arrived(gate.request):
+            return False
+        while self._messages < gate.messages and has_arrived(waits.messages[self._messages]):
+            self._messages += 1
+        # An answer to what has not been asked yet may become one that is awaited.
+        missing = islice(waits.messages, self._messages, gate.messages)
+        return not any(map(self.session.is_awaited, missing))
