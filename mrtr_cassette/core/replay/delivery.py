@@ -9,8 +9,7 @@ with the miss as the response to the call; and nothing of a listening stream is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
@@ -80,14 +79,13 @@ class Delivery:
     values: CallerValues
     resumes: int = 0
     _sent: int = 0
-    _messages: int = 0
-    _changes: int = 0
+    _counts: list[int] = field(default_factory=list)
     _is_refused: bool = False
 
     def __post_init__(self) -> None:
         """Begin behind what its client has had."""
         self._sent = self.resumes
-        self._changes = self.reply.waits.first_change
+        self._counts = [lane.first for lane in self.reply.waits.lanes]
 
     @property
     def is_whole(self) -> bool:
@@ -141,15 +139,13 @@ class Delivery:
         return self.values if request is None else self.session.values_of(request)
 
     def _is_due(self, gate: Gate) -> bool:
-        waits, has_arrived = self.reply.waits, self.session.has_arrived
-        while self._changes < gate.changes and has_arrived(waits.changes[self._changes]):
-            self._changes += 1
-        if self._changes < gate.changes:
-            return False
-        if gate.request is not None and not has_arrived(gate.request):
-            return False
-        while self._messages < gate.messages and has_arrived(waits.messages[self._messages]):
-            self._messages += 1
-        # An answer to what has not been asked yet may become one that is awaited.
-        missing = islice(waits.messages, self._messages, gate.messages)
-        return not any(map(self.session.is_awaited, missing))
+        has_arrived = self.session.has_arrived
+        for index, needed in enumerate(gate.counts):
+            playables = self.reply.waits.lanes[index].arrivals.playables
+            count = self._counts[index]
+            while count < needed and has_arrived(playables[count]):
+                count += 1
+            self._counts[index] = count
+            if count < needed:
+                return False
+        return gate.request is None or has_arrived(gate.request)

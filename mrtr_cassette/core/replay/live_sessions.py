@@ -78,10 +78,6 @@ class LiveSession:
         """Tell whether a request like a recorded one has come, as often as it had come by then."""
         return self._arrived.get(playable.lookup_number, 0) >= playable.occurrence
 
-    def is_awaited(self, message: Playable) -> bool:
-        """Tell whether a message of the client's is still to come; none does that was not asked."""
-        return self.was_asked(message) and not self.has_arrived(message)
-
     def could_be(self, contents: Collection[int]) -> bool:
         """Tell whether all that has come so far is in a recorded session, by its lookup numbers."""
         return all(number in contents for number in self._arrived)

@@ -306,7 +306,11 @@ class Player:
         """Let the call during which the server asked get a miss; return whether there is one."""
         for expected in self._posted.get((session.recorded, answer.id), ()):
             question = expected.answers
-            if question is not None and session.is_awaited(expected):
+            if (
+                question is not None
+                and session.was_asked(expected)
+                and not session.has_arrived(expected)
+            ):
                 is_refused = question.pending.kind is Kind.REQUEST
                 # Nothing else has to wait any more for the right answer, nor for later ones.
                 for each in self._posted_during(question.pending) if is_refused else [expected]:

@@ -2,18 +2,18 @@
 
 Owns: which messages of the client each piece of a response, and its end, wait for.
 Does not own: whether they have come (`live_sessions`), waiting (the shell).
-Rule: whatever the server says waits for the posted answers and the notifications that had arrived
-before it. A listening stream tells what other requests caused, so it waits for these too: an event
-and the end for all that can have changed something since the stream began, a response or progress
-for its very request. Calls of a session don't wait for each other, as parallel calls owe each other
-nothing; and no session waits for another one.
+Rule: whatever the server says waits for the notifications and the posted answers that had arrived
+before it. A call doesn't wait for other calls, nor for answers to what was asked during these, as
+parallel calls owe each other nothing. A listening stream tells what all of them caused, so it waits
+for every answer; an event and the end wait for all requests that can have changed something since
+the stream began, a response or progress for its very request. No session waits for another one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -24,23 +24,51 @@ from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.playable import Playable
 
 
+class Arrivals:
+    """Recorded exchanges in the order in which their requests arrived."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.playables: list[Playable] = []
+        self._numbers: list[int] = []
+
+    def add(self, playable: Playable, number: int) -> None:
+        """Add an exchange, after all whose requests arrived earlier."""
+        self.playables.append(playable)
+        self._numbers.append(number)
+
+    def before(self, after: int) -> int:
+        """Return how many had arrived when `after` requests had arrived in all."""
+        return bisect_right(self._numbers, after)
+
+
+class Lane(NamedTuple):
+    """Requests for which a response waits one after the other.
+
+    Attributes:
+        arrivals: the requests.
+        first: how many of the first ones don't count.
+    """
+
+    arrivals: Arrivals
+    first: int = 0
+
+
 class Gate(NamedTuple):
     """What a part of a response waits for.
 
     Attributes:
-        messages: how many of the posted answers and notifications must have come, the first ones.
-        changes: how many of the requests that change something; 0 where they don't count.
+        counts: for each lane of the response, how many of its requests must have come.
         request: the request that a message on a listening stream is about, or None.
         responds: whether that message is the response to it.
     """
 
-    messages: int
-    changes: int
+    counts: tuple[int, ...]
     request: Playable | None = None
     responds: bool = False
 
 
-OPEN: Final = Gate(0, 0)
+OPEN: Final = Gate(())
 """Waits for nothing."""
 
 
@@ -49,16 +77,12 @@ class Waits:
     """What one response waits for.
 
     Attributes:
-        messages: posted answers and notifications of its session, as they arrived.
-        changes: requests of its session that change something, as they arrived.
-        first_change: how many of these came before its own request, and don't count.
+        lanes: the requests that its gates count.
         pieces: the gate of each piece of it; none at all where nothing waits.
         end: the gate of its end.
     """
 
-    messages: Sequence[Playable] = ()
-    changes: Sequence[Playable] = ()
-    first_change: int = 0
+    lanes: tuple[Lane, ...] = ()
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
 
@@ -76,83 +100,72 @@ class Timelines:
             playables: all of a cassette, in the order in which their requests arrived.
         """
         self._sessions: dict[str, _Timeline] = {}
-        # Clients without a session have nothing in common but what one call was asked meanwhile.
-        self._calls: dict[int, _Arrivals] = {}
+        self._during: dict[Playable, Arrivals] = {}
         for each in playables:
             number = each.exchange.number
             if number is None:
                 continue
-            is_message = each.kind is Kind.RESPONSE or each.kind is Kind.NOTIFICATION
-            if each.session == NO_SESSION and is_message:
-                if each.answers is not None:
-                    self._calls.setdefault(each.interaction, _Arrivals()).add(each, number)
-            elif is_message or each.kind is Kind.REQUEST or each.request.method == "DELETE":
-                timeline = self._sessions.setdefault(each.session, _Timeline())
-                timeline.add(each, number, is_message=is_message)
+            if each.answers is not None and each.answers.pending.kind is Kind.REQUEST:
+                self._during.setdefault(each.answers.pending, Arrivals()).add(each, number)
+            self._sessions.setdefault(each.session, _Timeline()).add(each, number)
 
     def waits_of(self, playable: Playable) -> Waits:
         """Return what the response to a request waits for."""
         exchange, response = playable.exchange, playable.exchange.response
         if response is None or exchange.number is None:
             return NO_WAITS
-        timeline = self._sessions.get(playable.session, _NOBODY)
-        messages = timeline.messages
-        if playable.session == NO_SESSION:
-            messages = self._calls.get(playable.interaction, _NOBODY.messages)
-        is_listening = playable.is_listening
-        if not messages.playables and not is_listening:
+        lanes = self._lanes(playable, exchange.number)
+        if not lanes and not playable.is_listening:
             return NO_WAITS
-        changes = timeline.changes if is_listening else _NOBODY.changes
-        first_change = changes.before(exchange.number)
 
         def gate(after: int) -> Gate:
-            return Gate(messages.before(after), max(changes.before(after), first_change))
+            return Gate(tuple([max(arrivals.before(after), first) for arrivals, first in lanes]))
 
         # Of a whole body only its end is known.
         last = response.pieces[-1].after if response.pieces else 0
         ended = last if exchange.ended_after is None else exchange.ended_after
         pieces = [gate(piece.after or ended) for piece in response.pieces]
-        for located in messages_in(response) if is_listening else ():
+        for located in messages_in(response) if playable.is_listening else ():
             place, message = located.piece, located.message
-            request = timeline.request_of(message, response.pieces[place].after)
+            after = response.pieces[place].after
+            request = self._sessions[playable.session].request_of(message, after)
             responds = message.kind is Kind.RESPONSE
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
-        return Waits(
-            messages.playables, changes.playables, first_change, tuple(pieces), gate(ended)
-        )
+        return Waits(lanes, tuple(pieces), gate(ended))
 
-
-@dataclass(frozen=True, slots=True)
-class _Arrivals:
-    """Playables in the order in which their requests arrived."""
-
-    playables: list[Playable] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-
-    def add(self, playable: Playable, number: int) -> None:
-        self.playables.append(playable)
-        self.numbers.append(number)
-
-    def before(self, after: int) -> int:
-        """Return how many had arrived when `after` requests had arrived in all."""
-        return bisect_right(self.numbers, after)
+    def _lanes(self, playable: Playable, number: int) -> tuple[Lane, ...]:
+        timeline = self._sessions[playable.session]
+        if playable.is_listening:
+            changes = timeline.changes
+            lanes = [Lane(timeline.messages), Lane(changes, changes.before(number))]
+        else:
+            lanes = [Lane(timeline.of_no_call)]
+            if playable in self._during:
+                lanes.append(Lane(self._during[playable]))
+        return tuple([lane for lane in lanes if lane.arrivals.playables])
 
 
 class _Timeline:
     """What the client of one session sent."""
 
     def __init__(self) -> None:
-        self.messages = _Arrivals()
-        self.changes = _Arrivals()
-        self._requests = _Arrivals()
+        self.messages = Arrivals()
+        self.of_no_call = Arrivals()
+        self.changes = Arrivals()
+        self._requests = Arrivals()
 
-    def add(self, playable: Playable, number: int, *, is_message: bool) -> None:
-        if is_message:
+    def add(self, playable: Playable, number: int) -> None:
+        is_message = playable.kind is Kind.RESPONSE or playable.kind is Kind.NOTIFICATION
+        # Clients without a session have nothing in common but what they change.
+        if is_message and playable.session != NO_SESSION:
             self.messages.add(playable, number)
-            return
-        if playable.kind is Kind.REQUEST:
+            if playable.answers is None or playable.answers.pending.kind is not Kind.REQUEST:
+                self.of_no_call.add(playable, number)
+        elif playable.kind is Kind.REQUEST:
             self._requests.add(playable, number)
-        if not is_read_only(playable.key.method):
+            if not is_read_only(playable.key.method):
+                self.changes.add(playable, number)
+        elif playable.request.method == "DELETE":
             self.changes.add(playable, number)
 
     def request_of(self, message: Message, after: int) -> Playable | None:
@@ -165,22 +178,18 @@ class _Timeline:
         return arrivals.playables[place - 1] if arrivals is not None and place else None
 
     @cached_property
-    def _by_id(self) -> dict[str | None, _Arrivals]:
+    def _by_id(self) -> dict[str | None, Arrivals]:
         return self._requests_by(lambda message: message.id)
 
     @cached_property
-    def _by_token(self) -> dict[str | None, _Arrivals]:
+    def _by_token(self) -> dict[str | None, Arrivals]:
         return self._requests_by(lambda message: message.progress_token)
 
-    def _requests_by(self, value: Callable[[Message], str | None]) -> dict[str | None, _Arrivals]:
-        grouped: dict[str | None, _Arrivals] = {}
-        requests = self._requests
-        for playable, number in zip(requests.playables, requests.numbers, strict=True):
-            message = playable.call.message
+    def _requests_by(self, value: Callable[[Message], str | None]) -> dict[str | None, Arrivals]:
+        grouped: dict[str | None, Arrivals] = {}
+        for playable in self._requests.playables:
+            message, number = playable.call.message, playable.exchange.number
             key = None if message is None else value(message)
-            if key is not None:
-                grouped.setdefault(key, _Arrivals()).add(playable, number)
+            if key is not None and number is not None:
+                grouped.setdefault(key, Arrivals()).add(playable, number)
         return grouped
-
-
-_NOBODY: Final = _Timeline()

@@ -232,7 +232,7 @@ def test_paced_pieces_are_parts_with_their_times() -> None:
 
 def test_part_ends_where_a_piece_has_to_wait() -> None:
     """A piece that waits for more than those before begins a part."""
-    first, second = Gate(1, 0), Gate(1, 1)
+    first, second = Gate((1, 0)), Gate((1, 1))
     gates = (OPEN, first, first, first, second)
     parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
 

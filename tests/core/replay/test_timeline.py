@@ -24,7 +24,7 @@ from builders import (
 from messages import text
 
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.timeline import Timelines, Waits
+from mrtr_cassette.core.replay.timeline import Gate, Timelines, Waits
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -51,19 +51,17 @@ def waits(talk: Conversation) -> dict[int, Waits]:
     }
 
 
-def causes(wait: Waits) -> list[set[int]]:
-    """Return for each piece the numbers of the exchanges that it waits for."""
+def causes(wait: Waits, *gates: Gate) -> list[set[int]]:
+    """Return the numbers of the exchanges that gates wait for: those of all pieces, or these."""
     return [
         {
             number
-            for each in (
-                *wait.messages[: gate.messages],
-                *wait.changes[wait.first_change : gate.changes],
-                *((gate.request,) if gate.request is not None else ()),
-            )
+            for (arrivals, first), count in zip(wait.lanes, gate.counts, strict=True)
+            for each in arrivals.playables[first:count]
             if (number := each.exchange.number) is not None
         }
-        for gate in wait.pieces
+        | ({gate.request.exchange.number or 0} if gate.request is not None else set())
+        for gate in gates or wait.pieces
     ]
 
 
@@ -185,9 +183,28 @@ def test_end_of_a_listening_stream_waits_for_the_delete() -> None:
     wait = waits(talk)[listening]
 
     assert causes(wait) == [set()]
-    assert [
-        each.exchange.number for each in wait.changes[wait.first_change : wait.end.changes]
-    ] == [gone]
+    assert causes(wait, wait.end) == [{gone}]
+
+
+def test_call_does_not_wait_for_what_other_calls_were_asked() -> None:
+    """Only the call itself and listening streams wait for the answer to its question."""
+    talk = Conversation()
+    listening = streaming(talk, in_session(get("/mcp")))
+    asked, other = (streaming(talk, in_session(tool(name))) for name in ("asked", "other"))
+    event(talk, asked, rpc("elicitation/create", {"message": "?"}, number="p1"))
+    said = talk.request(in_session(answer(rpc("x", number="p1"), {"action": "accept"})))
+    talk.response(said, ACCEPTED)
+    for number in (asked, other):
+        event(talk, number, answer(CALL, text("done")))
+        ended(talk, number)
+    event(talk, listening, notification("changed"))
+    ended(talk, listening, End.OPEN)
+
+    recorded = waits(talk)
+
+    assert causes(recorded[asked]) == [set(), {said}]
+    assert causes(recorded[other]) == []
+    assert causes(recorded[listening]) == [{asked, other, said}]
 
 
 def test_exchange_without_a_number_waits_for_nothing() -> None:
