@@ -315,12 +315,10 @@ class ReplayServer:
                 self._say_pushed(delivery, step.pieces)
             if step is not None and step.is_last:
                 return
-        if step.end is End.COMPLETE:
-            await downstream.send(is_last=True)
-        elif step.end is End.OPEN:
-            await downstream.send()
+        await downstream.send(is_last=step.end is End.COMPLETE)
+        if step.end is End.OPEN:
             await _hold_open()
-        else:
+        elif step.end is End.BROKEN:
             downstream.break_off()
 
     def _refusal(self, refusal: Refusal) -> bytes:
