@@ -26,6 +26,7 @@ from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.delivery import Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -195,6 +196,7 @@ class Conversation:
         self.recorder = Recorder(
             seals=self.seals,
             redactor=redactor,
+            credentials=None if redactor is None else Credentials(redactor),
             seals_answers=self.seals_answers,
             kept_headers=self.kept_headers,
         )

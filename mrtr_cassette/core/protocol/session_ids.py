@@ -1,6 +1,7 @@
 """Session ids in what a recording has: in a header, or in the URL of HTTP+SSE.
 
-Owns: finding what stands for a session id in a request, and a URL that tells no session.
+Owns: finding what stands for a session id in a request, the ids in the URL that a server gives, and
+a URL that tells no session.
 Does not own: what stands for a session id (`secrets.surrogates`), which session an exchange opens
 (`exchange.sessions`).
 Rule: which session a request is sent in is no part of what it asks for.
@@ -18,6 +19,9 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, header_value
 NO_SESSION: Final = ""
 """The session of all clients that have none."""
 
+_SHORTEST_ID: Final = 16
+"""Characters of a session id, which nobody shall guess; what is shorter may be a word."""
+_DIGIT: Final = re.compile("[0-9]")
 _SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
 _ANY = re.compile(f"{_SURROGATE}|{_HASH}", re.ASCII)
@@ -35,6 +39,21 @@ def session_in(text: str) -> str:
     """Return the session id that stands in a URL of a recording."""
     match = _ANY.search(text)
     return NO_SESSION if match is None else match[0].replace("%3A", ":")
+
+
+def ids_given_in(url: str) -> list[str]:
+    """Return what tells the session in the URL to which a client of HTTP+SSE shall post.
+
+    These are the long values of its query, or else the last long segment of its path that is no
+    word.
+    """
+    path, _, query = url.partition("?")
+    pairs = (pair.partition("=") for pair in query.split("&"))
+    values = [value for _, _, value in pairs if len(value) >= _SHORTEST_ID]
+    if "://" in path:
+        path = path.partition("://")[2].partition("/")[2]
+    segments = [each for each in path.split("/") if len(each) >= _SHORTEST_ID]
+    return values or [each for each in segments if _DIGIT.search(each)][-1:]
 
 
 @lru_cache(maxsize=1024)

@@ -27,7 +27,13 @@ from mrtr_cassette.core.exchange.recorded import (
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.messages import ask_in
-from mrtr_cassette.core.record.history import SessionFacts, ends_of, lasting, session_facts
+from mrtr_cassette.core.record.history import (
+    SessionFacts,
+    ended_with_session,
+    ends_of,
+    lasting,
+    session_facts,
+)
 from mrtr_cassette.core.record.linking import (
     AskFacts,
     LinkedInteraction,
@@ -42,6 +48,7 @@ from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece
+from mrtr_cassette.core.wire.sse import event_id_spans
 
 
 def assemble(
@@ -126,11 +133,11 @@ class _Assembly:
         self._surrogates = Surrogates()
         self._facts: dict[int, LinkFacts] = {}
         self._history: dict[int, SessionFacts] = {}
+        self._ended: dict[int, int] = {}
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
         self._linked: list[LinkedInteraction] = []
-        self._deletions: dict[str, int] = {}
 
     def add_earlier(self, cassette: Cassette) -> None:
         """Take the exchanges of an earlier recording, whose interactions may grow."""
@@ -165,6 +172,7 @@ class _Assembly:
         """Yield the interactions, those of the earlier recording first."""
         for journal_number in sorted(self._exchanges):
             self._read(self._offset + journal_number)
+        self._ended = ended_with_session(self._history)
         ends = ends_of(self._history)
         pushes = link_pushes(self._history, ends)
         calls = {each: facts for each, facts in self._facts.items() if each not in pushes.posted}
@@ -182,11 +190,8 @@ class _Assembly:
         key = "\n".join(call.key())
         facts = self._facts[number] = _facts(exchange, call, key)
         has_ask = facts.ask is not None
-        facts_in_session = session_facts(exchange, call, key, asks=has_ask)
-        self._history[number] = facts_in_session
-        if exchange.request.method == "DELETE":
-            self._deletions.setdefault(facts_in_session.session, number)
-        self._surrogates.add(number, exchange)
+        history = self._history[number] = session_facts(exchange, call, key, asks=has_ask)
+        self._surrogates.add(number, exchange, history.session)
 
     def _content(self, number: int) -> str:
         """Return the digest of an exchange without what every recording has anew."""
@@ -198,7 +203,10 @@ class _Assembly:
     def _name(self, linked: Iterable[LinkedInteraction], pushes: LinkedPushes) -> None:
         """Give numbers to secrets, and names to states and sessions, in the order of the file."""
         linked = list(linked)
-        for interaction in linked:
+        for place, interaction in enumerate(linked, start=1):
+            earlier = (self._earlier[number] for number in interaction.own if number < 0)
+            own = [number for number in interaction.own if number > 0]
+            self._surrogates.name_events(place, own, sum(map(_count_of_event_ids, earlier)))
             posted = (
                 answer.number
                 for number in interaction.own
@@ -267,25 +275,23 @@ class _Assembly:
         if number < 0:
             return self._earlier[number]
         exchange = self._exchange(number)
+        if number in self._ended and exchange.response is not None:
+            response = replace(exchange.response, end=End.COMPLETE)
+            ended_after = max(exchange.ended_after or 0, self._ended[number])
+            exchange = replace(exchange, response=response, ended_after=ended_after)
         if number in self._with_secrets:
             exchange = self._secrets.put_into(exchange)
         exchange = self._surrogates.put_into(number, exchange)
-        if self._is_ended_by_deletion(number) and exchange.response is not None:
-            exchange = replace(exchange, response=replace(exchange.response, end=End.COMPLETE))
         recorded = self._exchanges[number - self._offset].response
         encoding = "" if recorded is None else in_utf8(recorded)[1]
         if encoding and exchange.response is not None:
             exchange = replace(exchange, response=in_encoding(exchange.response, encoding))
         return exchange
 
-    def _is_ended_by_deletion(self, number: int) -> bool:
-        """Tell whether a listening stream ended because its session was deleted.
 
-        Both sides close it then, and which of them is first means nothing.
-        """
-        facts = self._history[number]
-        deletion = self._deletions.get(facts.session)
-        return facts.listens and deletion is not None and facts.ended.after >= deletion
+def _count_of_event_ids(exchange: RecordedExchange) -> int:
+    pieces = () if exchange.response is None else exchange.response.pieces
+    return sum(len(event_id_spans(piece.raw)) for piece in pieces)
 
 
 class _Streams:

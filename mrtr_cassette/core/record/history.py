@@ -94,6 +94,7 @@ class SessionFacts:
         ended: when the response ended; never where it says no more than that the request has
             arrived, and the response to that comes on a listening stream.
         is_answered: its response has the response to the request.
+        ends_session: it is a DELETE.
     """
 
     session: str
@@ -105,6 +106,7 @@ class SessionFacts:
     responses: tuple[tuple[str, Moment], ...]
     ended: Moment
     is_answered: bool
+    ends_session: bool = False
 
     @property
     def listens(self) -> bool:
@@ -146,6 +148,7 @@ def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: boo
         responses=tuple(responses),
         ended=NEVER if is_accepted else _ended(exchange),
         is_answered=not is_accepted and _has_answer(response),
+        ends_session=exchange.request.method == "DELETE",
     )
 
 
@@ -222,3 +225,29 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
             if moments:
                 ends[number] = moments.popleft()
     return ends
+
+
+def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
+    """Return the listening streams that ended with their session, and the DELETE that ended it.
+
+    Where nothing but the DELETE came after the end of a stream, client and server were closing, and
+    which of them was the first to close the stream is chance.
+
+    Args:
+        facts: by number, in arrival order.
+    """
+    deletes: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, each in facts.items():
+        if each.ends_session:
+            deletes.setdefault(each.session, number)
+        elif each.session not in deletes:
+            last[each.session] = number
+    return {
+        number: deletes[each.session]
+        for number, each in facts.items()
+        if each.listens
+        and each.session != NO_SESSION
+        and each.session in deletes
+        and last.get(each.session, 0) <= each.ended.after
+    }

@@ -1,4 +1,4 @@
-"""What stands in a cassette for request states and session ids.
+"""What stands in a cassette for request states, session ids and the ids of events.
 
 Owns: naming them, and putting the names in the place of the hashes that the journal has.
 Does not own: the spelling of a surrogate (`secrets.surrogates`).
@@ -9,13 +9,15 @@ ones. What an earlier recording named keeps its name.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
 from mrtr_cassette.core.secrets.surrogates import (
+    SEALED_HASH_BYTES,
     SESSION_SURROGATE,
+    event_surrogate,
     occurrence_in,
     reveal,
     reveal_text,
@@ -24,6 +26,7 @@ from mrtr_cassette.core.secrets.surrogates import (
     state_surrogate,
 )
 from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Piece,
@@ -31,6 +34,8 @@ from mrtr_cassette.core.wire.http import (
     Response,
     header_value,
 )
+from mrtr_cassette.core.wire.jsonbytes import splice
+from mrtr_cassette.core.wire.sse import event_id_spans
 
 
 class Surrogates:
@@ -45,6 +50,9 @@ class Surrogates:
         self._issued_by: dict[int, str] = {}
         self._echoed_by: dict[int, str] = {}
         self._named: dict[str, str] = {}
+        self._session_of: dict[int, str] = {}
+        self._event_ids: dict[int, list[str]] = {}
+        self._events: dict[tuple[str, str], str] = {}
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
@@ -74,10 +82,33 @@ class Surrogates:
                 if number_in is not None:
                     self._last_session = max(self._last_session, int(number_in[1]))
 
-    def add(self, number: int, exchange: RecordedExchange) -> None:
-        """Take note of an exchange of this recording."""
+    def add(self, number: int, exchange: RecordedExchange, session: str = "") -> None:
+        """Take note of an exchange of this recording, and of its session as the journal has it."""
         if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
             self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
+
+        if session:
+            self._session_of[number] = session
+        response = exchange.response
+        if response is not None and response.is_event_stream:
+            ids = [raw.decode() for piece in response.pieces for raw in _event_ids(piece.raw)]
+            if ids:
+                self._event_ids[number] = ids
+
+    def name_events(self, interaction: int, numbers: Iterable[int], before: int) -> None:
+        """Name the ids of the events of an interaction; interactions come in file order.
+
+        Args:
+            interaction: its number.
+            numbers: its exchanges of this recording.
+            before: how many ids there are in its exchanges of an earlier one.
+        """
+        for number in numbers:
+            session = self._session_of.get(number, "")
+            for sha256 in self._event_ids.get(number, ()):
+                before += 1
+                # A resumed stream has events again under the same ids.
+                self._events.setdefault((session, sha256), event_surrogate(interaction, before))
 
     def name_session(self, session: str) -> None:
         """Name a session, whose id is given as the journal has it; they come in file order."""
@@ -140,8 +171,9 @@ class Surrogates:
 
         States of other exchanges that it repeats are replaced too.
         """
-        if not (self._named or self._echoed_by or self._sessions):
+        if not (self._named or self._echoed_by or self._sessions or self._events):
             return exchange
+        exchange = self._with_events(number, exchange)
         own: dict[str, str] = {}
 
         def name_of(sha256: str) -> str | None:
@@ -156,6 +188,33 @@ class Surrogates:
         response = exchange.response
         if response is not None:
             response = self._response(response, name_of)
+        return replace(exchange, request=request, response=response)
+
+    def _with_events(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
+        """Return an exchange with the names of events in the places of their ids."""
+        session = self._session_of.get(number, "")
+
+        def name_of(sha256: str) -> str | None:
+            return self._events.get((session, sha256))
+
+        request, response = exchange.request, exchange.response
+        if request.header(LAST_EVENT_ID_HEADER):
+            headers = tuple(
+                (
+                    name,
+                    reveal_text(value, name_of) if name.lower() == LAST_EVENT_ID_HEADER else value,
+                )
+                for name, value in request.headers
+            )
+            request = replace(request, headers=headers)
+        if response is not None and number in self._event_ids:
+            pieces = [
+                Piece(_with_event_ids(piece.raw, name_of), piece.at_ms, piece.after)
+                for piece in response.pieces
+            ]
+            response = replace(response, pieces=tuple(pieces))
+        if request is exchange.request and response is exchange.response:
+            return exchange
         return replace(exchange, request=request, response=response)
 
     def _request(self, request: Request, name_of: Callable[[str], str | None]) -> Request:
@@ -189,3 +248,17 @@ class Surrogates:
                 for name, value in headers
             ]
         )
+
+
+def _event_ids(raw: bytes) -> Iterator[bytes]:
+    """Yield the hashes that stand for the ids of events."""
+    if b"id: sha256" in raw or b"id:sha256" in raw:
+        for span in event_id_spans(raw):
+            match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
+            if match is not None:
+                yield match[2]
+
+
+def _with_event_ids(raw: bytes, name_of: Callable[[str], str | None]) -> bytes:
+    spans = event_id_spans(raw)
+    return splice(raw, [(span, reveal(raw[span.start : span.end], name_of)) for span in spans])

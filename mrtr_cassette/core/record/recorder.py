@@ -20,6 +20,7 @@ from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.session_ids import ids_given_in
 from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
 from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
 from mrtr_cassette.core.record.sealing import (
@@ -117,6 +118,11 @@ class Recorder(Sealer):
         if self.credentials is not None:
             self.credentials.seen(headers, ours=True)
             self.credentials.seen(query)
+
+    def session_opened(self, url: str) -> None:
+        """Look for the session id in the URL that a server of HTTP+SSE gave from now on."""
+        if self.credentials is not None:
+            self.credentials.seen(tuple((SESSION_HEADER, each) for each in ids_given_in(url)))
 
     def request_received(
         self, request: Request, at_ms: float, *, is_read_later: bool = False
@@ -281,7 +287,9 @@ class Observation:
         is_first = len(self._pieces) == 1
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
-            self._channel = _target_of(endpoint.decode("latin-1"))
+            url = endpoint.decode("latin-1")
+            self._channel = _target_of(url)
+            self.recorder.session_opened(url)
         message = PassedMessage(raw, self._is_line, is_first)
         if len(raw) > self.recorder.largest_at_once:
             self.to_read = message

@@ -22,6 +22,7 @@ from mrtr_cassette.core.record.sealing import (
     in_encoding,
     in_utf8,
     redacted_response,
+    seal_event_ids,
     seal_states,
     unread_bodies,
     without_bodies,
@@ -33,6 +34,7 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import KnownStates
 from mrtr_cassette.core.secrets.surrogates import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Request,
@@ -40,6 +42,8 @@ from mrtr_cassette.core.wire.http import (
     kept_request_headers,
     kept_response_headers,
 )
+
+_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 
 
 class Seen(NamedTuple):
@@ -112,6 +116,7 @@ class Sealer:
         unread = unread_bodies(received, response)
         if self.withholds:
             request, response = without_bodies(request, response, unread)
+        response = seal_event_ids(response)
         answers = call.answers
         echoed = answers.request_state if answers is not None else None
         located = response_to(call.message, response) if may_ask(response.body) else None
@@ -148,13 +153,13 @@ class Sealer:
 
 @lru_cache(maxsize=1024)
 def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
-    return _sealed_session(kept_request_headers(headers, named))
+    return _with_sealed_ids(kept_request_headers(headers, named))
 
 
 @lru_cache(maxsize=1024)
 def kept_of_response(headers: Headers) -> Headers:
     """Return the headers of a response that are kept."""
-    return _sealed_session(kept_response_headers(headers))
+    return _with_sealed_ids(kept_response_headers(headers))
 
 
 def _joined(response: Response) -> Response:
@@ -163,8 +168,7 @@ def _joined(response: Response) -> Response:
     return replace(response, pieces=(replace(response.pieces[-1], raw=response.body),))
 
 
-def _sealed_session(headers: Headers) -> Headers:
+def _with_sealed_ids(headers: Headers) -> Headers:
     return tuple(
-        (name, sealed_hash(value) if name.lower() == SESSION_HEADER else value)
-        for name, value in headers
+        (name, sealed_hash(value) if name.lower() in _IDS else value) for name, value in headers
     )

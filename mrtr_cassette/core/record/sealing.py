@@ -1,7 +1,7 @@
 """What must not reach the disk, taken out of one exchange.
 
-Owns: request states and secrets in a request and its response, wherever in them they stand, and
-bodies that can't be searched for them.
+Owns: request states and secrets in a request and its response, wherever in them they stand, the ids
+of events, and bodies that can't be searched for them.
 Does not own: what a state or a secret is, and what stands for it (`secrets`).
 Rule: the framing of a response stays; an event that is changed is still one event.
 """
@@ -24,10 +24,10 @@ from mrtr_cassette.core.secrets.states import (
 )
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.secrets.withheld import withheld
-from mrtr_cassette.core.wire.http import Headers, Request, Response, header_value
+from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.readable import content_coding, encoding_of, may_be_encoded, why_unread
-from mrtr_cassette.core.wire.sse import read_event
+from mrtr_cassette.core.wire.sse import event_id_spans, read_event
 
 _LONGEST_MARK = 4
 """Bytes by which a text shows its encoding."""
@@ -91,6 +91,27 @@ def _states_in(response: Response) -> list[StatePlace]:
                     states.append(place._replace(span=span))
         offset += len(piece.raw)
     return states
+
+
+def seal_event_ids(response: Response) -> Response:
+    """Replace the ids of events: servers make them up anew in each recording."""
+    if not response.is_event_stream:
+        return response
+    pieces = [_with_sealed_id(piece) for piece in response.pieces]
+    if all(new is old for new, old in zip(pieces, response.pieces, strict=True)):
+        return response
+    return replace(response, pieces=tuple(pieces))
+
+
+def _with_sealed_id(piece: Piece) -> Piece:
+    raw = piece.raw
+    ids = [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
+    if not ids:
+        return piece
+    sealed = [
+        (span, sealed_hash(each.decode("utf-8", "surrogateescape")).encode()) for span, each in ids
+    ]
+    return Piece(splice(raw, sealed), piece.at_ms, piece.after)
 
 
 def redacted_response(response: Response, redactor: Redactor) -> Response:

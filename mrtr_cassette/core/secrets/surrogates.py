@@ -1,4 +1,4 @@
-"""What stands for a request state or a session id: a sealed hash, later a surrogate.
+"""What stands for a request state, a session id or an event id: a sealed hash, later a surrogate.
 
 Owns: the spelling of both, and putting surrogates in the place of sealed hashes.
 Does not own: where states stand (`states`), and which surrogate a state gets (`record`).
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
-_SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
@@ -50,7 +50,7 @@ def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
         surrogate = surrogate_of(match[2].decode())
         return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
 
-    return _SEALED_HASH_BYTES.sub(revealed, raw)
+    return SEALED_HASH_BYTES.sub(revealed, raw)
 
 
 def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
@@ -80,3 +80,13 @@ def occurrence_in(surrogate: str) -> int | None:
 def session_surrogate(number: int) -> str:
     """Return the surrogate of the `number`th session id, from 1."""
     return f"mrtr-session:{number}"
+
+
+def event_surrogate(interaction: int, index: int) -> str:
+    """Return the surrogate of the id of an event.
+
+    Args:
+        interaction: number of the interaction in whose streams it stands.
+        index: which of the events with an id in these, from 1.
+    """
+    return f"mrtr-event:{interaction}:{index}"

@@ -22,6 +22,7 @@ EVENT_STREAM: Final = "text/event-stream"
 LARGEST_BODY: Final = 256 * 1024 * 1024
 """The most bytes of a body, unless another limit is set: memory holds it until it is written."""
 SESSION_HEADER: Final = "mcp-session-id"
+LAST_EVENT_ID_HEADER: Final = "last-event-id"
 FORBIDDEN_IN_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 """Characters that no header may contain (RFC 9110, section 5.5)."""
 NO_METHOD: Final = ""

@@ -1,6 +1,7 @@
 """Framing of Server-Sent Events, without losing a byte.
 
-Owns: where one event ends and the next begins, and where in its bytes the text of its data is.
+Owns: where one event ends and the next begins, and where in its bytes its id and the text of its
+data are.
 Does not own: what the data means (`jsonrpc`), reading sockets (`shell`).
 Law: for every input and every way to cut it, the raw bytes of all events followed by what
 `finish` returns are the input, and the events don't depend on the cut.
@@ -20,6 +21,7 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
+_ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 
 
@@ -84,6 +86,13 @@ def event_id_span(raw: bytes, *, first: bool) -> Span | None:
             # The last one counts.
             span = Span(at + (4 if line.startswith(b"id: ") else 3), at + len(line))
     return span
+
+
+def event_id_spans(raw: bytes) -> list[Span]:
+    """Return where the ids of an event stand in its bytes, except empty ones."""
+    if b"id:" not in raw:
+        return []
+    return [Span(*match.span(1)) for match in _ID_LINE.finditer(raw)]
 
 
 def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:

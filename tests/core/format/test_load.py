@@ -192,7 +192,7 @@ def test_branch_that_was_edited_on_one_side_is_refused() -> None:
 
 def test_bytes_come_back() -> None:
     """Requests and responses are the recorded bytes, piece by piece."""
-    events = (b"id: 1\r\ndata\r\n\r\n", sse(progress(1)), sse(answer(CALL, text("done"))), b": cut")
+    events = (b"id:\r\ndata\r\n\r\n", sse(progress(1)), sse(answer(CALL, text("done"))), b": cut")
     script = (
         (
             post(CALL, ("Accept", "a"), ("Accept", "b")),

@@ -6,7 +6,12 @@ import pytest
 from builders import get, post, rpc
 
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.session_ids import session_in, session_of, without_session
+from mrtr_cassette.core.protocol.session_ids import (
+    ids_given_in,
+    session_in,
+    session_of,
+    without_session,
+)
 
 HASH = "0123456789abcdef" * 4
 
@@ -57,3 +62,21 @@ def test_session_is_a_trait_and_no_part_of_the_key() -> None:
     assert [call.traits.session for call in calls] == ["mrtr-session:1", "mrtr-session:2"]
     assert calls[0].caller != calls[1].caller
     assert read_call(get("/m?x=1")).key() != read_call(get("/m?x=2")).key()
+
+
+@pytest.mark.parametrize(
+    ("url", "ids"),
+    [
+        ("/messages/?session_id=0f9d8c7b6a5e4d3c", ["0f9d8c7b6a5e4d3c"]),
+        (
+            "/m?sessionId=0f9d8c7b-6a5e4d3c&v=1&t=0123456789abcdefg",
+            ["0f9d8c7b-6a5e4d3c", "0123456789abcdefg"],
+        ),
+        ("http://a-long-name-1.example:80/m/0f9d8c7b6a5e4d3c2b/post", ["0f9d8c7b6a5e4d3c2b"]),
+        ("http://a-long-name-1.example:80/conversation-messages", []),
+        ("/messages?session=4711", []),
+    ],
+)
+def test_ids_in_the_url_that_a_server_gives(url: str, ids: list[str]) -> None:
+    """A session id is long: a value of the query, or a segment of the path with a digit in it."""
+    assert ids_given_in(url) == ids

@@ -689,3 +689,100 @@ def test_sessions_and_secrets_are_numbered_as_they_stand_in_the_file() -> None:
     assert files[0] == files[1]
     assert "<password:1>" in str(files[0][0])
     assert "mrtr-session:1" in str(files[0][0])
+
+
+def legacy_session(name: str, events: list[str]) -> CassetteModel:
+    """Return a session over HTTP+SSE whose id is `name`, with these event ids."""
+    talk = Conversation(redacts=True)
+    sse_headers = (("Content-Type", "text/event-stream"),)
+    stream = talk.request(get("/sse"))
+    seen = talk.observation(stream)
+    seen.response_started(200, sse_headers)
+    target = f"/messages?session_id={name}"
+    seen.response_bytes(f"event: endpoint\ndata: {target}\n\n".encode(), talk.tick())
+    for request in (rpc("initialize"), CALL):
+        number = talk.request(post(request, target=target))
+        talk.response(number, Answer((b"Accepted",), (), 202))
+        event = b"id: %b\ndata: %b\n\n" % (events.pop(0).encode(), answer(request, {"of": name}))
+        seen.response_bytes(event, talk.tick())
+    talk.response(stream, Answer((), sse_headers, end=End.OPEN))
+    return talk.cassette()
+
+
+def test_session_of_the_old_transport_is_the_same_in_every_recording() -> None:
+    """Ids of sessions in URLs and bodies, and ids of events, have the same names every time."""
+    first = legacy_session("0f9d8c7b6a5e4d3c2b1a", ["a-1", "a-2"])
+    second = legacy_session("ffffeeeeddddccccbbbb", ["b-1", "b-2"])
+
+    assert first.model_copy(update={"recording": second.recording}) == second
+    stream, opening, call = loaded(first).interactions
+    assert [each.exchanges[0].request.target for each in (stream, opening, call)] == [
+        "/sse",
+        "/messages?session_id=mrtr-session:1",
+        "/messages?session_id=mrtr-session:1",
+    ]
+    response = stream.exchanges[0].response
+    assert response is not None
+    assert [piece.raw.partition(b"\ndata: ")[0] for piece in response.pieces] == [
+        b"event: endpoint",
+        b"id: mrtr-event:1:1",
+        b"id: mrtr-event:1:2",
+    ]
+    assert b"0f9d8c7b" not in encode_cassette(first)
+
+
+def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
+    """A client names an event of one stream when it opens the next, which may send it again."""
+    talk = Conversation()
+    stream = [("Content-Type", "text/event-stream")]
+    first = Answer((b"id: x\ndata: 1\n\n", b"id: y\ndata: 2\n\n"), tuple(stream))
+    talk.response(talk.request(get("/mcp", SESSION)), first)
+    again = Answer((b"id: y\ndata: 2\n\n", b"id: z\r\ndata: 3\r\n\r\n"), tuple(stream))
+    talk.response(talk.request(get("/mcp", SESSION, ("Last-Event-ID", "x"))), again)
+
+    one, other = (each.exchanges[0] for each in loaded(talk.cassette()).interactions)
+
+    assert one.response is not None
+    assert other.response is not None
+    assert one.response.body.startswith(b"id: mrtr-event:1:1\ndata: 1\n\nid: mrtr-event:1:2\n")
+    assert other.request.header("last-event-id") == "mrtr-event:1:1"
+    assert other.response.body == (
+        b"id: mrtr-event:1:2\ndata: 2\n\nid: mrtr-event:2:2\r\ndata: 3\r\n\r\n"
+    )
+
+
+@pytest.mark.parametrize("first", ["stream", "session"])
+def test_stream_that_ends_with_its_session_is_complete(first: str) -> None:
+    """Whether client or server closes the stream first at the end of a session is chance."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(CALL, text("done"))
+    delete = Request("DELETE", "/mcp", (SESSION,), b"")
+    left = Answer((), (("Content-Type", "text/event-stream"),), end=End.OPEN)
+    if first == "stream":
+        session.talk.response(stream, left)
+        session.post(delete)
+    else:
+        session.post(delete)
+        session.talk.response(stream, left)
+
+    listening = loaded(session.talk.cassette()).interactions[0].exchanges[0]
+
+    assert listening.response is not None
+    assert (listening.response.end, listening.ended_after) == (End.COMPLETE, 3)
+
+
+def test_stream_that_its_client_left_before_is_left() -> None:
+    """A stream that ended before other requests of its session came did not end with it."""
+    session = PushingSession()
+    stream = session.listen()
+    session.talk.response(
+        stream, Answer((), (("Content-Type", "text/event-stream"),), end=End.OPEN)
+    )
+    session.post(CALL, text("done"))
+    session.post(Request("DELETE", "/mcp", (SESSION,), b""))
+
+    listening = loaded(session.talk.cassette()).interactions[0].exchanges[0]
+
+    assert listening.response is not None
+    assert (listening.response.end, listening.ended_after) == (End.OPEN, 1)
