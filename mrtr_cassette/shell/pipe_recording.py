@@ -254,33 +254,33 @@ class Pump:
         self, source: int, target: int, said: Callable[[bytes], None], then: _Happened
     ) -> None:
         """Read until the end, and close the target then."""
-        longest = self._watcher.recorder.largest_body
-        framer = LineFramer(longest)
+        framer = LineFramer(self._watcher.recorder.largest_body)
         is_taken = True
         chunk = b"-"
         while chunk:
             chunk = read_some(source)
-            lines = framer.feed(chunk) if chunk else framer.finish()
-            self._show(lines, said)
-            if is_taken and lines:
-                is_taken = write_all(target, b"".join([line.raw for line in lines]))
-                if not is_taken and target == self._ends.target:
-                    # A client that does not listen any more has ended, as far as we can tell.
-                    self._happened.put(_Happened.CLIENT_CLOSED)
+            # One after the other, so that a client that reads in between has them as they came.
+            for line in framer.feed(chunk) if chunk else framer.finish():
+                self._show(line, said)
+                if is_taken and not write_all(target, line.raw):
+                    is_taken = False
+                    if target == self._ends.target:
+                        # A client that does not listen any more has ended, as far as we can tell.
+                        self._happened.put(_Happened.CLIENT_CLOSED)
         close_pipe(target)
         self._happened.put(then)
 
-    def _show(self, lines: Sequence[Line], said: Callable[[bytes], None]) -> None:
+    def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
         with self._lock:
-            for line in lines if not self._is_over else ():
-                if not line.is_whole:
-                    limit = self._watcher.recorder.largest_body
-                    self._watcher.failed(LineTooLongError(limit))
-                    continue
-                try:
-                    said(line.raw)
-                except Exception as error:  # noqa: BLE001  the recorder is a spectator
-                    self._watcher.failed(error)
+            if self._is_over:
+                return
+            if not line.is_whole:
+                self._watcher.failed(LineTooLongError(self._watcher.recorder.largest_body))
+                return
+            try:
+                said(line.raw)
+            except Exception as error:  # noqa: BLE001  the recorder is a spectator
+                self._watcher.failed(error)
 
     def _wait_for_exit(self) -> None:
         self._server.wait()

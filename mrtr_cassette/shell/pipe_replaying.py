@@ -24,6 +24,11 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.line_pipes import OWN_PIPES, LineWriter, PipeEnds, read_lines
 from mrtr_cassette.shell.replaying import ReplayServer, ReplaySession, load_server
 
+_BEFORE_RESPONSE_S: Final = 0.005
+"""Seconds between what is said during a call and its response.
+
+The TypeScript SDK's client drops notifications that it reads together with the response.
+"""
 _LAST_S: Final = 0.3
 """Seconds after the client's end for what is still to be said."""
 
@@ -36,6 +41,7 @@ class PipeDownstream:
         self._writer = writer
         self._ended = ended
         self._is_channel = opens_channel(request)
+        self._has_spoken = False
         message = read_call(request).message
         self._responds = message is not None and message.kind is Kind.REQUEST
 
@@ -48,6 +54,9 @@ class PipeDownstream:
     async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
         """Say lines."""
         if chunk:
+            if is_last and self._has_spoken:
+                await asyncio.sleep(_BEFORE_RESPONSE_S)
+            self._has_spoken = True
             await self._writer.write(chunk)
         if is_last and self._is_channel:
             self._ended.set()

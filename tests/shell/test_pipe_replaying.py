@@ -120,6 +120,25 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
         assert pipe.end() == (b"", 0)
 
 
+def test_server_that_died_dies_again(tmp_path: Path) -> None:
+    """Where the recorded server ended during a call, the replay ends there too."""
+    output = tmp_path / "c.json"
+    die = rpc("die", {"exit": 3}) + b"\n"
+    with piped(recorder(output)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.say(die)
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == 3
+
+    with piped(replayer(output)) as pipe:
+        pipe.say(call(1))
+        assert pipe.hear()
+        pipe.say(die)
+        assert pipe.hear() == b""
+        assert pipe.process.wait(30) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_ends_the_replay(tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM and SIGINT end a replay whose client is still there, with its summary."""
