@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 
@@ -175,6 +175,16 @@ class Journal:
             raise
         os.close(self._file)
         self._file, self._identity = copy, os.fstat(copy)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody take the file for one that was left behind, until the block ends."""
+        # The lock is the open file's, however many descriptors there are of it.
+        lock = os.dup(self._file)
+        try:
+            yield
+        finally:
+            os.close(lock)
 
     def close(self) -> Restored | None:
         """Let go of the file, which stays.

@@ -132,12 +132,13 @@ def keeping(
     try:
         yield Watcher(recorder, journal, session, announcer, clock, started, on_ask, worker)
     finally:
-        is_in_place = _close(journal, session)
-        wanted = options.publish_anyway or session.find_objection() is None
-        if publishes and is_in_place and wanted:
-            session.published, lost = publish_journal(session.path)
-            if lost is not None:
-                session.problem = lost
+        with journal.held():
+            is_in_place = _close(journal, session)
+            wanted = options.publish_anyway or session.find_objection() is None
+            if publishes and is_in_place and wanted:
+                session.published, lost = publish_journal(session.path)
+                if lost is not None:
+                    session.problem = lost
 
 
 def _close(journal: journal_file.Journal, session: RecordSession) -> bool:

@@ -190,3 +190,14 @@ def test_a_journal_that_has_gone_is_written_anew_for_a_line_in_parts(tmp_path: P
     assert list(journal.append_parts([b"01234", b"\n"])) == [journal_file.Restored.ANEW, None]
     assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"before", b"01234"]
     journal.close()
+
+
+def test_held_journal_is_being_written(tmp_path: Path) -> None:
+    """Nobody takes a journal for one that was left behind while it is published."""
+    path = tmp_path / "c.json.journal"
+    journal = Journal(path, JOURNAL_HEADER)
+
+    with journal.held():
+        journal.close()
+        assert journal_file.is_being_written(path)
+    assert not journal_file.is_being_written(path)
