@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
@@ -16,10 +17,12 @@ from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import (
+    Continuation,
     JournalHeader,
     decode_header,
     decode_line,
     encode_header,
+    joined,
 )
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import reason_of
@@ -267,12 +270,13 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
     """
 
     def __init__(self, path: Path) -> None:
-        """Find the exchanges; the last line about one counts.
+        """Find the exchanges; the last line about one counts, with those that continue it.
 
         Raises:
             CassetteError: there is no journal, or its first line is not one of ours.
         """
-        self._places: dict[int, tuple[int, int]] = {}
+        # For each exchange where its lines begin, and their sizes.
+        self._places: dict[int, array[int]] = {}
         try:
             self._file = path.open("rb")
         except OSError as error:
@@ -288,21 +292,41 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         lost = []
         at = self._file.tell()
         for number, line in enumerate(self._file, start=2):
-            try:
-                exchange = decode_line(line)
-            except ValueError:
-                size = len(line.rstrip(b"\n"))
-                if size:
-                    lost.append(f"line {number} is not whole ({size:,} bytes); it is left out")
-            else:
-                self._places[exchange.number or 0] = at, len(line)
+            problem = self._problem_of(line, at)
+            if problem is not None:
+                lost.append(f"line {number} {problem}; it is left out")
             at += len(line)
         return "; ".join(lost) or None
 
+    def _problem_of(self, line: bytes, at: int) -> str | None:
+        """Take note of the line at a place; return what is wrong with it, or None."""
+        try:
+            found = decode_line(line)
+        except ValueError:
+            size = len(line.rstrip(b"\n"))
+            return f"is not whole ({size:,} bytes)" if size else None
+        if isinstance(found, RecordedExchange):
+            self._places[found.number or 0] = array("Q", (at, len(line)))
+        elif found.number in self._places:
+            self._places[found.number].extend((at, len(line)))
+        else:
+            return "continues a response whose beginning is lost"
+        return None
+
     def __getitem__(self, number: int) -> RecordedExchange:
-        """Read one exchange."""
-        at, size = self._places[number]
-        return decode_line(os.pread(self._file.fileno(), size, at))
+        """Read one exchange, which may go on in further lines."""
+        places = self._places[number]
+        first: RecordedExchange | None = None
+        further: list[Continuation] = []
+        for at, size in zip(places[::2], places[1::2], strict=True):
+            found = decode_line(os.pread(self._file.fileno(), size, at))
+            if isinstance(found, Continuation):
+                further.append(found)
+            else:
+                first = found
+        if first is None:
+            raise AssertionError("unreachable because a continuation has no place of its own")
+        return joined(first, further)
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the numbers of the exchanges."""

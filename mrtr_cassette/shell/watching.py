@@ -192,7 +192,9 @@ class WatchedExchange:
         writer = self._writer
         if writer is not None:
             with self._guard:
-                writer.response_started(status, headers)
+                due = writer.response_started(status, headers, self._watcher.now_ms())
+                if due is not None:
+                    self._write(due, writer.observation)
 
     def response_bytes(self, chunk: bytes) -> Awaitable[None] | None:
         """Show bytes that will be passed on, and write the exchange down if it is due."""
@@ -241,10 +243,11 @@ class WatchedExchange:
         watcher = self._watcher
         exchange, ask, unread = watcher.recorder.seal(due.seen)
         self._sealed(due, observation, ask, unread)
-        restored = watcher.journal.append(encode_line(exchange))
+        restored = watcher.journal.append(encode_line(exchange, continues=due.seen.continues))
         if restored is not None:
             watcher.restored(restored)
-        watcher.session.written(exchange)
+        if not due.seen.continues:
+            watcher.session.written(exchange)
 
     def _sealed(
         self,

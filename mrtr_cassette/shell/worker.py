@@ -314,7 +314,9 @@ def _seal(desk: _Desk, seen: Seen) -> SealedLine:
     seen = seen._replace(call=_call(desk, seen.call.request), response=response)
     exchange, ask, unread = recorder.seal(seen)
     states = [state for state in recorder.known if state not in before]
-    return SealedLine([encode_line(exchange)], ask, unread, verdict_of(exchange), states)
+    line = encode_line(exchange, continues=seen.continues)
+    verdict = None if seen.continues else verdict_of(exchange)
+    return SealedLine([line], ask, unread, verdict, states)
 
 
 _WITHOUT_RESULT: Final = (_begin, _know, _take_body, _take_pieces)

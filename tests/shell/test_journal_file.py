@@ -100,6 +100,21 @@ def test_the_last_line_about_an_exchange_counts(tmp_path: Path) -> None:
     assert content.exchanges[1].request == content.exchanges[3].request
 
 
+def test_lines_that_continue_an_exchange_belong_to_it(tmp_path: Path) -> None:
+    """What came of an exchange since stands in lines of its own; without a beginning it is lost."""
+    journal = tmp_path / "c.json.journal"
+    lines = journal_of_three(journal).split(b"\n")
+    further = encode_line(decode_line(lines[3]), continues=True).rstrip(b"\n")
+    journal.write_bytes(b"\n".join([*lines[:4], further, further]))
+    whole = found_in(journal)
+    assert whole.lost is None
+    assert len(whole.exchanges[3].response.pieces) == 3
+    journal.write_bytes(b"\n".join([*lines[:3], further]))
+    content = found_in(journal)
+    assert sorted(content.exchanges) == [1, 2]
+    assert content.lost == ("line 4 continues a response whose beginning is lost; it is left out")
+
+
 def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
     path = tmp_path / "c.json.journal"

@@ -1,4 +1,4 @@
-"""The journal of a recording: a header, then one exchange a line.
+"""The journal of a recording: a header, then one exchange a line, or what came of one since.
 
 Owns: the version gate, the spelling of each line, and its checksum.
 Does not own: the file (`shell`), and what the exchanges become (`record`).
@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, Literal
+from itertools import chain
+from typing import Any, Final, Literal, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -151,9 +153,59 @@ def _wrong(path: str, name: str, reason: str) -> CassetteError:
     return damaged(path, f"line 1, /{name}", reason)
 
 
-def encode_line(exchange: RecordedExchange) -> bytes:
-    """Return one exchange, which has a number, as one line."""
+class Continuation(NamedTuple):
+    """What came of a response since the lines before.
+
+    Attributes:
+        number: that of its exchange.
+        pieces: further pieces of the response.
+        end: how the response stands since then.
+        ended_ms: the time of that.
+        ended_after: how many requests had arrived by then.
+    """
+
+    number: int
+    pieces: tuple[Piece, ...]
+    end: End
+    ended_ms: float
+    ended_after: int
+
+
+def joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
+    """Return an exchange with what came of its response in further lines."""
+    response = first.response
+    if not further or response is None:
+        return first
+    last = further[-1]
+    added = chain.from_iterable(each.pieces for each in further)
+    return replace(
+        first,
+        response=replace(response, pieces=(*response.pieces, *added), end=last.end),
+        ended_ms=last.ended_ms,
+        ended_after=last.ended_after,
+    )
+
+
+def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
+    """Return one exchange, which has a number, as one line.
+
+    Args:
+        exchange: the exchange.
+        continues: its response has only what comes after what is in the lines before.
+    """
     request, response = exchange.request, exchange.response
+    if continues and response is not None:
+        return with_checksum(
+            orjson.dumps(
+                {
+                    "continues": exchange.number,
+                    "ended_ms": exchange.ended_ms,
+                    "ended_after": exchange.ended_after,
+                    "end": response.end.value,
+                    "pieces": _pieces_tree(response),
+                }
+            )
+        )
     return with_checksum(
         orjson.dumps(
             {
@@ -175,17 +227,18 @@ def encode_line(exchange: RecordedExchange) -> bytes:
                     response.status,
                     response.headers,
                     response.end.value,
-                    [
-                        [encode_opaque(piece.raw), piece.at_ms, piece.after]
-                        for piece in response.pieces
-                    ],
+                    _pieces_tree(response),
                 ],
             }
         )
     )
 
 
-def decode_line(line: bytes) -> RecordedExchange:
+def _pieces_tree(response: Response) -> list[Any]:
+    return [[encode_opaque(piece.raw), piece.at_ms, piece.after] for piece in response.pieces]
+
+
+def decode_line(line: bytes) -> RecordedExchange | Continuation:
     """Read a line that `encode_line` wrote, with or without its end.
 
     Raises:
@@ -196,6 +249,14 @@ def decode_line(line: bytes) -> RecordedExchange:
         raise ValueError("the checksum is not that of the line")
     try:
         tree = orjson.loads(body)
+        if "continues" in tree:
+            return Continuation(
+                _count(tree["continues"], least=1),
+                _pieces(tree["pieces"]),
+                End(tree["end"]),
+                _milliseconds(tree["ended_ms"]),
+                _count(tree["ended_after"]),
+            )
         method, target, headers, raw = tree["request"]
         # Lines of before don't say it.
         ended_after = tree.get("ended_after")
@@ -231,13 +292,14 @@ def _response(tree: Any) -> Response | None:
     return Response(
         _status(status),
         _headers(headers),
-        tuple(
-            [
-                Piece(_opaque(raw), _milliseconds(at_ms), _count(after))
-                for raw, at_ms, after in pieces
-            ]
-        ),
+        _pieces(pieces),
         End(end),
+    )
+
+
+def _pieces(trees: Any) -> tuple[Piece, ...]:
+    return tuple(
+        [Piece(_opaque(raw), _milliseconds(at_ms), _count(after)) for raw, at_ms, after in trees]
     )
 
 

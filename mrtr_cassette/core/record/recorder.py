@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import endpoint_in
+from mrtr_cassette.core.exchange.sessions import endpoint_in, listens
 from mrtr_cassette.core.protocol.calls import Call, CallKey, line_label, read_call
 from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
@@ -162,6 +162,7 @@ class Observation:
         started_ms: when the request had arrived.
         size: bytes of the response's body so far, as they passed.
         answered: the pushed request that the request answers, or None.
+        is_listening: the response tells, message by message, what other requests cause.
     """
 
     def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
@@ -175,6 +176,7 @@ class Observation:
         self.started_ms = at_ms
         self.status = NO_STATUS
         self.size = 0
+        self.is_listening = False
         self._has_begun = False
         self._headers: Headers = ()
         self._decoder = _UNCODED
@@ -220,6 +222,9 @@ class Observation:
             self._decoder = ContentDecoder(coding, self.recorder.largest_body)
         if is_event_stream(headers):
             self._framer = SseFramer()
+        if (self._framer is not None or self._is_line) and not coding:
+            begun = Response(status, headers, (), End.OPEN)
+            self.is_listening = listens(self.call, begun)
 
     def takes_long(self, chunk: bytes) -> bool:
         """Tell whether the next bytes are to be taken in steps."""
@@ -330,14 +335,16 @@ class Observation:
                 return True
         return False
 
-    def seen(self, end: End, at_ms: float) -> Seen:
+    def seen(self, end: End, at_ms: float, *, since: int | None = None) -> Seen:
         """Return the exchange as it is now.
 
         Args:
             end: how the response ended; one that the client has whole counts as complete.
             at_ms: the time of the end.
+            since: how many pieces of the response are left out, as they are on disk; None where
+                nothing is.
         """
-        response = self._response(End.COMPLETE if self.is_answered else end)
+        response = self._response(End.COMPLETE if self.is_answered else end, since or 0)
         # Where the size was known from the start, the rhythm is the network's, not the server's.
         is_paced = self._missing is None or self._framer is not None
         return Seen(
@@ -349,6 +356,7 @@ class Observation:
             self.started_ms,
             at_ms,
             self.recorder.arrived,
+            continues=since is not None,
         )
 
     def seal(self, end: End, at_ms: float) -> RecordedExchange:
@@ -356,8 +364,8 @@ class Observation:
         exchange, self.ask, self.unread = self.recorder.seal(self.seen(end, at_ms))
         return exchange
 
-    def _response(self, end: End) -> Response:
-        pieces = self._pieces
+    def _response(self, end: End, since: int) -> Response:
+        pieces = self._pieces[since:] if since else self._pieces
         headers = kept_of_response(self._headers)
         if self._decoder.coding:
             # One that was sent whole and yet is cut short goes on as it came.

@@ -58,6 +58,7 @@ class Seen(NamedTuple):
         started_ms: when the request had arrived.
         ended_ms: the time of the end.
         ended_after: how many requests had arrived by then.
+        continues: its response has only what came since it was written before.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Seen(NamedTuple):
     started_ms: float
     ended_ms: float
     ended_after: int
+    continues: bool = False
 
 
 class Sealed(NamedTuple):

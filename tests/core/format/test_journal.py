@@ -14,20 +14,25 @@ from builders import (
     get,
     loaded,
     post,
+    progress,
     retry,
     sse,
+    stream,
     tool,
     values_of,
 )
 from messages import asks, text
 
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
+    Continuation,
     JournalHeader,
     decode_header,
     decode_line,
     encode_header,
     encode_line,
+    joined,
     with_checksum,
 )
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -228,3 +233,42 @@ def test_no_flipped_bit_of_a_journal_goes_unnoticed(bit: int) -> None:
 def lines_of(data: bytearray) -> list[bytes]:
     """Return lines as a file has them: only a line feed ends one."""
     return [line for line in bytes(data).split(b"\n") if line]
+
+
+def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
+    """What came of a stream since has the pieces, and how it stands since then."""
+    whole = exchange(get("/mcp"), stream(progress(1), progress(2), progress(3), end=End.OPEN))
+    assert whole.response is not None
+    pieces = whole.response.pieces
+    lines = [
+        encode_line(
+            replace(
+                whole,
+                response=replace(whole.response, pieces=some, end=end),
+                ended_ms=float(at),
+                ended_after=at,
+            ),
+            continues=at > 0,
+        )
+        for at, (some, end) in enumerate(
+            [(pieces[:1], End.OPEN), (pieces[1:], End.OPEN), ((), End.COMPLETE)]
+        )
+    ]
+    first, *further = map(decode_line, lines)
+
+    assert isinstance(first, RecordedExchange)
+    assert all(isinstance(each, Continuation) for each in further)
+    assert values_of(joined(first, further)) == values_of(
+        replace(
+            whole,
+            response=replace(whole.response, end=End.COMPLETE),
+            ended_ms=2.0,
+            ended_after=2,
+        )
+    )
+    assert joined(first, ()) is first
+    for line in lines:
+        for at in range(len(line) - CHECKSUM_LENGTH):
+            flipped = bytes([line[at] ^ 1])
+            with pytest.raises(ValueError, match="checksum"):
+                decode_line(line[:at] + flipped + line[at + 1 :])

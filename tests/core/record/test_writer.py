@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from gzip import compress
 
 import pytest
-from builders import JSON_HEADERS, STREAM_HEADERS, answer, post, progress, sse, tool
+from builders import JSON_HEADERS, STREAM_HEADERS, answer, get, post, progress, rpc, sse, tool
 from messages import asks, text
 
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.writer import Due, ExchangeWriter
-from mrtr_cassette.core.wire.http import End, Headers
+from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
 CALL = tool("deploy", env="prod")
@@ -33,12 +34,14 @@ class Transcript:
     recorder: Recorder = field(default_factory=lambda: Recorder(seals=False))
     lines: list[str] = field(default_factory=list)
     asked: list[bool] = field(default_factory=list)
+    request: Request = field(default_factory=lambda: post(CALL))
     due: Line | None = None
+    continues: bool = False
 
     def __post_init__(self) -> None:
-        """Let the request and the response's head pass, which are never written by themselves."""
-        self.writer = ExchangeWriter(self.recorder.request_received(post(CALL), 1.0))
-        self.writer.response_started(200, self.headers)
+        """Let the request and the response's head pass."""
+        self.writer = ExchangeWriter(self.recorder.request_received(self.request, 1.0))
+        self._came(">> head", self.writer.response_started(200, self.headers, 1.5))
 
     def passes(self, chunk: bytes) -> Transcript:
         """Let bytes of the response come."""
@@ -51,8 +54,15 @@ class Transcript:
     def writes(self, body: bytes, end: End = End.COMPLETE) -> Transcript:
         """Expect that this is written before the last input is passed on."""
         assert self.due == (end, body), "\n".join(self.lines)
+        assert not self.continues, "\n".join(self.lines)
         self.due = None
         return self
+
+    def adds(self, body: bytes, end: End = End.OPEN) -> Transcript:
+        """Expect that this is added to what was written before."""
+        assert self.continues, "\n".join(self.lines)
+        self.continues = False
+        return self.writes(body, end)
 
     def done(self) -> None:
         """Expect that nothing else was written."""
@@ -65,7 +75,7 @@ class Transcript:
             exchange, ask, _ = self.recorder.seal(due.seen)
             response = exchange.response
             assert response is not None
-            self.due = (response.end, response.body)
+            self.due, self.continues = (response.end, response.body), due.seen.continues
             self.lines.append(f"<< {self.due}")
             self.asked.append(due.is_first and ask is not None)
         return self
@@ -146,6 +156,51 @@ def test_half_an_event_that_came_with_the_answer_is_due_at_the_end() -> None:
         .writes(sse(DONE) + b": by")
         .done()
     )
+
+
+def listening(request: Request) -> Transcript:
+    """Return a stream that tells what other requests cause; its head is written at once."""
+    return Transcript(STREAM_HEADERS, request=request).writes(b"", End.OPEN)
+
+
+def test_each_event_of_a_listening_stream_is_due_before_it_passes() -> None:
+    """A client acts on such an event at once; nothing is written twice, however long it goes on."""
+    (
+        listening(get("/mcp"))
+        .passes(NOTE)
+        .adds(NOTE)
+        .passes(NOTE[:9])
+        .passes(NOTE[9:] + NOTE)
+        .adds(NOTE + NOTE)
+        .passes(b": by")
+        .ends(End.BROKEN)
+        .adds(b": by", End.BROKEN)
+        .done()
+    )
+
+
+def test_subscription_is_due_whole_with_its_response() -> None:
+    """With the response the exchange is complete, and its line replaces what was written."""
+    request = rpc("subscriptions/listen")
+    final = sse(answer(request, {}))
+    (
+        listening(post(request))
+        .passes(NOTE)
+        .adds(NOTE)
+        .passes(final)
+        .writes(NOTE + final)
+        .passes(NOTE)
+        .ends(End.COMPLETE)
+        .writes(NOTE + final + NOTE)
+        .done()
+    )
+
+
+def test_compressed_listening_stream_is_due_at_its_end() -> None:
+    """Whether it can be decoded shows at its end."""
+    headers = (*STREAM_HEADERS, ("Content-Encoding", "gzip"))
+    raw = compress(NOTE)
+    Transcript(headers, request=get("/mcp")).passes(raw).ends(End.OPEN).writes(NOTE, End.OPEN)
 
 
 def test_ask_is_told_the_first_time_that_it_is_due() -> None:
