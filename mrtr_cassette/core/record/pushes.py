@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import chain
 from typing import NamedTuple
 
 from mrtr_cassette.core.record.history import Moment, Push, SessionFacts
@@ -49,10 +50,20 @@ class LinkedAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class LinkedTurn:
-    """Pushed requests that were open together, and the answers to them."""
+    """Pushed requests that were open together, and the answers to them.
+
+    Attributes:
+        asked: the requests, as the server sent them.
+        answers: in the order of the requests: in which order they were posted means nothing.
+    """
 
     asked: list[LinkedPush] = field(default_factory=list)
     answers: list[LinkedAnswer] = field(default_factory=list)
+
+    def order_answers(self) -> None:
+        """Put the answers in the order of the requests."""
+        places = {push.key: place for place, push in enumerate(self.asked)}
+        self.answers.sort(key=lambda answer: places[answer.key])
 
 
 class LinkedPushes(NamedTuple):
@@ -90,6 +101,8 @@ def link_pushes(facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]) -
         elif exchange.request_id is not None and not exchange.listens:
             session.pending[number] = None
     turns = {number: turns for each in sessions.values() for number, turns in each.turns.items()}
+    for turn in chain.from_iterable(turns.values()):
+        turn.order_answers()
     return LinkedPushes(
         dict(sorted(turns.items())),
         frozenset(

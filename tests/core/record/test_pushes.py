@@ -123,6 +123,20 @@ def test_push_on_a_listening_stream_is_its_own_without_exactly_one_pending_call(
     assert history.turns() == {stream: [("roots-1@1.0", "roots-1=3"), ("sampling-1@1.1", "")]}
 
 
+def test_answers_stand_in_the_order_of_their_requests() -> None:
+    """Clients that ask several people at once post the answers as they get them."""
+    history = History()
+    call = history.call()
+    history.push(call, "1")
+    history.push(call, "2", "sampling/createMessage")
+    history.post("2")
+    history.post("1")
+
+    assert history.turns() == {
+        call: [("elicitation-1@1.0 sampling-1@1.1", "elicitation-1=3 sampling-1=2")]
+    }
+
+
 def test_requests_that_are_open_together_are_one_turn() -> None:
     """A turn goes on until all of its requests were answered; keys count by kind."""
     history = History()
@@ -140,7 +154,7 @@ def test_requests_that_are_open_together_are_one_turn() -> None:
         call: [
             (
                 "elicitation-1@1.0 elicitation-2@1.1 roots-1@1.2",
-                "elicitation-2=2 elicitation-1=3 roots-1=4",
+                "elicitation-1=3 elicitation-2=2 roots-1=4",
             ),
             ("elicitation-1@1.3 request-1@1.4", ""),
         ]
