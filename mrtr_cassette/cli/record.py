@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from mrtr_cassette.cli.common import (
     until_stopped,
     warn_of_strangers,
 )
-from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--upstream", metavar="URL", help="The real server, as the client would name it.")
+@click.option(
+    "--upstream-command",
+    metavar="'SERVER ARGS ...'",
+    help="A server that a command starts, in the place of a URL: clients call it over HTTP.",
+)
 @click.option(
     "--stdio",
     is_flag=True,
@@ -52,6 +58,7 @@ def record(
     context: click.Context,
     /,
     upstream: str | None,
+    upstream_command: str | None,
     output: Path,
     log_format: str,
     command: tuple[str, ...],
@@ -75,19 +82,28 @@ def record(
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     if stdio:
-        check_stdio(context, command, upstream)
+        check_stdio(context, command, upstream or upstream_command)
         sys.exit(_record_pipe(command, output, options, log))
-    if upstream is None:
+    server: str | list[str] | None = upstream
+    if upstream_command is not None:
+        if upstream is not None:
+            raise UsageError("--upstream and --upstream-command don't go together")
+        server = shlex.split(upstream_command)
+    if not server:
         raise click.UsageError("Missing option '--upstream', or '--stdio'.")
     if options.insecure:
         say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     warn_of_strangers(options)
     allow_many_files()
-    sys.exit(run(_record(upstream, output, options, log, command)))
+    sys.exit(run(_record(server, output, options, log, command)))
 
 
 async def _record(
-    upstream: str, output: Path, options: RecordOptions, log: Log, command: tuple[str, ...]
+    upstream: str | list[str],
+    output: Path,
+    options: RecordOptions,
+    log: Log,
+    command: tuple[str, ...],
 ) -> int:
     from mrtr_cassette.shell.recording import recording
     from mrtr_cassette.shell.running import stop_signals

@@ -7,7 +7,8 @@ Does not own: what passes (`recording`, `pipe_recording`), and what is kept of i
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,6 +75,11 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
 def shown_by(rules: RedactionRules) -> Callable[[str], str]:
     """Return what takes secrets out of a URL that is shown: the same in every recording."""
     return Redactor(rules, lambda _rule, _secret: "1").text
+
+
+def shown_command(command: Sequence[str], rules: RedactionRules) -> str:
+    """Return how a cassette and messages name a server that a command starts."""
+    return shown_by(rules)(shlex.join([Path(command[0]).name, *command[1:]]))
 
 
 def journal_header(

@@ -10,7 +10,6 @@ not read holds up its own direction only.
 from __future__ import annotations
 
 import secrets
-import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +34,7 @@ from mrtr_cassette.shell.keeping import (
     journal_header,
     keeping,
     rules_of_both,
-    shown_by,
+    shown_command,
 )
 from mrtr_cassette.shell.line_pipes import OWN_PIPES, PipeEnds, close_pipe, read_some, write_all
 from mrtr_cassette.shell.publishing import recover_journal
@@ -147,7 +146,7 @@ def pipe_recording(
     with cassette_file.without_collection():
         earlier = check_output(output, continued)
     rules = rules_of_both(earlier, options.redaction)
-    shown = shown_by(rules)(shlex.join([Path(command[0]).name, *command[1:]]))
+    shown = shown_command(command, rules)
     session = RecordSession(shown, shown, output, earlier, None, options.terms)
     header = journal_header(continued, rules, shown, "stdio", client)
     announcer = Announcer(options.log, on_event, options.terms)

@@ -6,8 +6,10 @@ Does not own: what passes (`relay`) and what is kept of it (`watching`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +17,10 @@ from mrtr_cassette.core.drive.catching_up import RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import Sessions
 from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.transports import ENDPOINT
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
@@ -37,11 +41,13 @@ from mrtr_cassette.shell.keeping import (
     keeping,
     rules_of_both,
     shown_by,
+    shown_command,
 )
+from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
-from mrtr_cassette.shell.transport import Handler
+from mrtr_cassette.shell.transport import Handler, Upstream
 from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
 
 DEFAULTS: Final = RecordOptions()
@@ -49,7 +55,7 @@ DEFAULTS: Final = RecordOptions()
 
 @asynccontextmanager
 async def recording(
-    upstream: str,
+    upstream: str | Sequence[str],
     output: Path,
     options: RecordOptions = DEFAULTS,
     *,
@@ -65,7 +71,7 @@ async def recording(
     upstream and recorded. Where it lacks nothing, the file stays untouched.
 
     Args:
-        upstream: URL of the real server.
+        upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
         output: the cassette.
         options: how it is recorded.
         named: what the cassette names as its upstream, where the URL is another one on every run.
@@ -78,21 +84,19 @@ async def recording(
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
     """
-    url = upstream_url(upstream, shown_by(options.redaction))
+    target = _server_of(upstream, options)
     with cassette_file.without_collection():
         earlier = check_output(output, options)
         player = None if earlier is None else _player_of(earlier, options)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_by(rules)
-    headers = (*credentials(url), *options.added_headers)
-    tls = tls_context(url, options.ca_path, verifies=not options.insecure)
     access = access_of(options)
     with listening(access) as listener:
-        if url.port == listener.address.port and access.is_named(url.host or ""):
-            raise UsageError(f"the upstream {shown(shown_url(url))} is this proxy itself")
-        own_url = listener.address.url(url.raw_path_qs)
+        if target.port == listener.address.port and access.is_named(target.host):
+            raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
+        own_url = listener.address.url(target.path)
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
-        header = journal_header(options, rules, shown(named or shown_url(url)))
+        header = journal_header(options, rules, shown(named or target.name))
         live_asks = LiveAsks()
         with keeping(
             session,
@@ -103,9 +107,9 @@ async def recording(
             publishes=publishes,
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
-            watcher.recorder.was_given(headers, tuple(url.query.items()))
-            async with connecting(url.origin(), tls) as client:
-                relay = Relay(client, shown_url(url.origin()), headers, watcher)
+            watcher.recorder.was_given(target.headers, target.query)
+            async with target.connecting() as server:
+                relay = Relay(server, target.origin, target.headers, watcher)
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
                     handler = _appender(relay, earlier, player, live_asks).handle
@@ -116,6 +120,51 @@ async def recording(
                     ),
                 ):
                     yield session
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is recorded.
+
+    Attributes:
+        name: how the cassette names it.
+        origin: how messages name it.
+        path: path and query of the client's URL.
+        headers: what it gets besides the client's headers.
+        query: what its URL has in its query.
+        connecting: gives what takes requests to it.
+        host, port: where it is; empty and 0 where it is on pipes.
+    """
+
+    name: str
+    origin: str
+    path: str
+    headers: Headers
+    query: tuple[tuple[str, str], ...]
+    connecting: Callable[[], AbstractAsyncContextManager[Upstream]]
+    host: str = ""
+    port: int | None = 0
+
+
+def _server_of(upstream: str | Sequence[str], options: RecordOptions) -> _Target:
+    if isinstance(upstream, str):
+        url = upstream_url(upstream, shown_by(options.redaction))
+        tls = tls_context(url, options.ca_path, verifies=not options.insecure)
+        return _Target(
+            name=shown_url(url),
+            origin=shown_url(url.origin()),
+            path=url.raw_path_qs,
+            headers=(*credentials(url), *options.added_headers),
+            query=tuple(url.query.items()),
+            connecting=partial(connecting, url.origin(), tls),
+            host=url.host or "",
+            port=url.port,
+        )
+    shown = shown_command(upstream, options.redaction)
+    piped = partial(pipe_upstream, upstream, options.max_body)
+    # The cassette is one of HTTP, and has a URL.
+    named = f"http://localhost{ENDPOINT}"
+    return _Target(named, shown, ENDPOINT, options.added_headers, (), piped)
 
 
 def _appender(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:

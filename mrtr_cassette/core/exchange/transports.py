@@ -186,7 +186,7 @@ def _line_of(request: Request) -> Request:
         raise _UnsayableError(f"{request.method} {request.target} means nothing there")
     if request.header(SESSION_HEADER):
         raise _UnsayableError("it is part of an HTTP session (protocol versions before 2026-07-28)")
-    return line_request(_on_one_line(request.body), FIRST_SESSION)
+    return line_request(on_one_line(request.body), FIRST_SESSION)
 
 
 def _lines_of(request: Request, response: Response | None) -> _Changed:
@@ -206,7 +206,7 @@ def _lines_of(request: Request, response: Response | None) -> _Changed:
     for raw, piece in said:
         places.append(len(pieces))
         if raw:
-            pieces.append(replace(piece, raw=_on_one_line(raw) + b"\n"))
+            pieces.append(replace(piece, raw=on_one_line(raw) + b"\n"))
     return _Changed(Response(NO_STATUS, (), tuple(pieces), response.end), tuple(places))
 
 
@@ -228,8 +228,8 @@ def _is_about_headers(messages: list[Message | None]) -> bool:
     return _HEADER_MISMATCH in codes
 
 
-def _on_one_line(raw: bytes) -> bytes:
-    """Return JSON on one line: a line's end within it stands between its tokens."""
+def on_one_line(raw: bytes) -> bytes:
+    """Return JSON on one line, without its end: others stand between its tokens."""
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
 

@@ -333,6 +333,13 @@ def traits_of_headers(headers: Headers) -> HeaderTraits:
     )
 
 
+def gets_lines(call: Call) -> bool:
+    """Tell whether what came over a pipe gets a response: a request, and the channel itself."""
+    if call.message is None:
+        return not call.request.body
+    return call.message.kind is Kind.REQUEST
+
+
 def line_label(call: Call) -> str:
     """Return how messages name what came over a pipe and is no JSON-RPC request."""
     if call.message is not None:

@@ -116,6 +116,10 @@ class Channel(Generic[E]):
         self._has_spoken = True
         return Placed(self._listening, is_over=False)
 
+    def is_pending(self, identity: str) -> bool:
+        """Tell whether a request with an id, as canonical text, waits for its response."""
+        return identity in self._pending
+
     def _answered(self, identity: str) -> E:
         """Take the oldest request with an id from those that are pending."""
         same = self._pending[identity]

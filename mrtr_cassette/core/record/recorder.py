@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import endpoint_in, listens
-from mrtr_cassette.core.protocol.calls import Call, CallKey, line_label, read_call
+from mrtr_cassette.core.protocol.calls import Call, CallKey, gets_lines, line_label, read_call
 from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
 )
@@ -213,7 +213,8 @@ class Observation:
     def response_started(self, status: int, headers: Headers) -> None:
         """Take the response's head."""
         self.status = status
-        self._has_begun = True
+        # Over pipes only a request gets a response, and the beginning of the channel.
+        self._has_begun = not self._is_line or gets_lines(self.call)
         self._headers = headers
         if self.recorder.credentials is not None:
             self.recorder.credentials.seen(headers)
