@@ -252,12 +252,12 @@ class Tape:
 
     @property
     def journal(self) -> list[JsonObject]:
-        """The exchanges that are in the journal now; of each, what was written last."""
+        """The exchanges that are in the journal now; of each, what was written last as a whole."""
         path = self.session.path.with_name(self.session.path.name + ".journal")
         lines = [
             json.loads(line[: 1 - CHECKSUM_LENGTH]) for line in path.read_bytes().splitlines()[1:]
         ]
-        return list({line["number"]: line for line in lines}.values())
+        return list({line["number"]: line for line in lines if "number" in line}.values())
 
 
 @asynccontextmanager

@@ -12,9 +12,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mrtr_cassette.core.exchange.endpoints import EndpointPassing
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
-from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
 from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http_message import end_to_end, header_texts, network_reason
 from mrtr_cassette.shell.transport import (
@@ -74,6 +75,8 @@ class Relay:
                 await self.answer_unreachable(request, downstream, self._no_response(error))
                 return
             watched.response_started(response.status, headers)
+            if request.method == "GET" and is_event_stream(headers):
+                response = _LeadingBack(response, self.shown_as.partition("://")[2])
             await _pass_on(response, downstream, watched)
         finally:
             response.close()
@@ -114,6 +117,32 @@ class Relay:
     def _no_response(self, error: OSError | ValueError) -> str:
         reason = network_reason(error) if isinstance(error, OSError) else str(error)
         return f"the upstream {self.shown_as} gave no response: {reason}"
+
+
+class _LeadingBack:
+    """An event stream that leads its client back here, where it says where to post."""
+
+    def __init__(self, response: UpstreamResponse, authority: str) -> None:
+        self._response = response
+        self._endpoint = EndpointPassing(authority)
+        self.status, self.reason, self.headers = response.status, response.reason, response.headers
+
+    @property
+    def is_read(self) -> bool:
+        return self._response.is_read
+
+    def read_now(self) -> bytes:
+        return self._passing(self._response.read_now())
+
+    async def read(self) -> bytes:
+        return self._passing(await self._response.read())
+
+    def _passing(self, chunk: bytes) -> bytes:
+        passing = self._endpoint.feed(chunk)
+        return passing + self._endpoint.finish() if self._response.is_read else passing
+
+    def close(self) -> None:
+        self._response.close()
 
 
 async def _pass_on(

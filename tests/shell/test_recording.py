@@ -23,10 +23,12 @@ from harness import (
 )
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
+    EVENTS,
     JSON,
     Visit,
     answering,
     chunk,
+    event,
     event_stream,
     json_response,
     response,
@@ -474,3 +476,56 @@ async def test_a_second_recording_of_the_same_cassette_is_refused(tmp_path: Path
                 pass
         await http("GET", tape.url)
     assert len(read(path)["interactions"]) == 1
+
+
+# --- HTTP+SSE ---
+
+
+async def legacy_session(path: Path, session: str) -> tuple[bytes, bytes]:
+    """Record a session over HTTP+SSE; return what the client read on the stream."""
+    posted: asyncio.Queue[JsonObject] = asyncio.Queue()
+
+    async def script(visit: Visit) -> None:
+        head = visit.request.head
+        if head.line.startswith("GET"):
+            url = f"http://{head.values('host')[0]}/messages?session_id={session}"
+            await visit.send(
+                stream_head(EVENTS), chunk(f"event: endpoint\ndata: {url}\n\n".encode())
+            )
+            request = await posted.get()
+            await visit.send(chunk(event(result({"of": session}, id=request["id"]))))
+            await visit.left()
+        else:
+            assert f"/messages?session_id={session}" in head.line
+            await visit.send(
+                response(b"Accepted", "Content-Type: text/plain", status="202 Accepted")
+            )
+            posted.put_nowait(visit.request.json)
+
+    async with taping(path, script, path="/sse") as tape, connected(tape.url) as client:
+        _, body = await client.ask("GET", "/sse", "Accept: text/event-stream")
+        endpoint = await body.until(b"\n\n")
+        target = re.findall(rb"data: (/\S+)", endpoint)[0].decode()
+        url = f"{tape.url.removesuffix('/sse')}{target}"
+        accepted = await post(url, message("tools/list", id=1))
+        assert accepted.status == 202
+        return endpoint, await body.until(b"}\n\n")
+
+
+@looped
+async def test_the_old_transport_is_recorded(tmp_path: Path) -> None:
+    """A client comes back to the recorder to post, and no recording has the session's id."""
+    ids = ("0f9d8c7b6a5e4d3c", "a1b2c3d4e5f60718")
+    for name in ids:
+        endpoint, answer = await legacy_session(tmp_path / f"{name}.json", name)
+        assert endpoint == f"event: endpoint\ndata: /messages?session_id={name}\n\n".encode()
+        assert name.encode() in answer
+    one, other = (read(tmp_path / f"{name}.json") for name in ids)
+    assert one["interactions"] == other["interactions"]
+    stream, called = one["interactions"]
+    assert stream["request"]["http"]["path"] == "/sse"
+    assert called["request"]["http"]["path"] == "/messages?session_id=mrtr-session:1"
+    assert stream["response"]["events"][0]["text"] == (
+        "event: endpoint\ndata: /messages?session_id=mrtr-session:1\n\n"
+    )
+    assert ids[0] not in str(one)
