@@ -3,10 +3,12 @@
 Owns: which messages of the client each piece of a response, and its end, wait for.
 Does not own: whether they have come (`live_sessions`), waiting (the shell).
 Rule: whatever the server says waits for the notifications and the posted answers that had arrived
-before it. A call doesn't wait for other calls, nor for answers to what was asked during these, as
-parallel calls owe each other nothing. A listening stream tells what all of them caused, so it waits
-for every answer; an event and the end wait for all requests that can have changed something since
-the stream began, a response or progress for its very request. No session waits for another one.
+before it. That it has taken one of these says nothing, so it waits for nothing: a client that posts
+one after the other would wait for ever. A call doesn't wait for other calls, nor for answers to
+what was asked during these, as parallel calls owe each other nothing. A listening stream tells what
+all of them caused, so it waits for every answer; an event and the end wait for all requests that
+can have changed something since the stream began, a response or progress for its very request. No
+session waits for another one.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from mrtr_cassette.core.protocol.calls import is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.playable import Playable
+
+_ACKNOWLEDGED = (Kind.RESPONSE, Kind.NOTIFICATION)
 
 
 class Arrivals:
@@ -114,6 +118,8 @@ class Timelines:
         exchange, response = playable.exchange, playable.exchange.response
         if response is None or exchange.number is None:
             return NO_WAITS
+        if playable.kind in _ACKNOWLEDGED and not response.is_framed:
+            return NO_WAITS
         lanes = self._lanes(playable, exchange.number)
         if not lanes and not playable.is_listening:
             return NO_WAITS
@@ -155,7 +161,7 @@ class _Timeline:
         self._requests = Arrivals()
 
     def add(self, playable: Playable, number: int) -> None:
-        is_message = playable.kind is Kind.RESPONSE or playable.kind is Kind.NOTIFICATION
+        is_message = playable.kind in _ACKNOWLEDGED
         # Clients without a session have nothing in common but what they change.
         if is_message and playable.session != NO_SESSION:
             self.messages.add(playable, number)

@@ -21,10 +21,10 @@ from builders import (
     with_id,
     with_token,
 )
-from messages import text
+from messages import compact, text
 
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.replay.timeline import Gate, Timelines, Waits
+from mrtr_cassette.core.replay.timeline import NO_WAITS, Gate, Timelines, Waits
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -138,6 +138,22 @@ def test_everything_in_a_session_waits_for_posted_answers_and_notifications() ->
 
     assert causes(recorded[call]) == [{ready}, {ready, said}]
     assert causes(recorded[other]) == [{ready, said}]
+
+
+def test_acknowledgement_waits_for_nothing() -> None:
+    """Some clients post an answer only when they know that the one before has been taken."""
+    talk = Conversation()
+    answers = [
+        talk.request(in_session(compact({"jsonrpc": "2.0", "id": number, "result": {}})))
+        for number in range(3)
+    ]
+    told = talk.request(in_session(notification("notifications/x")))
+    for number in (*answers, told):
+        talk.response(number, ACCEPTED)
+
+    recorded = waits(talk)
+
+    assert {recorded[number] for number in (*answers, told)} == {NO_WAITS}
 
 
 def test_no_session_waits_for_another_one() -> None:
