@@ -139,6 +139,7 @@ class Pair:
         self._server, self._client = server, client
         self._directory = directory
         self._patience = patience
+        self._is_piped = is_piped
         self._way: Way = Pipes(server, directory) if is_piped else Sockets(server)
         self._cassettes = {name: name if is_apart or is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
@@ -186,7 +187,7 @@ class Pair:
         with self._way.recording(paths) as recorders:
             _, seen = run_client(self._client, self._targets(recorders), self._patience)
         for name in self._cassettes:
-            self._compare(f"record {label}", direct[name], seen[name], self._client)
+            self._compare(f"record {label}", name, direct, seen, self._client)
         for name, recorder in recorders.items():
             if recorder.code != 0 or not paths[name].exists():
                 text = f"record {label}: exit {recorder.code}: {_tail(recorder.stderr)}"
@@ -223,7 +224,7 @@ class Pair:
                 _, seen = run_client(client, targets, self._patience)
                 for name in targets:
                     where = f"replay to {client.name}, run {number}"
-                    self._compare(where, direct[name], seen[name], client)
+                    self._compare(where, name, direct, seen, client)
         for name, replay in replays.items():
             missed = [int(count) for count in re.findall(r"(\d+) miss", replay.stderr)]
             self.outcomes[name].misses += sum(missed)
@@ -232,13 +233,18 @@ class Pair:
                 self._trouble(name, text)
 
     def _compare(
-        self, run_: str, wanted: Sequence[JsonObject], seen: Sequence[JsonObject], client: Client
+        self, run_: str, name: str, direct: Transcript, transcript: Transcript, client: Client
     ) -> None:
+        wanted, seen = direct[name], transcript[name]
         if client != self._client or client.answers_at_once:
             wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
+        if self._is_piped and client.loses_progress:
+            wanted, seen = (
+                [line for line in lines if line["kind"] != "progress"] for lines in (wanted, seen)
+            )
         where = difference(wanted, seen)
         if where:
-            self._trouble((wanted or seen)[0]["scenario"], f"{run_}: {where}")
+            self._trouble(name, f"{run_}: {where}")
 
 
 def _method(interaction: JsonObject) -> str | None:

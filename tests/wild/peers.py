@@ -88,6 +88,11 @@ class Client:
         return self.environment != "python-v1"
 
     @property
+    def loses_progress(self) -> bool:
+        """Tell whether, on a pipe, it ignores progress that it reads together with the response."""
+        return self.environment == "node"
+
+    @property
     def command(self) -> tuple[str, ...]:
         """Return the command, to which scenarios are added."""
         return _program(self.environment), str(SCRIPTS / self.script), "--era", self.era

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from processes import ProcessError
 from wild.pairs import Pair
-from wild.peers import CLIENTS, SERVERS, install
+from wild.peers import CLIENTS, PUSHED, RESUMABLE, SERVERS, install
 
 CORE = {
-    ("python-v1", "python-v1"): ("plain", "form", "url", "sampling", "rounds"),
-    ("typescript-v1", "typescript-v1"): ("plain", "form", "url", "sampling", "rounds"),
+    ("python-v1", "python-v1"): PUSHED,
+    ("typescript-v1", "typescript-v1"): PUSHED,
+    ("python-v1 resumable", "python-v1"): RESUMABLE,
     ("python-v1 stateless JSON", "typescript-v1"): ("json",),
-    ("typescript-v1 stateless JSON", "typescript-v1"): ("json",),
 }
 
 
