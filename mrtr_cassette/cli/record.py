@@ -28,6 +28,7 @@ from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
+    from mrtr_cassette.core.exchange.recorded import Cassette
     from mrtr_cassette.shell.record_session import RecordSession
 
 
@@ -123,13 +124,30 @@ async def _record(
 
 
 def _record_pipe(command: tuple[str, ...], output: Path, options: RecordOptions, log: Log) -> int:
+    from mrtr_cassette.shell.keeping import check_output
     from mrtr_cassette.shell.pipe_recording import record_pipe
+    from mrtr_cassette.shell.running import run
 
     with aside(log) as beside:
         options = replace(options, log=beside.line)
-        session, code = record_pipe(command, output, options, beside.event)
+        earlier = check_output(output, options) if options.existing == "append" else None
+        if earlier is None:
+            session, code = record_pipe(command, output, options, beside.event)
+        else:
+            adding = _append_pipe(command, earlier, output, options, beside)
+            session, code = run(adding)
         _conclude(session, beside)
         return code or _code_of(session, beside)
+
+
+async def _append_pipe(
+    command: tuple[str, ...], earlier: Cassette, output: Path, options: RecordOptions, log: Log
+) -> tuple[RecordSession, int]:
+    from mrtr_cassette.shell.pipe_appending import append_pipe
+    from mrtr_cassette.shell.running import stop_signals
+
+    async with stop_signals() as signals:
+        return await append_pipe(command, earlier, output, options, signals, on_event=log.event)
 
 
 def _code_of(session: RecordSession, log: Log) -> int:

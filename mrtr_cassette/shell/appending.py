@@ -17,13 +17,16 @@ from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.replay.matching import redactor_of
+from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
+from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
 from mrtr_cassette.shell.transport import JSON_HEADERS, Downstream
@@ -131,3 +134,21 @@ class Appender:
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
         watcher.announcer.say(partial(unrecorded_event, failure), lambda: report.text)
         return unrecorded_body(report, failure.call)
+
+
+def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
+    """Return what plays a cassette and has the relay record what it lacks."""
+    as_recorded = redactor_of(earlier)
+    return Appender(
+        ReplayServer(player, relay.watcher.announcer, paced=False),
+        relay,
+        RecordedAsks(player, as_recorded),
+        Sessions(as_recorded),
+        live_asks,
+    )
+
+
+def player_of(earlier: Cassette, options: RecordOptions) -> Player:
+    """Return what plays the cassette that is added to."""
+    # What it lacks is for the upstream to answer, harmless or not.
+    return Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)

@@ -27,7 +27,7 @@ from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.keeping import check_output
-from mrtr_cassette.shell.pipe_recording import record_pipe, refuse_to_append
+from mrtr_cassette.shell.pipe_recording import record_pipe
 from mrtr_cassette.shell.pipe_replaying import replay_pipe
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.replaying import ReplaySession
@@ -136,7 +136,7 @@ def recorded_by_client(
         CassetteError: the cassette can't be written, or exists.
         UsageError: a cassette is to be added to.
     """
-    refuse_to_append(options)
+    _refuse_to_append(options)
     check_output(output, options)
     session = RecordSession("", " ".join(server), output, terms=options.terms)
     with _starts_of(Task(output.absolute(), options, tuple(server), cwd)) as starts:
@@ -152,6 +152,19 @@ def recorded_by_client(
             session.find_objection()
             if output.exists() and session.exchanges:
                 session.published = len(cassette_file.load_cassette(output).interactions)
+
+
+def _refuse_to_append(options: RecordOptions) -> None:
+    """Make sure that a recording on pipes does not add to a cassette.
+
+    Raises:
+        UsageError: it would.
+    """
+    if options.existing == "append":
+        raise UsageError(
+            "a recording that clients start can't be added to yet",
+            hint="record it anew with <<replace>>, or over HTTP",
+        )
 
 
 @dataclass(slots=True)

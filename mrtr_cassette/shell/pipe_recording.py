@@ -24,7 +24,7 @@ from typing import Final, Self
 from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, LineFramer, opens_channel
-from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
+from mrtr_cassette.errors import CassetteError, LineTooLongError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
@@ -103,19 +103,6 @@ class Stops:
             signal.signal(number, signal.SIG_IGN)
 
 
-def refuse_to_append(options: RecordOptions) -> None:
-    """Make sure that a recording on pipes does not add to a cassette.
-
-    Raises:
-        UsageError: it would.
-    """
-    if options.existing == "append":
-        raise UsageError(
-            "a recording over pipes can't be added to yet",
-            hint="record it anew with <<replace>>, or over HTTP",
-        )
-
-
 @contextmanager
 def pipe_recording(
     command: Sequence[str],
@@ -139,9 +126,7 @@ def pipe_recording(
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
-        UsageError: a cassette is to be added to.
     """
-    refuse_to_append(options)
     continued = _continued(output, options, client)
     with cassette_file.without_collection():
         earlier = check_output(output, continued)

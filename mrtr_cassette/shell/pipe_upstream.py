@@ -142,12 +142,14 @@ class PipeUpstream:
     """A server on pipes, which is started for the first request that it gets.
 
     Attributes:
-        on_start: called when it has been started.
+        on_own_line: called when it has said something of its own accord for the first time.
+        exit_code: its exit code, once it has ended; None where it was never started.
     """
 
     def __init__(self, command: Sequence[str], longest: int) -> None:
         """Prepare to start it; `longest` is the most bytes of a line."""
-        self.on_start: Callable[[], None] = lambda: None
+        self.on_own_line: Callable[[], None] = lambda: None
+        self.exit_code: int | None = None
         self._command = command
         self._longest = longest
         self._running = ExitStack()
@@ -157,6 +159,7 @@ class PipeUpstream:
         self._line = b""
         self._ids = count(1)
         self._is_heard = False
+        self._has_spoken = False
         self._listening: _Exchange | None = None
         self._channel: Channel[_Exchange] | None = None
 
@@ -171,7 +174,6 @@ class PipeUpstream:
             self._channel = Channel(self._begin)
             self._writer = LineWriter(self._server.stdin.fileno(), lambda: None)
             read_lines(self._server.stdout.fileno(), self._longest, self._take)
-            self.on_start()
         return self._writer
 
     def _begin(self, request: Request) -> _Exchange:
@@ -187,6 +189,9 @@ class PipeUpstream:
         for line in lines:
             placed = channel.server_line(line.raw)
             placed.exchange.line(line.raw, is_over=placed.is_over)
+            if placed.exchange is self._listening and not self._has_spoken:
+                self._has_spoken = True
+                self.on_own_line()
         if not lines:
             for exchange, _ in channel.ended(by_server=True):
                 exchange.end(is_lost=True)
@@ -267,6 +272,7 @@ class PipeUpstream:
         close_pipe(server.stdin.fileno())
         await asyncio.to_thread(server.wait, _CLOSED_S)
         await asyncio.to_thread(server.stop, _TERMINATED_S)
+        self.exit_code = server.exit_code
         self._running.close()
 
 

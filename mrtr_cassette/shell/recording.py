@@ -13,19 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.drive.catching_up import RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
-from mrtr_cassette.core.drive.sessions import Sessions
-from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.transports import ENDPOINT
-from mrtr_cassette.core.replay.matching import redactor_of
-from mrtr_cassette.core.replay.player import Player, Repeat
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
-from mrtr_cassette.shell.appending import Appender
+from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.http_server import (
@@ -46,7 +41,6 @@ from mrtr_cassette.shell.keeping import (
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.replaying import ReplayServer
 from mrtr_cassette.shell.transport import Handler, Upstream
 from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
 
@@ -87,7 +81,7 @@ async def recording(
     target = _server_of(upstream, options)
     with cassette_file.without_collection():
         earlier = check_output(output, options)
-        player = None if earlier is None else _player_of(earlier, options)
+        player = None if earlier is None else player_of(earlier, options)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_by(rules)
     access = access_of(options)
@@ -112,7 +106,7 @@ async def recording(
                 relay = Relay(server, target.origin, target.headers, watcher)
                 handler: Handler = relay.handle
                 if earlier is not None and player is not None:
-                    handler = _appender(relay, earlier, player, live_asks).handle
+                    handler = appender_of(relay, earlier, player, live_asks).handle
                 async with (
                     watcher.finishing(),
                     serving(
@@ -165,21 +159,3 @@ def _server_of(upstream: str | Sequence[str], options: RecordOptions) -> _Target
     # The cassette is one of HTTP, and has a URL.
     named = f"http://localhost{ENDPOINT}"
     return _Target(named, shown, ENDPOINT, options.added_headers, (), piped)
-
-
-def _appender(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
-    """Return what plays a cassette and has the relay record what it lacks."""
-    as_recorded = redactor_of(earlier)
-    return Appender(
-        ReplayServer(player, relay.watcher.announcer, paced=False),
-        relay,
-        RecordedAsks(player, as_recorded),
-        Sessions(as_recorded),
-        live_asks,
-    )
-
-
-def _player_of(earlier: Cassette, options: RecordOptions) -> Player:
-    """Return what plays the cassette that is added to."""
-    # What it lacks is for the upstream to answer, harmless or not.
-    return Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)

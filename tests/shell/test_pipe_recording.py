@@ -312,3 +312,16 @@ def test_unread_stderr_holds_nothing_up(tmp_path: Path) -> None:
         os.close(write)
 
     assert len(load_cassette(tmp_path / "c.json").interactions) == 3_000
+
+
+def test_what_the_server_says_by_itself_is_on_disk_before_the_client_has_it(tmp_path: Path) -> None:
+    """A killed recording has every line that belongs to no call, and each once."""
+    output = tmp_path / "c.json"
+    code = "for n in range(50): print(n, flush=True)\nimport sys; sys.stdin.read()"
+    with piped(recorder(output, sys.executable, "-c", code)) as pipe:
+        heard = [pipe.hear() for _ in range(50)]
+        pipe.signal(signal.SIGKILL)
+        pipe.process.wait()
+
+    assert run([*PROGRAM, "recover", str(output)]).code == 0
+    assert lines_of(load_cassette(output)) == [(b"", heard)]

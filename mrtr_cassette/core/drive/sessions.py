@@ -36,7 +36,8 @@ class Sessions:
         """Take a request that was played, as it may have opened a session."""
         method = call.message.method if call.message is not None else ""
         if method == "initialize" and response is not None:
-            session = header_value(response.headers, SESSION_HEADER)
+            given = call.request if call.request.is_line else response
+            session = header_value(given.headers, SESSION_HEADER)
             if session:
                 self._opening[session] = [call.request]
         elif method == "notifications/initialized":
@@ -46,6 +47,10 @@ class Sessions:
         """Return how a live session is opened for a request; None where it needs none."""
         session = call.request.header(SESSION_HEADER)
         if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
+            return None
+        if call.request.is_line and (session not in self._opening or call.method == "initialize"):
+            # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
+            self._live[session] = session
             return None
         if session not in self._opening:
             detail = "its session was recorded, and this client has not opened it with `initialize`"
@@ -57,7 +62,10 @@ class Sessions:
 
     def opened(self, opening: SessionOpening) -> None:
         """Take a live session that has been opened."""
-        self._live[opening.recorded_session] = opening.session
+        session = opening.session
+        if opening.is_on_pipe:
+            session = opening.recorded_session
+        self._live[opening.recorded_session] = session
 
     def in_live(self, request: Request) -> Request:
         """Return a request in the live session, where it is in a recorded one."""
@@ -71,6 +79,7 @@ class SessionOpening:
     Attributes:
         recorded_session: the session id that the client has.
         session: the live one; empty where the server gave none.
+        is_on_pipe: the server is on pipes, and gives no session ids.
     """
 
     def __init__(
@@ -83,6 +92,7 @@ class SessionOpening:
         """Begin with what the client sent to open its session."""
         self.recorded_session = recorded_session
         self.session = ""
+        self.is_on_pipe = call.request.is_line
         self._call = call
         self._unsent = list(requests)
         self._recorder = Recorder(seals=False, redactor=redactor)
@@ -98,7 +108,8 @@ class SessionOpening:
         """Take the response to the last request; return why no session could be opened."""
         exchange = observation.seal(End.COMPLETE, 0.0)
         status = 0 if exchange.response is None else exchange.response.status
-        if not _FIRST_SUCCESS <= status < _FIRST_REDIRECT or has_error(exchange):
+        is_good = self.is_on_pipe or _FIRST_SUCCESS <= status < _FIRST_REDIRECT
+        if not is_good or has_error(exchange):
             detail = f"the live server opened no session: {outcome(exchange)}"
             return Unrecorded(self._call, detail)
         self.session = observation.session or self.session
