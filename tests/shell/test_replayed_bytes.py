@@ -72,7 +72,7 @@ async def test_the_id_is_the_callers_in_its_spelling(
     await taped(tmp_path / "c.json", (asked(IDS[at]), reply))
     async with playing(tmp_path / "c.json", repeat="always") as replay:
         for identity in IDS:
-            played = answered(identity).replace(b"id: 7", b"id: mrtr-event:1:1")
+            played = answered(identity).replace(b"id: 7", b"id: mrtr-event:0:1")
             assert (await post(replay.url, asked(identity))).body == played
 
 
@@ -142,7 +142,7 @@ async def test_streams_keep_every_byte(tmp_path: Path, name: str) -> None:
     await taped(tmp_path / "c.json", (message("ping"), reply))
     async with playing(tmp_path / "c.json") as replay:
         answer = await post(replay.url, message("ping", id=22))
-    played = re.sub(rb"\Aid: [^\r\n]+", b"id: mrtr-event:1:1", streamed(22))
+    played = re.sub(rb"\Aid: [^\r\n]+", b"id: mrtr-event:0:1", streamed(22))
     assert answer.body == played
     assert answer.head.values("content-type") == ["text/event-stream; charset=utf-8"]
 
@@ -162,7 +162,7 @@ async def test_what_follows_the_last_whole_event_is_kept(
     async with taping(tmp_path / "c.json", answering(reply)) as tape:
         assert (await post(tape.url, message("ping"))).body == body
     async with playing(tmp_path / "c.json") as replay:
-        played = body.replace(b"id: 1\n", b"id: mrtr-event:1:1\n")
+        played = body.replace(b"id: 1\n", b"id: mrtr-event:0:1\n")
         assert (await post(replay.url, message("ping"))).body == played
 
 

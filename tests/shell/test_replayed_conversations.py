@@ -414,7 +414,7 @@ async def test_a_session_of_the_2025_era_plays_under_a_surrogate(tmp_path: Path)
         assert await converse(tape.url, b"1") == real
     assert real not in path.read_text()
     async with playing(path) as replay:
-        assert await converse(replay.url, b"mrtr-event:3:1") == "mrtr-session:1"
+        assert await converse(replay.url, b"mrtr-event:1:1") == "mrtr-session:1"
         assert not replay.player.misses
         assert replay.player.unplayed == []
 

@@ -48,7 +48,6 @@ from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece
-from mrtr_cassette.core.wire.sse import event_id_spans
 
 
 def assemble(
@@ -203,10 +202,7 @@ class _Assembly:
     def _name(self, linked: Iterable[LinkedInteraction], pushes: LinkedPushes) -> None:
         """Give numbers to secrets, and names to states and sessions, in the order of the file."""
         linked = list(linked)
-        for place, interaction in enumerate(linked, start=1):
-            earlier = (self._earlier[number] for number in interaction.own if number < 0)
-            own = [number for number in interaction.own if number > 0]
-            self._surrogates.name_events(place, own, sum(map(_count_of_event_ids, earlier)))
+        for interaction in linked:
             posted = (
                 answer.number
                 for number in interaction.own
@@ -216,6 +212,7 @@ class _Assembly:
             for number in (*interaction.own, *posted):
                 if number > 0:
                     self._surrogates.name_session(self._history[number].session)
+                    self._surrogates.name_events(number)
                 if number in self._with_secrets:
                     exchange = self._secrets.put_into(self._exchange(number))
                     # The names of states depend on the call as the cassette has it.
@@ -287,11 +284,6 @@ class _Assembly:
         if encoding and exchange.response is not None:
             exchange = replace(exchange, response=in_encoding(exchange.response, encoding))
         return exchange
-
-
-def _count_of_event_ids(exchange: RecordedExchange) -> int:
-    pieces = () if exchange.response is None else exchange.response.pieces
-    return sum(len(event_id_spans(piece.raw)) for piece in pieces)
 
 
 class _Streams:

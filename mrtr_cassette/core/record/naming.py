@@ -15,6 +15,7 @@ from dataclasses import replace
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
 from mrtr_cassette.core.secrets.surrogates import (
+    EVENT_SURROGATE_BYTES,
     SEALED_HASH_BYTES,
     SESSION_SURROGATE,
     event_surrogate,
@@ -53,6 +54,7 @@ class Surrogates:
         self._session_of: dict[int, str] = {}
         self._event_ids: dict[int, list[str]] = {}
         self._events: dict[tuple[str, str], str] = {}
+        self._last_events: Counter[int] = Counter()
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
@@ -74,6 +76,12 @@ class Surrogates:
             if exchange.issued_sha256 is not None:
                 self._named.setdefault(exchange.issued_sha256, state)
         response = exchange.response
+        for piece in () if response is None else response.pieces:
+            for span in event_id_spans(piece.raw):
+                event = EVENT_SURROGATE_BYTES.fullmatch(piece.raw, span.start, span.end)
+                if event is not None:
+                    place, index = map(int, event.groups())
+                    self._last_events[place] = max(self._last_events[place], index)
         for headers in (exchange.request.headers, response.headers if response else ()):
             session = header_value(headers, SESSION_HEADER)
             if session:
@@ -95,20 +103,17 @@ class Surrogates:
             if ids:
                 self._event_ids[number] = ids
 
-    def name_events(self, interaction: int, numbers: Iterable[int], before: int) -> None:
-        """Name the ids of the events of an interaction; interactions come in file order.
-
-        Args:
-            interaction: its number.
-            numbers: its exchanges of this recording.
-            before: how many ids there are in its exchanges of an earlier one.
-        """
-        for number in numbers:
-            session = self._session_of.get(number, "")
-            for sha256 in self._event_ids.get(number, ()):
-                before += 1
-                # A resumed stream has events again under the same ids.
-                self._events.setdefault((session, sha256), event_surrogate(interaction, before))
+    def name_events(self, number: int) -> None:
+        """Name the ids of the events of an exchange; they come in file order."""
+        session = self._session_of.get(number, "")
+        name = SESSION_SURROGATE.fullmatch(reveal_text(session, self._name_session))
+        place = 0 if name is None else int(name[1])
+        for sha256 in self._event_ids.get(number, ()):
+            # A resumed stream has events again under the same ids.
+            if (session, sha256) not in self._events:
+                self._last_events[place] += 1
+                surrogate = event_surrogate(place, self._last_events[place])
+                self._events[session, sha256] = surrogate
 
     def name_session(self, session: str) -> None:
         """Name a session, whose id is given as the journal has it; they come in file order."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+EVENT_SURROGATE_BYTES = re.compile(rb"mrtr-event:([0-9]{1,9}):([0-9]{1,9})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
@@ -82,11 +83,11 @@ def session_surrogate(number: int) -> str:
     return f"mrtr-session:{number}"
 
 
-def event_surrogate(interaction: int, index: int) -> str:
+def event_surrogate(session: int, index: int) -> str:
     """Return the surrogate of the id of an event.
 
     Args:
-        interaction: number of the interaction in whose streams it stands.
-        index: which of the events with an id in these, from 1.
+        session: the number of its session; 0 where it has none.
+        index: which of the events with an id in this session, from 1.
     """
-    return f"mrtr-event:{interaction}:{index}"
+    return f"mrtr-event:{session}:{index}"

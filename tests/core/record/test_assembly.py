@@ -747,8 +747,21 @@ def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
     assert one.response.body.startswith(b"id: mrtr-event:1:1\ndata: 1\n\nid: mrtr-event:1:2\n")
     assert other.request.header("last-event-id") == "mrtr-event:1:1"
     assert other.response.body == (
-        b"id: mrtr-event:1:2\ndata: 2\n\nid: mrtr-event:2:2\r\ndata: 3\r\n\r\n"
+        b"id: mrtr-event:1:2\ndata: 2\n\nid: mrtr-event:1:3\r\ndata: 3\r\n\r\n"
     )
+
+
+def test_added_recording_counts_on_from_the_events_of_before() -> None:
+    """Events of a recording that is added have other names than those that are there."""
+    stream = Answer((b"id: x\ndata: 1\n\n",), (("Content-Type", "text/event-stream"),))
+    earlier = cassette_of((get("/mcp"), stream))
+    whole = loaded(conversation((get("/mcp"), stream)).cassette(earlier=earlier))
+
+    responses = [each.exchanges[0].response for each in whole.interactions]
+    assert [each and each.body for each in responses] == [
+        b"id: mrtr-event:0:1\ndata: 1\n\n",
+        b"id: mrtr-event:0:2\ndata: 1\n\n",
+    ]
 
 
 @pytest.mark.parametrize("first", ["stream", "session"])
