@@ -87,6 +87,12 @@ class Delivery:
         self._sent = self.resumes
         self._counts = [lane.first for lane in self.reply.waits.lanes]
 
+    def follow(self, playable: Playable, reply: Reply) -> None:
+        """Go on with what another recorded session has in the place of this stream."""
+        self.playable, self.reply = playable, reply
+        self._sent = min(self._sent, len(reply.parts))
+        self._counts = [lane.first for lane in reply.waits.lanes]
+
     @property
     def is_whole(self) -> bool:
         """Whether the response can be sent in one write as soon as it is due."""

@@ -11,14 +11,14 @@ Source: docs/matching.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.exchange.lookup import LookupKey
+from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.protocol.calls import CallKey
+from mrtr_cassette.core.protocol.calls import CallKey, read_call
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
 from mrtr_cassette.core.secrets.credentials import Credentials
@@ -35,6 +35,7 @@ from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
 from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
 from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
+from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.readable import why_unread
 
 _RECEIVED: Final = "received."
@@ -194,6 +195,18 @@ class MatchedForm:
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without what the cassette's rules know as secrets."""
         return text if self._redactor is None else self._redactor.text(text)
+
+
+def alike(
+    matched: MatchedForm, request: Request, ignored: Collection[MemberPath]
+) -> tuple[Request, tuple[Secret, ...]]:
+    """Return a request in which all secrets of a rule are the same one, and which they are."""
+    if not matched.has_placeholders:
+        return request, ()
+    same = all_alike(request)
+    if same == request:
+        return request, ()
+    return same, secrets_in(lookup_key(read_call(request), ignored))
 
 
 def by_any_rule(lookup: LookupKey) -> LookupKey:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.recorded import PushedRequest, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import Cassette, PushedRequest, RecordedExchange
 from mrtr_cassette.core.exchange.sessions import listens, opened_session, session_of
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
-from mrtr_cassette.core.replay.matching import Secret
+from mrtr_cassette.core.replay.matching import MatchedForm, Secret, alike
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.secrets.withheld import is_withheld
 from mrtr_cassette.core.wire.http import Piece, Request
@@ -200,6 +200,40 @@ def playable(
         secrets=secrets,
         answers=place.answers,
     )
+
+
+def playables_of(
+    cassette: Cassette, matched: MatchedForm, ignored: Collection[MemberPath]
+) -> list[list[Playable]]:
+    """Return the exchanges of each interaction that no earlier one has."""
+
+    def made(exchange: RecordedExchange, place: CassettePlace) -> Playable:
+        request, secrets = alike(matched, matched.recorded(exchange.request), ignored)
+        names = matched.header_names
+        return playable(exchange, place, request, secrets, ignored, header_names=names)
+
+    # All of each interaction, as a branch begins with what it shares.
+    chains: list[list[Playable]] = []
+    own: list[list[Playable]] = []
+    for interaction in cassette.interactions:
+        branch, shared = interaction.branch, interaction.shared
+        chain = [] if branch is None else chains[branch.of - 1][:shared]
+        turns = iter([place.turn for place in interaction.places])
+        for exchange in interaction.exchanges[shared:]:
+            parent = chain[-1] if chain else None
+            asking = interaction.asking_turn(len(chain))
+            place = CassettePlace(interaction.number, next(turns), asking, parent)
+            chain.append(made(exchange, place))
+        posted = []
+        for turn in interaction.pushed_turns:
+            requests = {asked.key: asked for asked in turn.asked}
+            for answer in turn.answers if turn.position >= shared else ():
+                question = PushedQuestion(chain[turn.position], requests[answer.key])
+                place = CassettePlace(interaction.number, next(turns), answers=question)
+                posted.append(made(answer.exchange, place))
+        chains.append(chain)
+        own.append([*chain[shared:], *posted])
+    return own
 
 
 def number_lookups(by_arrival: Iterable[Playable]) -> None:

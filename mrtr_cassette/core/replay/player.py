@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.sessions import NO_SESSION
 from mrtr_cassette.core.protocol.calls import (
     Call,
@@ -37,16 +37,13 @@ from mrtr_cassette.core.replay.live_sessions import LiveSession, LiveSessions
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Secret,
-    all_alike,
+    alike,
     has_placeholders,
-    secrets_in,
 )
 from mrtr_cassette.core.replay.playable import (
-    CassettePlace,
     Playable,
-    PushedQuestion,
     number_lookups,
-    playable,
+    playables_of,
 )
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
 from mrtr_cassette.core.replay.timeline import Timelines
@@ -143,13 +140,14 @@ class Player:
         self._given = GivenOut(cassette.upstream)
         self._told_apart = ToldApart()
         self._matched = MatchedForm(cassette, self._given)
-        self.interactions = _playables(cassette, self._matched, self._ignored)
+        self.interactions = playables_of(cassette, self._matched, self._ignored)
         self._playables = [each for own in self.interactions for each in own]
         self._harmless = None if strict else HarmlessRequests(self._playables)
         by_arrival = sorted(self._playables, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
         self._sessions = LiveSessions(by_arrival)
+        self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[Playable, Reply] = {}
         self._echoes: dict[Playable, tuple[Echo, ...]] = {}
         self._index = Index(has_placeholders=self._matched.has_placeholders)
@@ -174,7 +172,10 @@ class Player:
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
+        taken_for = session.recorded
         nearest = self._sessions.fitting(session, nearest)
+        if session.recorded != taken_for:
+            self._follow(session)
         several = candidates is not None and candidates.has_several_secrets
         fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
         chosen = self._choose(fitting, wanted.caller, session)
@@ -200,8 +201,9 @@ class Player:
         session.count(chosen)
         session.arrive(chosen, wanted.values if chosen.session else None)
         delivery = self._delivery(chosen, session, wanted.values)
-        if delivery is not None and is_again and chosen.is_listening and chosen.session:
-            delivery = self._resumed(delivery, request)
+        if delivery is not None and chosen.is_listening and chosen.session:
+            delivery = self._resumed(delivery, request) if is_again else delivery
+            self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
 
     def _recognised(self, request: Request) -> _Wanted | None:
@@ -220,7 +222,7 @@ class Player:
 
     def _read(self, request: Request) -> _Wanted:
         received = read_call(request)
-        matched, secrets = _alike(self._matched, self._matched.received(request), self._ignored)
+        matched, secrets = alike(self._matched, self._matched.received(request), self._ignored)
         call = received if matched is request else read_call(matched)
         lookup = lookup_key(call, self._ignored)
         values = caller_values(received.message)
@@ -330,6 +332,21 @@ class Player:
         reply = self._reply(playable)
         return None if reply is None else Delivery(playable, reply, session, values)
 
+    def _follow(self, session: LiveSession) -> None:
+        """Let a client listen to the session that it has turned out to have."""
+        streams = {
+            each.lookup_number: each
+            for each in reversed(self._playables)
+            if each.is_listening and each.session == session.recorded
+        }
+        for delivery in self._listening.get(session, ()):
+            stream = streams.get(delivery.playable.lookup_number)
+            reply = None if stream is None else self._reply(stream)
+            if stream is not None and reply is not None:
+                stream.played += 1
+                session.count(stream)
+                delivery.follow(stream, reply)
+
     def _resumed(self, delivery: Delivery, request: Request) -> Delivery:
         """Return the rest of what a client of a session has listened to before."""
         session = delivery.session
@@ -402,49 +419,3 @@ class Player:
             for number, own in enumerate(self.interactions, start=1)
             if not all(each.played for each in own)
         ]
-
-
-def _alike(
-    matched: MatchedForm, request: Request, ignored: Collection[MemberPath]
-) -> tuple[Request, tuple[Secret, ...]]:
-    """Return a request in which all secrets of a rule are the same one, and which they are."""
-    if not matched.has_placeholders:
-        return request, ()
-    alike = all_alike(request)
-    if alike == request:
-        return request, ()
-    return alike, secrets_in(lookup_key(read_call(request), ignored))
-
-
-def _playables(
-    cassette: Cassette, matched: MatchedForm, ignored: Collection[MemberPath]
-) -> list[list[Playable]]:
-    """Return the exchanges of each interaction that no earlier one has."""
-
-    def made(exchange: RecordedExchange, place: CassettePlace) -> Playable:
-        request, secrets = _alike(matched, matched.recorded(exchange.request), ignored)
-        names = matched.header_names
-        return playable(exchange, place, request, secrets, ignored, header_names=names)
-
-    # All of each interaction, as a branch begins with what it shares.
-    chains: list[list[Playable]] = []
-    own: list[list[Playable]] = []
-    for interaction in cassette.interactions:
-        branch, shared = interaction.branch, interaction.shared
-        chain = [] if branch is None else chains[branch.of - 1][:shared]
-        turns = iter([place.turn for place in interaction.places])
-        for exchange in interaction.exchanges[shared:]:
-            parent = chain[-1] if chain else None
-            asking = interaction.asking_turn(len(chain))
-            place = CassettePlace(interaction.number, next(turns), asking, parent)
-            chain.append(made(exchange, place))
-        posted = []
-        for turn in interaction.pushed_turns:
-            requests = {asked.key: asked for asked in turn.asked}
-            for answer in turn.answers if turn.position >= shared else ():
-                question = PushedQuestion(chain[turn.position], requests[answer.key])
-                place = CassettePlace(interaction.number, next(turns), answers=question)
-                posted.append(made(answer.exchange, place))
-        chains.append(chain)
-        own.append([*chain[shared:], *posted])
-    return own

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from builders import (
     JSON_HEADERS,
+    STREAM_HEADERS,
     Answer,
     Conversation,
     Step,
@@ -15,13 +16,15 @@ from builders import (
     post,
     rpc,
     said,
+    sent_now,
+    sse,
     tool,
 )
 from messages import Json, text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, header_value
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
 
 INITIALIZE = rpc("initialize", {"clientInfo": {"name": "c"}}, number=0)
 INITIALIZED = notification("notifications/initialized")
@@ -176,3 +179,30 @@ def test_listening_stream_is_resumed_where_it_was_left() -> None:
     again = play(player, named)
     assert again.count(b"data: ") == 1
     assert b'"n":2' in again
+
+
+def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have() -> None:
+    """A client that listens before it does anything of its own hears what its own calls caused."""
+    talk = Conversation()
+    for number, session in enumerate((ONE, TWO), start=1):
+        for request, response in steps(session):
+            talk.response(talk.request(request), response)
+        listening = talk.request(within(session, get("/mcp", ("Accept", "text/event-stream"))))
+        talk.observation(listening).response_started(200, STREAM_HEADERS)
+        call = talk.request(within(session, tool("work", n=number)))
+        event = sse(notification("notifications/x", n=number))
+        talk.observation(listening).response_bytes(event, talk.tick())
+        talk.response(call, text(f"done {number}"))
+        talk.observation(listening).response_ended(talk.tick())
+        talk.exchanges.append(talk.observation(listening).seal(End.OPEN, talk.tick()))
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+    listening_play = player.request_received(
+        within(session, get("/mcp", ("Accept", "text/event-stream")))
+    )
+    assert isinstance(listening_play, Play)
+    assert sent_now(listening_play) == b""
+
+    assert said(play(player, within(session, tool("work", n=2)))) == "done 2"
+
+    assert sent_now(listening_play) == sse(notification("notifications/x", n=2))
