@@ -33,6 +33,7 @@ from pathlib import Path
 
 import cost
 import orjson
+import piped
 import speed
 import stall
 from ground import FULL, HERE, LOADS, LOOPS, QUICK, SECTIONS, Bench, Peer, narrowed
@@ -42,6 +43,7 @@ from results import Results
 RUNS = {
     "replay": speed.replay,
     "record": speed.record,
+    "pipes": piped.round_trips,
     "growth": cost.growth,
     "sizes": cost.sizes,
     "idle": cost.idle,

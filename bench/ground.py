@@ -42,7 +42,7 @@ from mrtr_cassette.shell.running import run
 HERE = Path(__file__).resolve().parent
 MEGABYTE = 1e6
 PATIENCE_S = 60.0
-SECTIONS = ("replay", "record", "growth", "sizes", "idle", "fixture", "stall")
+SECTIONS = ("replay", "record", "pipes", "growth", "sizes", "idle", "fixture", "stall")
 LOADS = (PLAIN, ROUNDS, STREAM, LARGE, UPLOAD)
 LOOPS = {
     "uvloop": {},

@@ -9,6 +9,7 @@ not read holds up its own direction only.
 
 from __future__ import annotations
 
+import gc
 import secrets
 import signal
 import time
@@ -36,7 +37,13 @@ from mrtr_cassette.shell.keeping import (
     rules_of_both,
     shown_command,
 )
-from mrtr_cassette.shell.line_pipes import OWN_PIPES, PipeEnds, close_pipe, read_some, write_all
+from mrtr_cassette.shell.line_pipes import (
+    OWN_PIPES,
+    PipeEnds,
+    close_pipe,
+    read_some,
+    write_all,
+)
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
@@ -245,7 +252,8 @@ class Pump:
             chunk = read_some(source)
             # One after the other, so that a client that reads in between has them as they came.
             for line in framer.feed(chunk) if chunk else framer.finish():
-                self._show(line, said)
+                with self._lock:
+                    self._show(line, said)
                 if is_taken and not write_all(target, line.raw):
                     is_taken = False
                     if target == self._ends.target:
@@ -255,16 +263,15 @@ class Pump:
         self._happened.put(then)
 
     def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
-        with self._lock:
-            if self._is_over:
-                return
-            if not line.is_whole:
-                self._watcher.failed(LineTooLongError(self._watcher.recorder.largest_body))
-                return
-            try:
-                said(line.raw)
-            except Exception as error:  # noqa: BLE001  the recorder is a spectator
-                self._watcher.failed(error)
+        if self._is_over:
+            return
+        if not line.is_whole:
+            self._watcher.failed(LineTooLongError(self._watcher.recorder.largest_body))
+            return
+        try:
+            said(line.raw)
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator
+            self._watcher.failed(error)
 
     def _wait_for_exit(self) -> None:
         self._server.wait()
@@ -363,6 +370,8 @@ def record_pipe(
     """
     recording = pipe_recording(command, output, options, on_event=on_event, client=client_sha256())
     with Stops() as stops, recording as (session, watcher), server_process(command, cwd) as server:
+        # What was imported stays: the collector need not look at it again and again.
+        gc.freeze()
         code = Pump(server, watcher, stops.queue).run()
         if not session.verdicts and not session.has_success:
             session.failure = f"{command[0]!r} ended with {code} and answered nothing"
