@@ -177,6 +177,8 @@ class RecordedInteraction:
     def places(self) -> tuple[TurnPlace, ...]:
         """Where in the interaction each exchange of `own` stands."""
         shared = self.shared
+        if not self.pushed_turns:
+            return tuple([TurnPlace(at) for at in range(shared, len(self.exchanges))])
         positions = [turn.position for turn in self.pushed_turns]
         places = [
             TurnPlace(position and position + bisect_left(positions, position))

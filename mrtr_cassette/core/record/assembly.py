@@ -133,6 +133,7 @@ class _Assembly:
         self._facts: dict[int, LinkFacts] = {}
         self._history: dict[int, SessionFacts] = {}
         self._ended: dict[int, int] = {}
+        self._encodings: dict[int, str] = {}
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
@@ -203,16 +204,13 @@ class _Assembly:
         """Give numbers to secrets, and names to states and sessions, in the order of the file."""
         linked = list(linked)
         for interaction in linked:
-            posted = (
-                answer.number
-                for number in interaction.own
-                for turn in pushes.turns.get(number, ())
-                for answer in turn.answers
-            )
-            for number in (*interaction.own, *posted):
+            numbers = interaction.own
+            if pushes.turns:
+                turns = (turn for number in numbers for turn in pushes.turns.get(number, ()))
+                numbers = [*numbers, *(answer.number for turn in turns for answer in turn.answers)]
+            for number in numbers:
                 if number > 0:
-                    self._surrogates.name_session(self._history[number].session)
-                    self._surrogates.name_events(number)
+                    self._surrogates.name_session_of(number)
                 if number in self._with_secrets:
                     exchange = self._secrets.put_into(self._exchange(number))
                     # The names of states depend on the call as the cassette has it.
@@ -228,23 +226,18 @@ class _Assembly:
         for interaction, number in place.items():
             exchanges = tuple([streams.exchange(each) for each in interaction.numbers])
             turns: list[PushedTurn] = []
-            shared_turns = 0
-            for position, (each, pending) in enumerate(
-                zip(interaction.numbers, exchanges, strict=True)
-            ):
+            for position, each in enumerate(interaction.numbers):
                 turns += self._earlier_turns.get(each, ())
                 turns += [
-                    streams.pushed_turn(turn, position, each, pending)
+                    streams.pushed_turn(turn, position, each, exchanges[position])
                     for turn in pushes.turns.get(each, ())
                 ]
-                if position < interaction.shared:
-                    shared_turns = len(turns)
             branch = None
             if interaction.branch_of is not None:
-                branch = Branch(place[interaction.branch_of], interaction.shared + shared_turns)
-            yield RecordedInteraction(
-                number, exchanges, branch, interaction.is_orphan, tuple(turns)
-            )
+                shared = sum(turn.position < interaction.shared for turn in turns)
+                branch = Branch(place[interaction.branch_of], interaction.shared + shared)
+            is_orphan = interaction.is_orphan
+            yield RecordedInteraction(number, exchanges, branch, is_orphan, tuple(turns))
 
     def _exchange(self, number: int) -> RecordedExchange:
         """Return an exchange of this recording, counted on after those of an earlier one.
@@ -252,7 +245,11 @@ class _Assembly:
         Its response is in UTF-8, in which what stands for secrets and states is looked for.
         """
         exchange = self._exchanges[number - self._offset]
-        response = None if exchange.response is None else in_utf8(exchange.response)[0]
+        response = exchange.response
+        if response is not None:
+            response, encoding = in_utf8(response)
+            if encoding:
+                self._encodings[number] = encoding
         if not self._offset:
             return (
                 exchange if response is exchange.response else replace(exchange, response=response)
@@ -279,10 +276,9 @@ class _Assembly:
         if number in self._with_secrets:
             exchange = self._secrets.put_into(exchange)
         exchange = self._surrogates.put_into(number, exchange)
-        recorded = self._exchanges[number - self._offset].response
-        encoding = "" if recorded is None else in_utf8(recorded)[1]
-        if encoding and exchange.response is not None:
-            exchange = replace(exchange, response=in_encoding(exchange.response, encoding))
+        if number in self._encodings and exchange.response is not None:
+            response = in_encoding(exchange.response, self._encodings[number])
+            exchange = replace(exchange, response=response)
         return exchange
 
 

@@ -103,21 +103,21 @@ class Surrogates:
             if ids:
                 self._event_ids[number] = ids
 
-    def name_events(self, number: int) -> None:
-        """Name the ids of the events of an exchange; they come in file order."""
+    def name_session_of(self, number: int) -> None:
+        """Name the session of an exchange, and the ids of its events; they come in file order."""
         session = self._session_of.get(number, "")
-        name = SESSION_SURROGATE.fullmatch(reveal_text(session, self._name_session))
-        place = 0 if name is None else int(name[1])
-        for sha256 in self._event_ids.get(number, ()):
+        name = reveal_text(session, self._name_session) if session else ""
+        ids = self._event_ids.get(number)
+        if ids is None:
+            return
+        match = SESSION_SURROGATE.fullmatch(name)
+        place = 0 if match is None else int(match[1])
+        for sha256 in ids:
             # A resumed stream has events again under the same ids.
             if (session, sha256) not in self._events:
                 self._last_events[place] += 1
                 surrogate = event_surrogate(place, self._last_events[place])
                 self._events[session, sha256] = surrogate
-
-    def name_session(self, session: str) -> None:
-        """Name a session, whose id is given as the journal has it; they come in file order."""
-        reveal_text(session, self._name_session)
 
     def _name_session(self, sha256: str) -> str:
         if sha256 not in self._sessions:

@@ -83,11 +83,13 @@ def test_sessions_are_numbered_as_they_turn_up() -> None:
     surrogates = Surrogates()
     before = exchange(CALL, Answer((b"{}",), (("Mcp-Session-Id", "x"),)))
     numbered = Surrogates()
-    numbered.name_session(opened_session(before.response))
+    numbered.add(1, before, opened_session(before.response))
+    numbered.name_session_of(1)
     surrogates.add_earlier(-1, numbered.put_into(1, before), HASH, is_first=True)
     sessions = []
     for number, each in enumerate([opened("a"), opened("b"), opened("a")], start=1):
-        surrogates.name_session(opened_session(each.response))
+        surrogates.add(number, each, opened_session(each.response))
+        surrogates.name_session_of(number)
         response = surrogates.put_into(number, each).response
         assert response is not None
         sessions.append(dict(response.headers)["Mcp-Session-Id"])
