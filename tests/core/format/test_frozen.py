@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import (
+    Cassette,
+    RecordedExchange,
+    RecordedInteraction,
+)
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.journal import decode_header, decode_line
 from mrtr_cassette.core.format.load import load
@@ -19,7 +23,10 @@ JOURNALS = sorted(FROZEN.glob("v*/*.journal"))
 def said_of(exchange: RecordedExchange) -> dict[str, Any]:
     """Return what is known of an exchange as JSON; a character of a body is a byte."""
     request, response = exchange.request, exchange.response
+    # The first files don't say it.
+    ended_after = exchange.ended_after
     return {
+        **({} if ended_after is None else {"ended_after": ended_after}),
         "number": exchange.number,
         "times_ms": [exchange.started_ms, exchange.ended_ms],
         "states": [exchange.issued_sha256, exchange.echoed_sha256],
@@ -57,10 +64,35 @@ def said_by(cassette: Cassette) -> dict[str, Any]:
                 "branch": None if each.branch is None else list(each.branch),
                 "is_orphan": each.is_orphan,
                 "exchanges": [said_of(exchange) for exchange in each.exchanges],
+                **({"pushed_turns": said_of_turns(each)} if each.pushed_turns else {}),
             }
             for each in cassette.interactions
         ],
     }
+
+
+def said_of_turns(interaction: RecordedInteraction) -> list[Any]:
+    """Return what is known of the pushed turns of an interaction as JSON."""
+    return [
+        {
+            "position": turn.position,
+            "asked": [
+                [asked.key, asked.exchange.number, asked.piece, asked.interaction]
+                for asked in turn.asked
+            ],
+            "answers": [[answer.key, said_of(answer.exchange)] for answer in turn.answers],
+        }
+        for turn in interaction.pushed_turns
+    ]
+
+
+def said_by_line(line: bytes) -> Any:
+    """Return what a line of a journal says as JSON."""
+    found = decode_line(line)
+    if isinstance(found, RecordedExchange):
+        return said_of(found)
+    pieces = [[piece.raw.decode("latin-1"), piece.at_ms, piece.after] for piece in found.pieces]
+    return [found.number, pieces, found.end.value, found.ended_ms, found.ended_after]
 
 
 def said_in(journal: bytes) -> dict[str, Any]:
@@ -71,7 +103,7 @@ def said_in(journal: bytes) -> dict[str, Any]:
     read: list[Any] = []
     for line in lines:
         try:
-            read.append(said_of(decode_line(line)))
+            read.append(said_by_line(line))
         except ValueError:
             read.append(None)
     return {
@@ -112,6 +144,7 @@ def test_features_are_frozen() -> None:
     assert {path.name.partition(".")[0] for path in CASSETTES} >= {
         "branches-and-orphan",
         "bytes-and-ends",
+        "pushed",
         "redacted",
         "sealed",
         "sealed-answers",
@@ -119,4 +152,4 @@ def test_features_are_frozen() -> None:
         "verbatim",
         "written-by-hand",
     }
-    assert len(JOURNALS) >= 2
+    assert len(JOURNALS) >= 3
