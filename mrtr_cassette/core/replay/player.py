@@ -255,7 +255,7 @@ class Player:
     def _begins_again(self, playable: Playable) -> bool:
         """Tell whether the first one is played again when all like it have been played."""
         if self._repeat is Repeat.AUTO:
-            return playable.key.method == "initialize"
+            return playable.opens_session or playable.key.method == "initialize"
         return self._repeat is Repeat.ALWAYS
 
     def _may_repeat(self, playable: Playable) -> bool:

@@ -7,6 +7,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 from builders import (
+    STREAM_HEADERS,
     Answer,
     Conversation,
     Step,
@@ -334,6 +335,23 @@ def test_reading_may_be_repeated(request_: bytes | Request) -> None:
     assert again(request_, Repeat.AUTO) == ("one" if b'initialize"' in asked else "two")
     assert again(request_, Repeat.ALWAYS) == "one"
     assert again(request_, Repeat.NEVER) == "already-played"
+
+
+def test_stream_that_opens_a_session_begins_again_with_the_first() -> None:
+    """A program over HTTP+SSE that runs once more gets the sessions in the same order."""
+    opened = [
+        Answer((b"event: endpoint\ndata: /messages?session_id=%b\n\n" % name,), STREAM_HEADERS)
+        for name in (b"0f9d8c7b6a5e4d3c2b1a", b"ffffeeeeddddccccbbbb")
+    ]
+    player = player_of(*[(get("/sse"), stream) for stream in opened], redacts=True)
+
+    played = []
+    for _ in range(3):
+        decision = player.request_received(get("/sse"))
+        assert isinstance(decision, Play)
+        played.append(decision.playable.interaction)
+
+    assert played == [1, 2, 1]
 
 
 @pytest.mark.parametrize("request_", ACTING)
