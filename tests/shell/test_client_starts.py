@@ -1,0 +1,111 @@
+"""The library, where a client starts its server: what each start came to comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from pipes import LINES_SERVER, spoken
+from typing import Any
+
+import pytest
+from builders import rpc
+
+import mrtr_cassette
+from mrtr_cassette.errors import CassetteError, UsageError
+
+
+def call(number: int, **params: Any) -> bytes:
+    """Return a request as a line."""
+    return rpc("tools/call", {"name": "t", "arguments": params}, number) + b"\n"
+
+
+@pytest.fixture
+def cassette(tmp_path: Path) -> Path:
+    """Record two calls with the library."""
+    path = tmp_path / "c.json"
+    with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording:
+        done = spoken(recording.command, call(1, a=1) + call(2, a=2))
+        assert done.returncode == 0
+        assert len(recording.interactions) == 2
+    assert recording.problem is None
+    return path
+
+
+def test_what_a_client_starts_is_recorded_and_replayed(cassette: Path) -> None:
+    """The block's command is the server: first the real one, then the recording."""
+    with mrtr_cassette.replay(cassette, stdio=True, fail_on_unplayed=True) as replay:
+        first = spoken(replay.command, call(7, a=1))
+        assert [each.number for each in replay.unplayed] == [2]
+        second = spoken(replay.command, call(8, a=2))
+
+    assert [json.loads(each.stdout)["id"] for each in (first, second)] == [7, 8]
+    assert replay.unplayed == ()
+    assert len(replay.interactions) == 2
+
+
+def test_miss_of_any_start_is_raised_at_the_end(cassette: Path) -> None:
+    """A request that was not recorded is an error when the block ends, and is there before."""
+    proxy = mrtr_cassette.replay(cassette, stdio=True)
+    replay = proxy.__enter__()
+    spoken(replay.command, call(1, a=1))
+    spoken(replay.command, call(1, a=3))
+
+    assert len(replay.misses) == 1
+    with pytest.raises(mrtr_cassette.MissesError, match="1 request"):
+        proxy.__exit__(None, None, None)
+
+
+def test_it_works_in_a_running_loop(cassette: Path) -> None:
+    """With `async with` the loop goes on while processes are waited for."""
+
+    async def main() -> bytes:
+        async with mrtr_cassette.replay(cassette, stdio=True) as replay:
+            return (await asyncio.to_thread(spoken, replay.command, call(1, a=1))).stdout
+
+    assert json.loads(asyncio.run(main()))["id"] == 1
+
+
+def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -> None:
+    """What there is not is an error that names what there is."""
+    no_url = pytest.raises(UsageError, match="no URL; have the client start `command`")
+    with mrtr_cassette.replay(cassette, stdio=True) as replay, no_url:
+        _ = replay.url
+    with mrtr_cassette.replay(cassette) as served:
+        assert served.url.endswith("/mcp")
+        with pytest.raises(UsageError, match="no command; have the client connect to `url`"):
+            _ = served.command
+    path = tmp_path / "d.json"
+    with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording, no_url:
+        _ = recording.url
+
+
+@pytest.mark.parametrize(
+    ("upstream", "options", "reason"),
+    [("http://localhost/mcp", {"stdio": True}, "is no command"), (["server"], {}, "is a command")],
+)
+def test_upstream_is_a_url_or_a_command(
+    tmp_path: Path, upstream: Any, options: dict[str, bool], reason: str
+) -> None:
+    """A URL on pipes, or a command over HTTP, is an error that says which it should be."""
+    with pytest.raises(UsageError, match=reason):
+        mrtr_cassette.record(upstream, tmp_path / "c.json", **options)
+
+
+def test_cassette_that_exists_is_told_before_anything_is_started(cassette: Path) -> None:
+    """What would be overwritten unasked, or added to, is an error when the block begins."""
+    with pytest.raises(CassetteError, match="the cassette exists"):
+        mrtr_cassette.record(LINES_SERVER, cassette, stdio=True).__enter__()
+    with pytest.raises(UsageError, match="can't be added to yet"):
+        mrtr_cassette.record(LINES_SERVER, cassette, stdio=True, existing="append").__enter__()
+
+
+def test_server_that_answers_nothing_is_unpublished(tmp_path: Path) -> None:
+    """A recording without any answer is an error when the block ends, and leaves no cassette."""
+    path = tmp_path / "c.json"
+
+    unpublished = pytest.raises(mrtr_cassette.UnpublishedError, match="'false' ended with 1")
+    with unpublished, mrtr_cassette.record(["false"], path, stdio=True) as recording:
+        spoken(recording.command, call(1))
+
+    assert not path.exists()
