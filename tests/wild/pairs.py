@@ -139,7 +139,7 @@ class Pair:
         self._server, self._client = server, client
         self._directory = directory
         self._patience = patience
-        self._is_piped = is_piped
+        self._has_one_stream = is_piped or "sse" in server.arguments
         self._way: Way = Pipes(server, directory) if is_piped else Sockets(server)
         self._cassettes = {name: name if is_apart or is_piped else WHOLE for name in scenarios}
         name = f"{server.name} on pipes" if is_piped else server.name
@@ -238,7 +238,7 @@ class Pair:
         wanted, seen = direct[name], transcript[name]
         if client != self._client or client.answers_at_once:
             wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
-        if self._is_piped and client.loses_progress:
+        if self._has_one_stream and client.loses_progress:
             wanted, seen = (
                 [line for line in lines if line["kind"] != "progress"] for lines in (wanted, seen)
             )

@@ -89,7 +89,7 @@ class Client:
 
     @property
     def loses_progress(self) -> bool:
-        """Tell whether, on a pipe, it ignores progress that it reads together with the response."""
+        """Tell whether it ignores progress that comes together with the response, on one stream."""
         return self.environment == "node"
 
     @property

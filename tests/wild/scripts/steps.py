@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -196,7 +197,9 @@ class Session:
                 case _:
                     raise ValueError(f"no such step: {step}")
         except RpcError as error:
-            self.say("error", lane, code=error.code, message=str(error))
+            # The TypeScript SDK's v1 line puts the code into the message, on either side.
+            text = re.sub(r"^MCP error -?\d+: ", "", str(error))
+            self.say("error", lane, code=error.code, message=text)
 
 
 Open = Callable[[str, Session], AbstractAsyncContextManager[Connection]]
