@@ -23,6 +23,8 @@ from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
+_ACCEPTED = 202
+
 
 class CallerValue(Enum):
     """One of the caller's values, as a response repeats it."""
@@ -176,10 +178,19 @@ def build_reply(
         response.status,
         response.headers,
         tuple(parts),
-        response.end,
+        _end_of(response),
         response.is_event_stream,
         waits,
     )
+
+
+def _end_of(response: Response) -> End:
+    """Return how a response ends on replay.
+
+    Who posts a message may leave as soon as it is accepted; others read on.
+    """
+    is_accepted = response.status == _ACCEPTED and not response.is_framed
+    return End.COMPLETE if is_accepted and response.end is End.OPEN else response.end
 
 
 def echoes_in(

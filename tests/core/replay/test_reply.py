@@ -243,6 +243,13 @@ def test_part_ends_where_a_piece_has_to_wait() -> None:
     ]
 
 
+def test_acknowledgement_that_its_client_left_ends() -> None:
+    """Clients that read it to its end don't wait for ever because the recorded one did not."""
+    recorded = response_of(Answer((), (), 202, End.OPEN))
+
+    assert build_reply((), recorded, NO_WAITS).end is End.COMPLETE
+
+
 def test_head_and_end_are_the_recorded_ones() -> None:
     """Status, headers, framing and end come back; an empty body has no parts."""
     recorded = response_of(stream(DONE, end=End.OPEN))
