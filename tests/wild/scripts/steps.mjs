@@ -169,7 +169,7 @@ export class Session {
       else throw new TypeError(`no such step: ${JSON.stringify(step)}`);
     } catch (error) {
       if (!Number.isInteger(error.code)) throw error;
-      const message = error.message.replace(/^MCP error -?\d+: /, '');
+      const message = error.message.replace(/^(?:MCP error -?\d+: )+/, '');
       this.say('error', lane, { code: error.code, message });
     }
   }

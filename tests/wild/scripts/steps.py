@@ -198,7 +198,7 @@ class Session:
                     raise ValueError(f"no such step: {step}")
         except RpcError as error:
             # The TypeScript SDK's v1 line puts the code into the message, on either side.
-            text = re.sub(r"^MCP error -?\d+: ", "", str(error))
+            text = re.sub(r"^(?:MCP error -?\d+: )+", "", str(error))
             self.say("error", lane, code=error.code, message=text)
 
 
