@@ -17,6 +17,7 @@ from builders import (
     without_digests,
 )
 from messages import asks, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts, schema
 from mrtr_cassette.core.format.dump import dump
@@ -268,3 +269,42 @@ def test_schema_names_what_the_file_has() -> None:
     assert published["$id"] == json.loads(encode_cassette(cassette_of(*TALK)))["$schema"]
     assert {"EventModel", "InteractionModel"}.isdisjoint(published["$defs"])
     assert {"Event", "Interaction"} <= published["$defs"].keys()
+
+
+@pytest.mark.parametrize(
+    ("interaction", "turn", "change", "place"),
+    [
+        (1, 0, lambda turn: turn["ask"].update(events=[]), "ask/events: "),
+        (1, 0, lambda turn: turn["ask"]["events"][0].update(event=-1), "ask/events/0/event: "),
+        (1, 0, lambda turn: turn["ask"]["events"][1].update(key="elicitation-1"), "ask/events/1/"),
+        (1, 0, lambda turn: turn["answer"]["responses"][0].update(key="x"), "answer/responses/0/"),
+        (1, 0, lambda turn: turn["answer"]["responses"].reverse(), None),
+        (1, 0, lambda turn: turn.update(via="task"), "`via` should be"),
+        (1, 2, lambda turn: turn.update(via=7), "`via` should be"),
+        (1, 2, lambda turn: turn.pop("via"), None),
+    ],
+)
+def test_pushed_turn_is_checked(
+    interaction: int, turn: int, change: Callable[[Any], object], place: str | None
+) -> None:
+    """An error names the place within a turn, which may be of either kind."""
+    tree = without_digests(json.loads(dump(branched())))
+    change(tree["interactions"][interaction]["elicitation_turns"][turn])
+    data = json.dumps(tree).encode()
+    if place is None:
+        decode_cassette(data, "f")
+        return
+
+    at = rf"^f: at /interactions/{interaction}/elicitation_turns/{turn}(/|: ){place}"
+    with pytest.raises(CassetteError, match=at):
+        decode_cassette(data, "f")
+
+
+@pytest.mark.parametrize("turn", [1, 2, 4])
+def test_branch_of_a_pushed_turn_is_refused(turn: int) -> None:
+    """A branch answers a result in another way, after the same turns of both kinds."""
+    tree = without_digests(json.loads(dump(branched())))
+    tree["interactions"][2]["branch"]["turn"] = turn
+
+    with pytest.raises(CassetteError, match=r"^f: at /interactions/2/branch/turn: "):
+        decode_cassette(json.dumps(tree).encode(), "f")

@@ -22,9 +22,10 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.digest import exchange_sha256
+from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
@@ -183,3 +184,45 @@ def test_pieces_of_a_body_do_not_count() -> None:
     joined = Response(200, RESPONSE.headers, (Piece(b"123", 5, 6),), End.COMPLETE)
 
     assert exchange_sha256(REQUEST, joined) == exchange_sha256(REQUEST, RESPONSE)
+
+
+def test_digest_covers_which_events_asked_and_what_answered_them() -> None:
+    """Of a pushed turn the ask and the keys of its answers are covered; of others nothing is."""
+
+    def digest(*turns: Any) -> str:
+        recording = RecordingDigest()
+        recording.add_interaction({"elicitation_turns": list(turns)})
+        return recording.sha256({"recording": {}})
+
+    pushed = {
+        "via": "push",
+        "ask": {"events": [{"key": "a", "event": 1}]},
+        "answer": {"responses": [{"key": "a"}]},
+    }
+    result = {"via": "result", "ask": {"status": 200}}
+    kept = digest(pushed, result)
+
+    assert digest(pushed, {"ask": {}}) == kept
+    assert digest() == digest(result) == digest({}, result)
+    different: list[tuple[Any, ...]] = [
+        (result, pushed),
+        (pushed,),
+        ({**pushed, "ask": {"events": [{"key": "a", "event": 2}]}}, result),
+        ({**pushed, "answer": {"responses": [{"key": "b"}]}}, result),
+        ({**pushed, "answer": {"responses": "?"}}, result),
+        ({**pushed, "answer": None}, result),
+        ({**pushed, "answer": {"responses": ["?"]}}, "?"),
+    ]
+    assert kept not in {digest(*turns) for turns in different}
+
+
+def test_edited_answer_is_named_by_its_number() -> None:
+    """Which of several posted answers is another one is said."""
+    tree = json.loads(dump(branched()))
+    turn = tree["interactions"][1]["elicitation_turns"][0]
+    turn["answer"]["responses"][0]["request"]["body"]["id"] = 9
+
+    with pytest.raises(
+        CassetteError, match="interaction 2, turn 1, answer 1: the sha256 of the ex"
+    ):
+        load(json.dumps(tree).encode(), "f")

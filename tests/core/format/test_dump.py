@@ -9,6 +9,7 @@ import orjson
 import pytest
 from builders import STREAM_HEADERS, Answer, cassette_of, get, loaded, retry, sse, tool, values_of
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.dump import dump, dump_pieces
@@ -84,3 +85,45 @@ def test_interactions_are_asked_for_one_at_a_time() -> None:
     for count in range(1, len(cassette.interactions) + 1):
         next(pieces)
         assert len(given) == count
+
+
+def test_pushed_turns_stand_before_what_they_held_up() -> None:
+    """A turn names the events that asked, here or in another interaction, and has the answers."""
+    _, first, branch = json.loads(dump(branched()))["interactions"]
+
+    pushed, unanswered, result = first["elicitation_turns"]
+    assert [each["via"] for each in first["elicitation_turns"]] == ["push", "push", "result"]
+    assert pushed["ask"]["events"] == [
+        {"key": "elicitation-1", "event": 0},
+        {"key": "roots-1", "interaction": 1, "event": 1},
+    ]
+    responses = pushed["answer"]["responses"]
+    assert [each["key"] for each in responses] == ["roots-1", "elicitation-1"]
+    assert responses[0]["request"]["http"]["method"] == "POST"
+    assert responses[0]["response"] == {"status": 202, "headers": {}}
+    assert "answer" not in unanswered
+    assert list(result) == ["via", "ask", "answer"]
+    assert [each["via"] for each in branch["elicitation_turns"]] == [
+        "push",
+        "push",
+        "result",
+        "push",
+    ]
+
+
+def test_posted_answers_have_facts() -> None:
+    """Each exchange is in the recording block, with its place and when it ended."""
+    exchanges = json.loads(dump(branched()))["recording"]["exchanges"]
+
+    assert [
+        (each["number"], each["interaction"], each["turn"], each.get("answer"), each["ended_after"])
+        for each in exchanges
+    ] == [
+        (1, 1, 0, None, 1),
+        (2, 2, 0, None, 2),
+        (3, 2, 1, 0, 3),
+        (4, 2, 1, 1, 4),
+        (5, 2, 3, None, 5),
+        (6, 3, 3, None, 6),
+        (7, 3, 4, 0, 7),
+    ]

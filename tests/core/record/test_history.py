@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from builders import STREAM_HEADERS, Answer, answer, exchange, get, post, progress, rpc, sse, tool
 from messages import asks, text
 from pushing import ACCEPTED, SESSION, elicit, posted
@@ -10,6 +12,8 @@ from mrtr_cassette.core.record.history import (
     Moment,
     Rank,
     SessionFacts,
+    ended_with_session,
+    ends_of,
     lasting,
     session_facts,
 )
@@ -79,3 +83,64 @@ def test_text_that_lasts_has_no_hash() -> None:
     """Hashes of states and sessions, and what stands for secrets, are others in every recording."""
     assert lasting(f"a {sealed_hash('x')} <jwt:{'0' * 24}> b") == "a sha256 <jwt:0> b"
     assert facts_of(exchange(get(f"/{'a' * 150}?{sealed_hash('x')}"), b"")).text.endswith("?")
+
+
+def facts(session: str = "s", ended: int = 1, **known: Any) -> SessionFacts:
+    """Return what is to know of a call, unless something else is said."""
+    values: dict[str, Any] = {
+        "text": "",
+        "rank": Rank.CALL,
+        "request_id": "1",
+        "posted_id": None,
+        "pushes": (),
+        "responses": (),
+        "is_answered": True,
+        **known,
+    }
+    return SessionFacts(session=session, ended=Moment(ended, float(ended)), **values)
+
+
+def test_call_without_a_response_of_its_own_is_over_with_that_on_a_stream() -> None:
+    """The first response with its id counts that came after it, in its session."""
+    came = (("1", Moment(1, 1.0)), ("1", Moment(3, 2.0)), ("1", Moment(5, 3.0)))
+    stream = facts(rank=Rank.LISTENING, request_id=None, responses=came, ended=9)
+    waiting = facts(is_answered=False, ended=2)
+
+    assert ends_of({1: stream, 2: waiting, 3: facts(), 4: waiting, 5: waiting}) == {
+        1: Moment(9, 9.0),
+        2: Moment(3, 2.0),
+        3: Moment(1, 1.0),
+        4: Moment(5, 3.0),
+        5: Moment(2, 2.0),
+    }
+    assert ends_of({1: stream, 2: facts("other", is_answered=False)})[2] == Moment(1, 1.0)
+
+
+def test_stream_ends_with_its_session() -> None:
+    """A stream after whose end only the DELETE came ended with the session, and no other one."""
+    left = facts(rank=Rank.LISTENING, ended=2)
+    stayed = facts(rank=Rank.LISTENING, ended=3)
+    later = facts(rank=Rank.LISTENING, ended=5)
+    delete = facts(request_id=None, ends_session=True)
+    elsewhere = facts("other", rank=Rank.LISTENING, ended=9)
+
+    told = {1: left, 2: stayed, 3: facts(), 4: delete, 5: delete, 6: later, 7: elsewhere}
+    assert ended_with_session(told) == {2: 4, 6: 4}
+    assert ended_with_session({1: facts("", rank=Rank.LISTENING), 2: facts("")}) == {}
+
+
+def test_response_of_a_call_on_its_stream_is_its_end() -> None:
+    """A stream that breaks off before the response has none; progress is no response."""
+    whole = Answer((sse(progress(1)), sse(answer(CALL, text("done")))), STREAM_HEADERS)
+
+    assert facts_of(exchange(CALL, whole)).is_answered
+    assert not facts_of(exchange(CALL, Answer(whole.chunks[:1], STREAM_HEADERS))).is_answered
+
+
+def test_responses_on_a_listening_stream_are_told() -> None:
+    """In HTTP+SSE all responses come on one stream."""
+    events = (sse(answer(CALL, text("done"))), sse(progress(1)))
+    told = facts_of(exchange(get("/sse"), Answer(events, STREAM_HEADERS)))
+
+    assert [identity for identity, _ in told.responses] == ["1"]
+    assert told.listens

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
-from builders import Answer, exchange, retry, tool
+from dataclasses import replace
+
+from builders import STREAM_HEADERS, Answer, exchange, get, response_of, retry, tool, values_of
 from messages import asks
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import opened_session
+from mrtr_cassette.core.protocol.session_ids import session_of
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
 from mrtr_cassette.core.record.naming import Surrogates
 from mrtr_cassette.core.secrets.surrogates import sha256_of, state_surrogate
@@ -105,3 +108,33 @@ def test_exchange_without_states_is_itself() -> None:
     surrogates.name_states([LinkedInteraction([1])], {1: FACTS})
 
     assert surrogates.put_into(1, plain) is plain
+
+
+def test_events_are_counted_by_session() -> None:
+    """An id of an event has one name in its session, the next that is free there."""
+    stream = Answer((b"id: x\ndata: 1\n\n", b"id: y\ndata: 2\n\n"), STREAM_HEADERS)
+    again = Answer((b"id: y\ndata: 2\n\n", b"data: 3\n\n"), STREAM_HEADERS)
+    session = ("Mcp-Session-Id", "s" * 20)
+    streams = {
+        1: exchange(get("/mcp", session), stream),
+        2: exchange(get("/mcp", session, ("Last-Event-ID", "x")), again),
+        3: exchange(get("/mcp"), stream),
+        4: exchange(get("/mcp"), b"none"),
+    }
+    before = response_of(Answer((b"id: mrtr-event:0:4\n\n",), STREAM_HEADERS))
+    earlier = replace(streams[3], response=before)
+    surrogates = Surrogates()
+    surrogates.add_earlier(-1, earlier, HASH, is_first=True)
+    for number, each in streams.items():
+        surrogates.add(number, each, session_of(each.request))
+    for number in streams:
+        surrogates.name_session_of(number)
+    named = {number: surrogates.put_into(number, each) for number, each in streams.items()}
+
+    assert [each.response and each.response.body[:18] for each in named.values()][:3] == [
+        b"id: mrtr-event:1:1",
+        b"id: mrtr-event:1:2",
+        b"id: mrtr-event:0:5",
+    ]
+    assert named[2].request.header("last-event-id") == "mrtr-event:1:1"
+    assert values_of(named[4]) == values_of(streams[4])

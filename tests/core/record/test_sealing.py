@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -26,6 +27,7 @@ from mrtr_cassette.core.record.sealing import (
     in_encoding,
     in_utf8,
     redacted_response,
+    seal_event_ids,
     seal_states,
     unread_bodies,
     without_bodies,
@@ -284,3 +286,20 @@ def test_response_in_utf8_stays(raw: bytes) -> None:
 
     assert in_utf8(response) == (response, "")
     assert in_encoding(response, "") is response
+
+
+def test_ids_of_events_are_sealed() -> None:
+    """Each id of an event becomes its hash, and no other byte; other bodies stay."""
+    raw = b"id: a\r\ndata: id: b\r\n\r\n"
+    pieces = tuple(Piece(each, 1.0, 1) for each in (raw, b"id:\ndata: x\n\n", b"id:c\n\n"))
+    streamed = Response(200, (("Content-Type", "text/event-stream"),), pieces, End.COMPLETE)
+    whole = replace(streamed, headers=())
+
+    assert [piece.raw for piece in seal_event_ids(streamed).pieces] == [
+        raw.replace(b"id: a", b"id: " + sealed_hash("a").encode()),
+        b"id:\ndata: x\n\n",
+        b"id:" + sealed_hash("c").encode() + b"\n\n",
+    ]
+    assert seal_event_ids(whole) is whole
+    without = replace(streamed, pieces=pieces[1:2])
+    assert seal_event_ids(without) is without

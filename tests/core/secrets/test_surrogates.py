@@ -5,6 +5,7 @@ import hashlib
 from mrtr_cassette.core.secrets.surrogates import (
     as_recorded,
     compared_sha256,
+    event_surrogate,
     occurrence_in,
     reveal,
     reveal_text,
@@ -71,3 +72,8 @@ def test_surrogate_tells_its_occurrence() -> None:
     assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3)) == 12
     assert occurrence_in(state_surrogate(sha256_of("call"), 12, 3) + "x") is None
     assert occurrence_in(sealed_hash("call")) is None
+
+
+def test_event_is_named_by_session_and_count() -> None:
+    """The name of an event tells its session, and which of its events it is."""
+    assert event_surrogate(3, 12) == "mrtr-event:3:12"

@@ -4,7 +4,7 @@ import pytest
 from builders import framed
 
 from mrtr_cassette.core.wire.jsonbytes import Span
-from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.core.wire.sse import SseFramer, event_id_spans, read_event
 
 BOM = b"\xef\xbb\xbf"
 
@@ -103,3 +103,18 @@ def test_span_of_data_is_found_in_the_bytes(span: Span, found: bytes | None) -> 
     place = event.raw_span(span)
 
     assert (None if place is None else event.raw[place.start : place.end]) == found
+
+
+@pytest.mark.parametrize(
+    ("raw", "ids"),
+    [
+        (b"id: 1\ndata: x\n\n", [b"1"]),
+        (b"data: x\r\nid:a b \r\n\r\n", [b"a b "]),
+        (b"id: 1\rid: 2\r\r", [b"1", b"2"]),
+        (b"id:\nid\ndata: id: 3\n\n", []),
+        (b"data: x\n\n", []),
+    ],
+)
+def test_ids_of_events_are_found(raw: bytes, ids: list[bytes]) -> None:
+    """An id is the value of a field of that name; an empty one names no event."""
+    assert [raw[span.start : span.end] for span in event_id_spans(raw)] == ids
