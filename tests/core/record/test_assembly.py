@@ -667,6 +667,8 @@ def test_branch_shares_pushed_turns() -> None:
     assert branch.branch == Branch(of=1, turn=2)
     assert branch.pushed_turns == first.pushed_turns
     assert [place.turn for place in branch.places] == [2]
+    added = conversation((tool("other"), text("x"))).cassette(earlier=session.talk.cassette())
+    assert [len(each.pushed_turns) for each in loaded(added).interactions] == [1, 1, 0]
 
 
 def test_sessions_and_secrets_are_numbered_as_they_stand_in_the_file() -> None:
