@@ -238,7 +238,8 @@ class Pair:
         wanted, seen = direct[name], transcript[name]
         if client != self._client or client.answers_at_once:
             wanted, seen = asks_before_answers(wanted), asks_before_answers(seen)
-        if self._has_one_stream and client.loses_progress:
+        loses = client.loses_progress or self._client.loses_progress
+        if self._has_one_stream and loses:
             wanted, seen = (
                 [line for line in lines if line["kind"] != "progress"] for lines in (wanted, seen)
             )
