@@ -90,7 +90,7 @@ def record(
         if upstream is not None:
             raise UsageError("--upstream and --upstream-command don't go together")
         server = shlex.split(upstream_command)
-    if not server:
+    if server is None or server == []:
         raise click.UsageError("Missing option '--upstream', or '--stdio'.")
     if options.insecure:
         say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
