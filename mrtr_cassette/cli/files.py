@@ -41,13 +41,14 @@ def recover(cassette: Path) -> None:
     CASSETTE is written from the journal beside it, which goes.
     """
     from mrtr_cassette.errors import CassetteError, counted
-    from mrtr_cassette.shell.journal_file import is_being_written, journal_path
+    from mrtr_cassette.shell.journal_file import journal_path
+    from mrtr_cassette.shell.locks import is_locked
     from mrtr_cassette.shell.publishing import recover_journal
 
     journal = journal_path(cassette)
     if not journal.exists():
         raise CassetteError(journal, "there is no journal to recover from")
-    if is_being_written(journal):
+    if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
     recovered = recover_journal(cassette)
     if recovered is None:

@@ -27,6 +27,7 @@ from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.keeping import check_output
+from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.pipe_recording import record_pipe
 from mrtr_cassette.shell.pipe_replaying import replay_pipe
 from mrtr_cassette.shell.record_session import RecordSession
@@ -101,7 +102,7 @@ class ClientStarts:
         """Wait, so many seconds at most, until no start is running any more."""
         deadline = time.monotonic() + seconds
         for lock in self.folder.glob("*.lock"):
-            while _is_locked(lock) and time.monotonic() < deadline:
+            while is_locked(lock) and time.monotonic() < deadline:
                 time.sleep(_LOOK_S)
 
 
@@ -243,17 +244,6 @@ def replayed_by_client(path: Path, options: ReplayOptions) -> Iterator[PipedRepl
             yield replayed
         finally:
             replayed.finish()
-
-
-def _is_locked(lock: Path) -> bool:
-    file = os.open(lock, os.O_RDWR)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 # In the process that a client has started

@@ -26,6 +26,7 @@ from mrtr_cassette.core.format.journal import (
 )
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.locks import is_locked
 
 _JOURNAL_SUFFIX = ".journal"
 _COPIED_AT_ONCE = 1024 * 1024
@@ -164,7 +165,7 @@ class Journal:
         with suppress(FileNotFoundError):
             with self.path.open("rb") as file:
                 start = file.read(len(self._header))
-            if not self._header.startswith(start) or is_being_written(self.path):
+            if not self._header.startswith(start) or is_locked(self.path):
                 raise CassetteError(self.path, "another file has taken the journal's place")
             self.path.unlink()
         copy = _created(self.path)
@@ -226,7 +227,7 @@ def cut_short(path: Path) -> CassetteError:
 def journal_in_the_way(path: Path) -> CassetteError:
     """Return the error for a journal that stands where another one would be written."""
     cassette = path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
-    if is_being_written(path):
+    if is_locked(path):
         return CassetteError(
             path, "another recorder is writing this recording", hint="choose another <<cassette>>"
         )
@@ -235,21 +236,6 @@ def journal_in_the_way(path: Path) -> CassetteError:
         "an earlier recording ended before it was published",
         hint=f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)",
     )
-
-
-def is_being_written(path: Path) -> bool:
-    """Tell whether a living process has this journal."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def client_of(path: Path) -> str | None:
@@ -344,7 +330,7 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
 def unpublished(cassette: Path) -> str | None:
     """Return what to know of a cassette beside which a killed recording left its journal."""
     journal = journal_path(cassette)
-    if not journal.exists() or is_being_written(journal):
+    if not journal.exists() or is_locked(journal):
         return None
     return (
         f"{journal} stands beside it: a later recording ended before it was published; "

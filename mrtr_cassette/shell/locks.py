@@ -1,6 +1,6 @@
 """Locks between processes that record the same cassette.
 
-Owns: waiting for a lock, and letting go of it.
+Owns: waiting for a lock, letting go of it, and telling whether anybody holds one.
 """
 
 from __future__ import annotations
@@ -42,6 +42,21 @@ def locked(cassette: Path, patience_s: float) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(file)
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a living process holds the lock of a file, which need not be there."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
 
 
 def _lock(path: Path, deadline: float) -> int | None:

@@ -44,6 +44,7 @@ from mrtr_cassette.shell.line_pipes import (
     read_some,
     write_all,
 )
+from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
@@ -158,7 +159,7 @@ def _is_of_client(output: Path, client: str) -> bool:
     journal = journal_file.journal_path(output)
     deadline = time.monotonic() + _PREDECESSOR_S
     while journal_file.client_of(journal) == client:
-        if not journal_file.is_being_written(journal):
+        if not is_locked(journal):
             # Whoever ended it did not wait for its cassette.
             recover_journal(output)
         elif time.monotonic() > deadline:
@@ -206,7 +207,7 @@ class Pump:
         by_server = _Ending(self._server, self._happened, self._close_server, grace).run()
         # What the server said last has been read by now, unless a child of its own talks on.
         threads[1].join(grace.left_over)
-        self._server.stop(grace.left_over)
+        self._server.group.stop(grace.left_over)
         threads[1].join(grace.left_over)
         with self._lock:
             self._is_over = True
@@ -306,7 +307,7 @@ class _Ending:
         while _Happened.SERVER_EXITED not in seen:
             event = self._next(deadline)
             if event is None and is_terminated:
-                self.server.signal(signal.SIGKILL)
+                self.server.group.signal(signal.SIGKILL)
                 deadline = None
                 continue
             if event is not None:
@@ -316,7 +317,7 @@ class _Ending:
             if event in (None, _Happened.TOLD_TO_STOP):
                 is_terminated = True
                 self.close()
-                self.server.signal(signal.SIGTERM)
+                self.server.group.signal(signal.SIGTERM)
             deadline = self._deadline(event, seen, deadline)
         return by_server
 

@@ -271,7 +271,7 @@ class PipeUpstream:
         await writer.finish(_CLOSED_S)
         close_pipe(server.stdin.fileno())
         await asyncio.to_thread(server.wait, _CLOSED_S)
-        await asyncio.to_thread(server.stop, _TERMINATED_S)
+        await asyncio.to_thread(server.group.stop, _TERMINATED_S)
         self.exit_code = server.exit_code
         self._running.close()
 

@@ -1,16 +1,13 @@
 """A server that a command started and that is spoken to through pipes.
 
-Owns: starting it in a process group of its own, and ending that group: SIGTERM, then SIGKILL.
+Owns: starting it in a process group of its own, and having that ended when this process is killed.
 Does not own: what is said through the pipes (`pipe_recording`).
 Rule: what is started here is ended here, children included, even where this process is killed.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,11 +15,10 @@ from typing import IO, Final
 
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.process_group import ProcessGroup
 
 NOT_FOUND: Final = 127
 NOT_RUNNABLE: Final = 126
-_POLL_S: Final = 0.01
-"""Seconds between two looks at a process group, which gives no notice."""
 _GUARD: Final = (
     'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } 2>/dev/null'
 )
@@ -43,20 +39,21 @@ class ServerProcess:
     """A running server.
 
     Attributes:
+        group: the process, with all that it has started.
         stdin: takes what the client says.
         stdout: gives what the server says.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         """Watch over a process that leads a group of its own."""
-        self._process = process
+        self.group = ProcessGroup(process)
         self.stdin = _pipe_of(process.stdin)
         self.stdout = _pipe_of(process.stdout)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end, at most so many seconds; return whether it has ended."""
         try:
-            self._process.wait(seconds)
+            self.group.leader.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -64,29 +61,8 @@ class ServerProcess:
     @property
     def exit_code(self) -> int:
         """Its exit code, once it has ended; 128 and the number of the signal that ended it."""
-        code = self._process.wait()
+        code = self.group.leader.wait()
         return 128 - code if code < 0 else code
-
-    def signal(self, number: int) -> bool:
-        """Send its group a signal; return whether a process is left in that."""
-        # A process that has ended keeps its group alive until it is waited for.
-        self._process.poll()
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
-    def stop(self, grace_s: float) -> None:
-        """End its group: SIGTERM, and SIGKILL for who is left after so many seconds."""
-        deadline = time.monotonic() + grace_s
-        self.signal(signal.SIGTERM)
-        while self.signal(0):
-            if time.monotonic() > deadline:
-                self.signal(signal.SIGKILL)
-                break
-            time.sleep(_POLL_S)
-        self._process.wait()
 
 
 def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
@@ -118,8 +94,8 @@ def server_process(command: Sequence[str], cwd: Path | None = None) -> Iterator[
         with _guarded(process.pid):
             yield server
     finally:
-        if server.signal(0):
-            server.stop(0.0)
+        if server.group.signal(0):
+            server.group.stop(0.0)
         for pipe in (server.stdin, server.stdout):
             with suppress(OSError):
                 pipe.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 import socket
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.process_group import ProcessGroup
 
 PORT = "{port}"
 """Stands for the port in a command."""
@@ -52,7 +52,7 @@ class RunningCommand:
         self._port = port
         self._output = output
         try:
-            self._process = subprocess.Popen(  # noqa: S603  it is the user's own command
+            process = subprocess.Popen(  # noqa: S603  it is the user's own command
                 [part.replace(PORT, str(port)) for part in command],
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
@@ -63,6 +63,7 @@ class RunningCommand:
         except OSError as error:
             text = f"can't run the upstream command {self.shown!r}: {reason_of(error)}"
             raise UpstreamError(text) from None
+        self.group = ProcessGroup(process)
 
     @property
     def output(self) -> str:
@@ -81,7 +82,7 @@ class RunningCommand:
         """
         deadline = time.monotonic() + seconds
         while not self._listens():
-            code = self._process.poll()
+            code = self.group.leader.poll()
             if code is not None:
                 raise self._failed(f"ended with {code} before it listened on port {self._port}")
             if time.monotonic() > deadline:
@@ -99,27 +100,6 @@ class RunningCommand:
         return UpstreamError(
             f"the upstream command {self.shown!r} {what}; it printed:\n{self.output}"
         )
-
-    def stop(self, grace_s: float) -> None:
-        """Stop it and its children by SIGTERM, and kill those that have not ended in time."""
-        deadline = time.monotonic() + grace_s
-        self._signal(signal.SIGTERM)
-        while self._signal(0):
-            if time.monotonic() > deadline:
-                self._signal(signal.SIGKILL)
-                break
-            time.sleep(_POLL_S)
-        self._process.wait()
-
-    def _signal(self, number: int) -> bool:
-        """Send a signal to its process group; return whether a process was left in it."""
-        # A process that has ended keeps its group alive until it is waited for.
-        self._process.poll()
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
 
 
 @contextmanager
@@ -149,7 +129,7 @@ def running_command(
             running.wait_until_listening(start_s)
             yield running
         finally:
-            running.stop(grace_s)
+            running.group.stop(grace_s)
 
 
 def _free_port() -> int:

@@ -119,23 +119,6 @@ async def test_what_took_the_place_of_a_journal_is_not_published(tmp_path: Path)
     assert "another file has taken the journal's place" in str(tape.session.problem)
 
 
-def test_a_journal_that_syncs_has_each_line_on_the_medium(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `syncs` each line, the first included, is synced before `append` returns; else none is."""
-    synced: list[bytes] = []
-    path = tmp_path / "j"
-    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
-    for syncs in (False, True):
-        journal = Journal(path, JOURNAL_HEADER, syncs=syncs)
-        journal.append(b"1\n")
-        journal.append(b"2\n")
-        journal.close()
-        data = path.read_bytes()
-        path.unlink()
-    assert synced == [data[:-4], data[:-2], data]
-
-
 # --- Files that are written whole ---
 
 

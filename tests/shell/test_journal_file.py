@@ -18,6 +18,7 @@ from mrtr_cassette.core.format.journal import decode_line, encode_line
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import journal_file
 from mrtr_cassette.shell.journal_file import Journal, RecordedJournal
+from mrtr_cassette.shell.locks import is_locked
 
 
 def journal_of_three(path: Path) -> bytes:
@@ -119,14 +120,14 @@ def test_a_journal_belongs_to_one_recorder(tmp_path: Path) -> None:
     """A journal that is open is another's; one that was left behind is to be recovered."""
     path = tmp_path / "c.json.journal"
     journal = Journal(path, JOURNAL_HEADER)
-    assert journal_file.is_being_written(path)
+    assert is_locked(path)
     with pytest.raises(CassetteError, match="another recorder is writing"):
         Journal(path, JOURNAL_HEADER)
     journal.close()
-    assert not journal_file.is_being_written(path)
+    assert not is_locked(path)
     with pytest.raises(CassetteError, match=r"mrtr-cassette recover .*c\.json"):
         Journal(path, JOURNAL_HEADER)
-    assert not journal_file.is_being_written(tmp_path / "none")
+    assert not is_locked(tmp_path / "none")
 
 
 def test_a_journal_is_for_its_owner_only(tmp_path: Path) -> None:
@@ -214,5 +215,5 @@ def test_held_journal_is_being_written(tmp_path: Path) -> None:
 
     with journal.held():
         journal.close()
-        assert journal_file.is_being_written(path)
-    assert not journal_file.is_being_written(path)
+        assert is_locked(path)
+    assert not is_locked(path)
