@@ -12,6 +12,7 @@ from standin import answering, response
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, files, journal_file
 from mrtr_cassette.shell.journal_file import Journal, Restored
+from mrtr_cassette.shell.locks import is_locked
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
@@ -28,7 +29,7 @@ def test_a_journal_that_went_is_written_anew(tmp_path: Path, *, is_moved: bool) 
     assert journal.append(b"2\n") is Restored.ANEW
     assert path.read_bytes() == whole + b"2\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert journal_file.is_being_written(path)
+    assert is_locked(path)
     assert journal.append(b"3\n") is None
     path.unlink()
     assert journal.close() is Restored.ANEW

@@ -153,8 +153,11 @@ class Player:
         self._index = Index(has_placeholders=self._matched.has_placeholders)
         self._by_digest: dict[bytes, Playable] = {}
         self._posted: dict[tuple[str, str | None], list[Playable]] = {}
+        self._streams: dict[tuple[str, int], Playable] = {}
         for each in by_arrival:
             self._index.add(each)
+            if each.is_listening:
+                self._streams.setdefault((each.session, each.lookup_number), each)
             if each.answers is not None and each.call.message is not None:
                 self._posted.setdefault((each.session, each.call.message.id), []).append(each)
             # Otherwise the form in which a request is matched depends on all of it.
@@ -313,18 +316,16 @@ class Player:
                 and session.was_asked(expected)
                 and not session.has_arrived(expected)
             ):
-                is_refused = question.pending.kind is Kind.REQUEST
+                pending = question.pending
+                is_refused = pending.kind is Kind.REQUEST
                 # Nothing else has to wait any more for the right answer, nor for later ones.
-                for each in self._posted_during(question.pending) if is_refused else [expected]:
+                session.waive(expected)
+                for each in self._timelines.answers_during(pending):
                     session.waive(each)
                 if is_refused:
-                    session.refused[question.pending] = miss
+                    session.refused[pending] = miss
                 return is_refused
         return False
-
-    def _posted_during(self, pending: Playable) -> list[Playable]:
-        posted = [each for own in self._posted.values() for each in own]
-        return [each for each in posted if each.answers and each.answers.pending is pending]
 
     def _delivery(
         self, playable: Playable, session: LiveSession, values: CallerValues
@@ -334,13 +335,9 @@ class Player:
 
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""
-        streams = {
-            each.lookup_number: each
-            for each in reversed(self._playables)
-            if each.is_listening and each.session == session.recorded
-        }
         for delivery in self._listening.get(session, ()):
-            stream = streams.get(delivery.playable.lookup_number)
+            place = session.recorded, delivery.playable.lookup_number
+            stream = self._streams.get(place)
             reply = None if stream is None else self._reply(stream)
             if stream is not None and reply is not None:
                 stream.played += 1

@@ -139,6 +139,11 @@ class Timelines:
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
         return Waits(lanes, tuple(pieces), gate(ended))
 
+    def answers_during(self, pending: Playable) -> Sequence[Playable]:
+        """Return the answers to what the server asked during a call, as they arrived."""
+        arrivals = self._during.get(pending)
+        return () if arrivals is None else arrivals.playables
+
     def _lanes(self, playable: Playable, number: int) -> tuple[Lane, ...]:
         timeline = self._sessions[playable.session]
         if playable.is_listening:
