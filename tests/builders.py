@@ -228,6 +228,22 @@ class Conversation:
         self.exchanges.append(observation.seal(found.end, self.tick()))
         return self.exchanges[-1]
 
+    def stream(self, request: bytes | Request) -> int:
+        """Let a request arrive to which the response is a stream; return its number."""
+        number = self.request(request)
+        self.observation(number).response_started(200, STREAM_HEADERS)
+        return number
+
+    def event(self, number: int, message: bytes) -> None:
+        """Let an event arrive on a stream."""
+        self.observation(number).response_bytes(sse(message), self.tick())
+
+    def end(self, number: int, end: End = End.COMPLETE) -> None:
+        """Let a response end."""
+        observation = self.observation(number)
+        observation.response_ended(self.tick())
+        self.exchanges.append(observation.seal(end, self.tick()))
+
     def cassette(self, **options: Any) -> CassetteModel:
         """Return the cassette of what has been recorded."""
         state: RequestState = "sealed" if self.seals else "verbatim"

@@ -117,9 +117,7 @@ class Recording:
 
     def end(self, session: Session, number: int, end: End = End.COMPLETE) -> None:
         """Let a response end."""
-        observation = self.talk.observation(number)
-        observation.response_ended(self.talk.tick())
-        self.talk.exchanges.append(observation.seal(end, self.talk.tick()))
+        self.talk.end(number, end)
         if end is End.COMPLETE:
             self.trace.append(Said(session.number, number, None))
 

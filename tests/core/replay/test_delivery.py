@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from builders import (
-    STREAM_HEADERS,
     Answer,
     Conversation,
     answer,
@@ -42,24 +41,6 @@ def within(request: bytes | Request) -> Request:
 LISTEN = within(get("/mcp", ("Accept", "text/event-stream")))
 
 
-def begin(talk: Conversation, request: Request) -> int:
-    """Let a request arrive to which the response is a stream; return its number."""
-    number = talk.request(request)
-    talk.observation(number).response_started(200, STREAM_HEADERS)
-    return number
-
-
-def event(talk: Conversation, number: int, message: bytes) -> None:
-    """Let an event arrive on a stream."""
-    talk.observation(number).response_bytes(sse(message), talk.tick())
-
-
-def end(talk: Conversation, number: int, end: End = End.COMPLETE) -> None:
-    """Let a stream end."""
-    talk.observation(number).response_ended(talk.tick())
-    talk.exchanges.append(talk.observation(number).seal(end, talk.tick()))
-
-
 def delivery_of(player: Player, request: Request) -> Delivery:
     """Return the reply to a request on its way."""
     decision = player.request_received(request)
@@ -78,35 +59,35 @@ def sent(delivery: Delivery) -> tuple[bytes, bool]:
 def asked_in_the_calls_stream() -> Player:
     """Return a replay of a call in whose stream the server asked."""
     talk = Conversation()
-    call = begin(talk, within(CALL))
-    event(talk, call, PUSHED)
+    call = talk.stream(within(CALL))
+    talk.event(call, PUSHED)
     talk.response(talk.request(within(YES)), ACCEPTED)
-    event(talk, call, DONE)
-    end(talk, call)
+    talk.event(call, DONE)
+    talk.end(call)
     return Player(loaded(talk.cassette()))
 
 
 def asked_on_a_listening_stream() -> Player:
     """Return a replay of a call with a plain response, and a question on the listening stream."""
     talk = Conversation()
-    listening = begin(talk, LISTEN)
+    listening = talk.stream(LISTEN)
     call = talk.request(within(CALL))
-    event(talk, listening, PUSHED)
+    talk.event(listening, PUSHED)
     talk.response(talk.request(within(YES)), ACCEPTED)
     talk.response(call, DONE)
-    end(talk, listening, End.OPEN)
+    talk.end(listening, End.OPEN)
     return Player(loaded(talk.cassette()))
 
 
 def answered_on_a_listening_stream() -> Player:
     """Return a replay of HTTP+SSE: whatever the server says stands on one stream."""
     talk = Conversation()
-    listening = begin(talk, LISTEN)
+    listening = talk.stream(LISTEN)
     talk.response(talk.request(within(CALL)), ACCEPTED)
-    event(talk, listening, PUSHED)
+    talk.event(listening, PUSHED)
     talk.response(talk.request(within(YES)), ACCEPTED)
-    event(talk, listening, DONE)
-    end(talk, listening, End.OPEN)
+    talk.event(listening, DONE)
+    talk.end(listening, End.OPEN)
     return Player(loaded(talk.cassette()))
 
 
@@ -175,10 +156,10 @@ def test_response_on_a_listening_stream_has_the_callers_id() -> None:
 def test_wrong_answer_to_nobodys_question_refuses_nothing() -> None:
     """Where no call was pending, the answer is a miss and nothing else."""
     talk = Conversation()
-    listening = begin(talk, LISTEN)
-    event(talk, listening, PUSHED)
+    listening = talk.stream(LISTEN)
+    talk.event(listening, PUSHED)
     talk.response(talk.request(within(YES)), ACCEPTED)
-    end(talk, listening, End.OPEN)
+    talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
     delivery_of(player, LISTEN)
 

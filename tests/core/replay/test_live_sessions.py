@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from builders import (
     JSON_HEADERS,
-    STREAM_HEADERS,
     Answer,
     Conversation,
     Step,
@@ -187,14 +186,11 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     for number, session in enumerate((ONE, TWO), start=1):
         for request, response in steps(session):
             talk.response(talk.request(request), response)
-        listening = talk.request(within(session, get("/mcp", ("Accept", "text/event-stream"))))
-        talk.observation(listening).response_started(200, STREAM_HEADERS)
+        listening = talk.stream(within(session, get("/mcp", ("Accept", "text/event-stream"))))
         call = talk.request(within(session, tool("work", n=number)))
-        event = sse(notification("notifications/x", n=number))
-        talk.observation(listening).response_bytes(event, talk.tick())
+        talk.event(listening, notification("notifications/x", n=number))
         talk.response(call, text(f"done {number}"))
-        talk.observation(listening).response_ended(talk.tick())
-        talk.exchanges.append(talk.observation(listening).seal(End.OPEN, talk.tick()))
+        talk.end(listening, End.OPEN)
     player = Player(loaded(talk.cassette()))
     session = begin(player)
     listening_play = player.request_received(

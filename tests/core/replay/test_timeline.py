@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from builders import (
-    STREAM_HEADERS,
     Answer,
     Conversation,
     answer,
@@ -15,7 +14,6 @@ from builders import (
     post,
     progress,
     rpc,
-    sse,
     stream,
     tool,
     with_id,
@@ -65,25 +63,6 @@ def causes(wait: Waits, *gates: Gate) -> list[set[int]]:
     ]
 
 
-def ended(talk: Conversation, number: int, end: End = End.COMPLETE) -> None:
-    """Let the response to a request end."""
-    observation = talk.observation(number)
-    observation.response_ended(talk.tick())
-    talk.exchanges.append(observation.seal(end, talk.tick()))
-
-
-def streaming(talk: Conversation, request: bytes | Request) -> int:
-    """Let a request arrive to which the response is a stream; return its number."""
-    number = talk.request(request)
-    talk.observation(number).response_started(200, STREAM_HEADERS)
-    return number
-
-
-def event(talk: Conversation, number: int, message: bytes) -> None:
-    """Let an event arrive on a stream."""
-    talk.observation(number).response_bytes(sse(message), talk.tick())
-
-
 LISTEN = rpc("subscriptions/listen", {}, number="l")
 
 
@@ -92,15 +71,15 @@ def test_listening_stream_waits_for_the_calls_that_came_before(listen: Any) -> N
     """A notification on a listening stream comes no earlier than the calls that may have caused it."""
     talk = Conversation()
     talk.response(talk.request(tool("before")), text("x"))
-    listening = streaming(talk, listen)
-    event(talk, listening, notification("ready"))
+    listening = talk.stream(listen)
+    talk.event(listening, notification("ready"))
     talk.response(talk.request(rpc("tools/list")), text("x"))
     talk.response(talk.request(notification("notifications/x")), ACCEPTED)
     call = talk.request(CALL)
     talk.response(call, text("x"))
-    event(talk, listening, notification("changed"))
+    talk.event(listening, notification("changed"))
     talk.response(talk.request(tool("late")), text("x"))
-    ended(talk, listening, End.OPEN)
+    talk.end(listening, End.OPEN)
 
     recorded = waits(talk)
 
@@ -125,12 +104,12 @@ def test_everything_in_a_session_waits_for_posted_answers_and_notifications() ->
     talk = Conversation()
     ready = talk.request(in_session(notification("notifications/initialized")))
     talk.response(ready, ACCEPTED)
-    call = streaming(talk, in_session(CALL))
-    event(talk, call, progress(1))
+    call = talk.stream(in_session(CALL))
+    talk.event(call, progress(1))
     said = talk.request(in_session(answer(rpc("x", number="p1"), {"action": "accept"})))
     talk.response(said, ACCEPTED)
-    event(talk, call, answer(CALL, text("done")))
-    ended(talk, call)
+    talk.event(call, answer(CALL, text("done")))
+    talk.end(call)
     other = talk.request(in_session(tool("other")))
     talk.response(other, text("x"))
 
@@ -170,16 +149,16 @@ def test_no_session_waits_for_another_one() -> None:
 def test_response_on_a_listening_stream_waits_for_its_request() -> None:
     """HTTP+SSE has all responses on one stream: each waits for the request with its id."""
     talk = Conversation()
-    listening = streaming(talk, in_session(get("/mcp")))
+    listening = talk.stream(in_session(get("/mcp")))
     first = talk.request(in_session(with_token(rpc("tools/list", {}, number=1), "t")))
     talk.response(first, ACCEPTED)
-    event(talk, listening, progress("t"))
-    event(talk, listening, answer(with_id(CALL, 1), {"tools": []}))
+    talk.event(listening, progress("t"))
+    talk.event(listening, answer(with_id(CALL, 1), {"tools": []}))
     again = talk.request(in_session(rpc("tools/list", {}, number=1)))
     talk.response(again, ACCEPTED)
-    event(talk, listening, answer(with_id(CALL, 1), {"tools": []}))
-    event(talk, listening, answer(with_id(CALL, 7), {"tools": []}))
-    ended(talk, listening, End.OPEN)
+    talk.event(listening, answer(with_id(CALL, 1), {"tools": []}))
+    talk.event(listening, answer(with_id(CALL, 7), {"tools": []}))
+    talk.end(listening, End.OPEN)
 
     wait = waits(talk)[listening]
 
@@ -190,11 +169,11 @@ def test_response_on_a_listening_stream_waits_for_its_request() -> None:
 def test_end_of_a_listening_stream_waits_for_the_delete() -> None:
     """A stream lives until what ended it has happened."""
     talk = Conversation()
-    listening = streaming(talk, in_session(get("/mcp")))
-    event(talk, listening, notification("ready"))
+    listening = talk.stream(in_session(get("/mcp")))
+    talk.event(listening, notification("ready"))
     gone = talk.request(in_session(Request("DELETE", "/mcp", (), b"")))
     talk.response(gone, Answer((), (), 200))
-    ended(talk, listening)
+    talk.end(listening)
 
     wait = waits(talk)[listening]
 
@@ -205,16 +184,16 @@ def test_end_of_a_listening_stream_waits_for_the_delete() -> None:
 def test_call_does_not_wait_for_what_other_calls_were_asked() -> None:
     """Only the call itself and listening streams wait for the answer to its question."""
     talk = Conversation()
-    listening = streaming(talk, in_session(get("/mcp")))
-    asked, other = (streaming(talk, in_session(tool(name))) for name in ("asked", "other"))
-    event(talk, asked, rpc("elicitation/create", {"message": "?"}, number="p1"))
+    listening = talk.stream(in_session(get("/mcp")))
+    asked, other = (talk.stream(in_session(tool(name))) for name in ("asked", "other"))
+    talk.event(asked, rpc("elicitation/create", {"message": "?"}, number="p1"))
     said = talk.request(in_session(answer(rpc("x", number="p1"), {"action": "accept"})))
     talk.response(said, ACCEPTED)
     for number in (asked, other):
-        event(talk, number, answer(CALL, text("done")))
-        ended(talk, number)
-    event(talk, listening, notification("changed"))
-    ended(talk, listening, End.OPEN)
+        talk.event(number, answer(CALL, text("done")))
+        talk.end(number)
+    talk.event(listening, notification("changed"))
+    talk.end(listening, End.OPEN)
 
     recorded = waits(talk)
 
