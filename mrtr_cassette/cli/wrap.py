@@ -21,7 +21,7 @@ _cassette = click.Path(path_type=Path)
 @click.option("--record", type=_cassette, metavar="CASSETTE", help="Record the server to this.")
 @click.option("--replay", type=_cassette, metavar="CASSETTE", help="Play this in its place.")
 def wrap(file: Path, server: str, record: Path | None, replay: Path | None) -> None:
-    """Put a recorder or a replay in the place of a server that a client starts.
+    """Put a recorder or a replay in the place of a server.
 
     FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
     FILE stays as it is; what was there before stands beside it. `unwrap` takes it back.

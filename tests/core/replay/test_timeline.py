@@ -21,6 +21,8 @@ from builders import (
 )
 from messages import compact, text
 
+from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.replay.timeline import NO_WAITS, Gate, Timelines, Waits
 from mrtr_cassette.core.wire.http import End, Request
@@ -37,10 +39,15 @@ def in_session(request: bytes | Request) -> Request:
     return Request(request.method, request.target, (*request.headers, *IN_SESSION), request.body)
 
 
+def playables_of(cassette: CassetteModel) -> list[Playable]:
+    """Return what a cassette plays, in the order in which its requests arrived."""
+    own = Player(loaded(cassette)).interactions
+    return sorted((each for some in own for each in some), key=lambda each: each.arrival)
+
+
 def waits(talk: Conversation) -> dict[int, Waits]:
     """Return what the response to each exchange waits for, by its number."""
-    own = Player(loaded(talk.cassette())).interactions
-    playables = sorted((each for some in own for each in some), key=lambda each: each.arrival)
+    playables = playables_of(talk.cassette())
     timelines = Timelines(playables)
     return {
         each.exchange.number: timelines.waits_of(each)
@@ -202,6 +209,29 @@ def test_call_does_not_wait_for_what_other_calls_were_asked() -> None:
     assert causes(recorded[listening]) == [{asked, other, said}]
 
 
+def test_answers_to_what_was_asked_during_a_call_come_in_the_order_of_their_arrival() -> None:
+    """A call that asked nothing has none."""
+    talk = Conversation()
+    asked, other = (talk.stream(in_session(tool(name))) for name in ("asked", "other"))
+    for identity in ("p1", "p2"):
+        question = rpc("elicitation/create", {"message": identity}, number=identity)
+        talk.event(asked, question)
+        talk.response(talk.request(in_session(answer(question, {"action": "accept"}))), ACCEPTED)
+    for number in (asked, other):
+        talk.event(number, answer(CALL, text("done")))
+        talk.end(number)
+    recorded = playables_of(talk.cassette())
+    timelines = Timelines(recorded)
+
+    answers = {
+        each.exchange.number: [late.exchange.number for late in timelines.answers_during(each)]
+        for each in recorded
+    }
+
+    assert answers[asked] == [other + 1, other + 2]
+    assert answers[other] == []
+
+
 def test_exchange_without_a_number_waits_for_nothing() -> None:
     """Without the recording block nobody knows what came first."""
     talk = conversation((in_session(notification("x")), ACCEPTED), (in_session(CALL), text("done")))
@@ -209,7 +239,6 @@ def test_exchange_without_a_number_waits_for_nothing() -> None:
     bare = whole.model_copy(
         update={"recording": whole.recording.model_copy(update={"exchanges": []})}
     )
-    own = Player(loaded(bare)).interactions
-    playables = [each for some in own for each in some]
+    playables = playables_of(bare)
 
     assert [Timelines(playables).waits_of(each).pieces for each in playables] == [(), ()]

@@ -12,15 +12,9 @@ import mcp_types as types
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from mcp import MCPError
-from pydantic import BaseModel
-from steps import ROOT, JsonObject, Open, RpcError, Session, main
+from steps import ROOT, JsonObject, Open, RpcError, Session, main, plain
 
 MODES = {"2025": "legacy", "2026": "auto"}
-
-
-def plain(model: BaseModel) -> JsonObject:
-    """Return a model as JSON."""
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @dataclass
@@ -84,22 +78,13 @@ def opening(era: str) -> Open:
             await session.roots()
             return [types.Root.model_validate(ROOT)]
 
-        async def notified(message: Any) -> None:
-            if isinstance(message, Exception):
-                session.say("problem", text=f"{type(message).__name__}: {message}")
-                return
-            notification = plain(message)
-            method = notification.get("method", "")
-            if method.startswith("notifications/") and method != "notifications/progress":
-                await session.notified(method, notification.get("params"))
-
         async with Client(
             server_at(target),
             mode=MODES[era],
             elicitation_handler=elicit,
             sampling_handler=sample,
             roots=roots,
-            message_handler=notified,
+            message_handler=session.heard,
             client_info=types.Implementation(name="client", version="1.0.0"),
         ) as client:
             yield Connection(client)

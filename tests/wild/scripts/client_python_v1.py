@@ -12,13 +12,8 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from pydantic import AnyUrl, BaseModel
-from steps import JsonObject, RpcError, Session, main
-
-
-def plain(model: BaseModel) -> JsonObject:
-    """Return a model as JSON."""
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+from pydantic import AnyUrl
+from steps import JsonObject, RpcError, Session, main, plain
 
 
 @dataclass
@@ -94,11 +89,9 @@ async def opened(target: str, session: Session) -> AsyncIterator[Connection]:
 
     async def notified(message: Any) -> None:
         if isinstance(message, Exception):
-            session.say("problem", text=f"{type(message).__name__}: {message}")
+            await session.heard(message)
         elif isinstance(message, types.ServerNotification):
-            notification = plain(message.root)
-            if notification["method"] != "notifications/progress":
-                await session.notified(notification["method"], notification.get("params"))
+            await session.heard(message.root)
 
     async with (
         streams(target) as (read, write),

@@ -11,15 +11,9 @@ from typing import Any
 import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.sse import sse_client
-from pydantic import BaseModel
-from steps import JsonObject, Open, RpcError, Session, main
+from steps import JsonObject, Open, RpcError, Session, main, plain
 
 MODES = {"2025": "legacy", "2026": "auto"}
-
-
-def plain(model: BaseModel) -> JsonObject:
-    """Return a model as JSON."""
-    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 @dataclass
@@ -85,22 +79,13 @@ def opening(era: str) -> Open:
         async def roots(_: Any) -> types.ListRootsResult:
             return types.ListRootsResult.model_validate(await session.roots())
 
-        async def notified(message: Any) -> None:
-            if isinstance(message, Exception):
-                session.say("problem", text=f"{type(message).__name__}: {message}")
-                return
-            notification = plain(message)
-            method = notification.get("method", "")
-            if method.startswith("notifications/") and method != "notifications/progress":
-                await session.notified(method, notification.get("params"))
-
         async with Client(
             server_at(target),
             mode=MODES[era],
             elicitation_callback=elicit,
             sampling_callback=sample,
             list_roots_callback=roots,
-            message_handler=notified,
+            message_handler=session.heard,
             client_info=types.Implementation(name="client", version="1.0.0"),
         ) as client:
             yield Connection(client)

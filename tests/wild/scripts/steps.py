@@ -37,6 +37,12 @@ class RpcError(Exception):
         self.code = code
 
 
+def plain(model: Any) -> JsonObject:
+    """Return a model of an SDK as JSON."""
+    dumped: JsonObject = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped
+
+
 class Connection(Protocol):
     """What a scenario needs of an SDK; results are plain JSON."""
 
@@ -134,6 +140,16 @@ class Session:
         self.say("answer", result={"roots": [ROOT]})
         await self._count("roots/list")
         return {"roots": [ROOT]}
+
+    async def heard(self, message: Any) -> None:
+        """Take what an SDK hands on: an exception, or a message; progress goes to its call."""
+        if isinstance(message, Exception):
+            self.say("problem", text=f"{type(message).__name__}: {message}")
+            return
+        notification = plain(message)
+        method = notification.get("method", "")
+        if method.startswith("notifications/") and method != "notifications/progress":
+            await self.notified(method, notification.get("params"))
 
     async def notified(self, method: str, params: JsonObject | None) -> None:
         """Take down a notification other than progress."""
