@@ -10,6 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+DOCS = sorted([*PACKAGE.parent.glob("*.md"), *PACKAGE.parent.glob("docs/*.md")])
 LONGEST_MODULE = 450
 LONGEST_FUNCTION = 50
 
@@ -39,3 +40,21 @@ def test_one_name_means_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(name_of(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_the_design_names_every_module() -> None:
+    """`docs/design.md` has one row for each folder and says what each module owns."""
+    design = (PACKAGE.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    unnamed = [
+        name_of(path)
+        for path in MODULES
+        if not path.stem.startswith("_") and f"`{path.stem}`" not in design
+    ]
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def test_no_document_has_the_marks_of_a_merge(path: Path) -> None:
+    """Both sides of a conflict were read, and one text was made of them."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if line.startswith(("<<<<<<< ", ">>>>>>> "))]
