@@ -72,6 +72,12 @@ class Group(click.Group):
         except MrtrCassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             ctx.exit(error.exit_code)
+        except click.NoSuchOption as error:
+            takes_command = error.ctx is not None and any(
+                each.name == "command" for each in error.ctx.command.params
+            )
+            hint = " What belongs to COMMAND stands after --." if takes_command else ""
+            raise click.UsageError(error.format_message() + hint, error.ctx) from None
 
 
 def say(text: str) -> None:

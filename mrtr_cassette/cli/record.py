@@ -85,18 +85,33 @@ def record(
     if stdio:
         check_stdio(context, command, upstream or upstream_command)
         sys.exit(_record_pipe(command, output, options, log))
-    server: str | list[str] | None = upstream
-    if upstream_command is not None:
-        if upstream is not None:
-            raise UsageError("--upstream and --upstream-command don't go together")
-        server = shlex.split(upstream_command)
-    if server is None or server == []:
-        raise click.UsageError("Missing option '--upstream', or '--stdio'.")
+    server, command = _server_and_client(upstream, upstream_command, command)
     if options.insecure:
         say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     warn_of_strangers(options)
     allow_many_files()
     sys.exit(run(_record(server, output, options, log, command)))
+
+
+def _server_and_client(
+    upstream: str | None, upstream_command: str | None, command: tuple[str, ...]
+) -> tuple[str | list[str], tuple[str, ...]]:
+    """Return the URL or the command of the server, and the command that is its client.
+
+    Raises:
+        UsageError: two servers are given.
+        click.UsageError: none is.
+    """
+    if upstream is not None and upstream_command is not None:
+        raise UsageError("--upstream and --upstream-command don't go together")
+    if upstream_command:
+        return shlex.split(upstream_command), command
+    if upstream is None and command and command[0].startswith(("http://", "https://")):
+        upstream, *rest = command
+        command = tuple(rest)
+    if upstream is None:
+        raise click.UsageError("Missing option '--upstream', or '--stdio'.")
+    return upstream, command
 
 
 async def _record(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import errno
 import json
 import signal
 import sys
@@ -241,9 +242,12 @@ def main() -> None:
     """Serve on the loopback address until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description="A small MCP server that asks back.")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free port")
+    port = parser.parse_args().port
     try:
-        asyncio.run(_serve(parser.parse_args().port))
+        asyncio.run(_serve(port))
     except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            sys.exit(f"port {port} is in use; choose another with --port, or 0 for a free one")
         sys.exit(f"cannot listen on {HOST}: {error.strerror}")
 
 

@@ -10,6 +10,7 @@ never a part.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,9 @@ from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import real_path, reason_of, write_whole
 from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
+
+_URL = re.compile("https?:/", re.IGNORECASE)
+"""What a URL begins with that was taken for a path, which has no two slashes in a row."""
 
 
 @contextmanager
@@ -58,6 +62,12 @@ def read_file(path: Path) -> bytes:
         journal = journal_path(path)
         if journal.exists():
             raise journal_in_the_way(journal) from None
+        if _URL.match(str(path)):
+            raise CassetteError(
+                path,
+                "a URL, and a cassette is a file",
+                hint="record the server first with: <<record>>",
+            ) from None
         raise CassetteError(
             path,
             "there is no such cassette",

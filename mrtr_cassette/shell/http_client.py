@@ -29,6 +29,8 @@ _LARGEST_HEAD = 1024 * 1024
 """Bytes of a response's head; more is no head."""
 _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
+_TLS_ALERT = b"\x15\x03"
+"""What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -200,6 +202,8 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
+            if data.startswith(_TLS_ALERT):
+                self._fail("it speaks TLS; try https:// in the place of http://")
             # An error of one of the functions below stands behind the parser's own.
             self._fail(f"no HTTP response: {error.__context__ or error}")
         if self._coming is not None:

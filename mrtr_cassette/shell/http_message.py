@@ -106,8 +106,14 @@ def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes)
         transport.write(rest)
 
 
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+"""OpenSSL's reasons for bytes that are no TLS; which of them depends on its version."""
+
+
 def network_reason(error: OSError) -> str:
     """Return why a connection failed, in the system's words where it has some."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
+        return "it speaks plain HTTP; try http:// in the place of https://"
     # asyncio has words of its own for the system's errors; these two have numbers of their own.
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
     text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)

@@ -34,7 +34,7 @@ _COPIED_AT_ONCE = 1024 * 1024
 
 def journal_path(cassette: Path) -> Path:
     """Return where the journal of a recording to `cassette` stands."""
-    return cassette.with_name(cassette.name + _JOURNAL_SUFFIX)
+    return cassette.parent / (cassette.name + _JOURNAL_SUFFIX)
 
 
 class Restored(Enum):

@@ -6,6 +6,7 @@ Does not own: starting and stopping them (`shell.upstream_servers`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -90,10 +91,15 @@ def start_upstream(
         running: stops a command.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these, or a command that is no list.
         UpstreamError: it does not start.
     """
     if isinstance(upstream, str):
+        if "://" not in upstream:
+            raise UsageError(
+                f"the upstream {upstream!r} is no URL",
+                hint=f"a command is a list: {shlex.split(upstream)}",
+            )
         return StartedUpstream(upstream)
     if isinstance(upstream, Sequence):
         command = running.enter_context(running_command(upstream, cwd))

@@ -69,6 +69,8 @@ from mrtr_cassette.errors import CassetteError
         (("replay", "c.json", "--repeat", "once"), "'once' is not one of"),
         (("replay", "c.json", "--pace", "slow"), "'slow' is not one of"),
         (("inspect",), "Missing argument 'CASSETTE'"),
+        (("replay", "-c", "x"), "No such option '-c'. What belongs to COMMAND stands after --."),
+        (("record", *UPSTREAM, "--prot", "1"), "What belongs to COMMAND stands after --."),
         (("frobnicate",), "No such command 'frobnicate'"),
     ],
 )  # fmt: skip
@@ -187,7 +189,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], tuple[str, ...]]] = {
     "one byte short": (lambda data: data.rstrip()[:-1], ("not JSON", "line ", "restore it or")),
     "binary": (lambda _: bytes(range(256)), ("not JSON", "restore it or")),
     "nested": (lambda _: b"[" * 100_000, ("not JSON", "restore it or")),
-    "other JSON": (lambda _: b'{"log":{"version":"1.2"}}', ("no mrtr-cassette file",)),
+    "other JSON": (lambda _: b'{"version":"1.2"}', ("no mrtr-cassette file",)),
     "array": (lambda _: b"[]", ("no mrtr-cassette file",)),
     "newer": (edited(lambda t: t.update(version=2)), ("version 2", "reads version 1", "update")),
     "edited": (
@@ -259,8 +261,20 @@ async def test_a_missing_cassette_is_3(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["replay", "inspect"])
 @looped
 async def test_a_directory_is_no_cassette(tmp_path: Path, name: str) -> None:
-    """A directory in the place of a cassette is 3."""
-    assert await run(name, tmp_path) == Outcome(3, "", f"error: {tmp_path}: is a directory\n")
+    """A directory in the place of a cassette is 3, also the one that has no name."""
+    assert await run(name, ".", cwd=tmp_path) == Outcome(3, "", "error: .: is a directory\n")
+
+
+@looped
+async def test_a_url_is_no_cassette(tmp_path: Path) -> None:
+    """Whoever would replay a server learns that it has to be recorded first."""
+    ended = await run("replay", "http://localhost:8000/mcp", cwd=tmp_path)
+    assert ended == Outcome(
+        3,
+        "",
+        "error: http:/localhost:8000/mcp: a URL, and a cassette is a file; record the server first "
+        "with: mrtr-cassette record --upstream URL --output FILE\n",
+    )
 
 
 # --- check ---

@@ -126,12 +126,15 @@ async def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> 
 
 @looped
 async def test_a_command_is_recorded_and_its_code_passed_on(tmp_path: Path) -> None:
-    """`-- COMMAND` finds the URL, its end ends the recording, and its code is ours."""
-    for code, options in ((0, ()), (7, ("--publish-anyway",))):
+    """`-- COMMAND` finds the URL, its end ends the recording, and its code is ours.
+
+    The upstream's URL may stand without its option.
+    """
+    for code, options in ((0, ("--upstream",)), (7, ("--publish-anyway",))):
         path = tmp_path / f"{code}.json"
         async with upstream(answering(json_response(result({}, id=0)))) as server:
             ended = await run(
-                "record", "--port", 0, "--output", path, "--upstream", server.url, *options, "--",
+                "record", "--port", 0, "--output", path, *options, server.url, "--",
                 *caller("ping", code=code),
             )  # fmt: skip
         assert ended.code == code

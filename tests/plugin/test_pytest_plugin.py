@@ -28,6 +28,17 @@ def test_once_records_and_then_replays(suite):
     assert (suite.path / "cassettes/test_one/test_deploy.json").read_bytes() == before
 
 
+def test_command_that_is_no_list_is_named_as_it_should_be(suite):
+    """A command in one text is no URL; the error has the list that was meant."""
+    suite.write(
+        "test_one.py", ONE_TEST.replace("upstream=APPLICATION", 'upstream="serve --port {port}"')
+    )
+    assert (
+        "the upstream 'serve --port {port}' is no URL; a command is a list: "
+        "['serve', '--port', '{port}']"
+    ) in suite.run(errors=1).stdout.str()
+
+
 def test_all_records_anew_and_changes_nothing_but_the_recording_block(suite):
     """Recorded again, the same conversation is the same cassette."""
     suite.write("test_one.py", ONE_TEST)

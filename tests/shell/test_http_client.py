@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ssl import SSLError, create_default_context
 
 import pytest
 from harness import looped
@@ -18,6 +19,7 @@ from mrtr_cassette.shell.http_client import (
     HttpResponse,
     connecting,
 )
+from mrtr_cassette.shell.http_message import network_reason
 
 
 @asynccontextmanager
@@ -249,8 +251,9 @@ async def test_body_that_is_cut_short_is_an_error_after_its_bytes(raw: bytes) ->
         (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2**21, "a head of more than 1,048,576 bytes"),
         (b"HTTP/1.1 200 OK\r\n", "the connection was closed"),
+        (bytes.fromhex("15030100020246"), "it speaks TLS; try https:// in the place of http://"),
     ],
-    ids=["no HTTP", "another protocol", "many headers", "large head", "half a head"],
+    ids=["no HTTP", "another protocol", "many headers", "large head", "half a head", "a TLS alert"],
 )
 @looped
 async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reason: str) -> None:
@@ -263,6 +266,27 @@ async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reaso
     async with calling(script) as (client, _):
         with pytest.raises(ConnectionError, match=reason):
             await send(client)
+
+
+@looped
+async def test_server_without_tls_is_told_as_one() -> None:
+    """Whoever writes https by mistake learns which scheme the server speaks."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with (
+        server,
+        connecting(URL(f"https://{host}:{port}"), create_default_context()) as client,
+    ):
+        with pytest.raises(SSLError) as caught:
+            await send(client)
+    reason = network_reason(caught.value)
+    assert reason == "it speaks plain HTTP; try http:// in the place of https://"
 
 
 @looped

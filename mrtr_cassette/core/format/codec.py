@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.format.digest import RecordingDigest, changed
+from mrtr_cassette.core.format.mistaken import Mistaken, mistaken_json, mistaken_text
 from mrtr_cassette.core.format.model import (
     SCHEMA_ID,
     VERSION,
@@ -188,11 +189,11 @@ def _json(data: bytes, path: str) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise CassetteError(
-            path,
+        mistaken = mistaken_text(data) or Mistaken(
             f"not JSON: {error}",
-            hint="the file is damaged or no cassette; restore it or record it again",
-        ) from None
+            "the file is damaged or no cassette; restore it or record it again",
+        )
+        raise CassetteError(path, mistaken.reason, hint=mistaken.hint) from None
 
 
 def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[InteractionModel]:
@@ -227,9 +228,17 @@ def _validated(
 
 
 def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
-    first = error.errors(include_url=False)[0]
+    first, *others = error.errors(include_url=False)
     pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in _steps_to(first["loc"]))
-    shown = f", found {_shown(first['input'])}" if first["type"] != "missing" else ""
+    if first["type"] == "missing":
+        strays = [
+            f"`{other['loc'][-1]}`"
+            for other in others
+            if other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]
+        ]
+        shown = f"; without a meaning there: {', '.join(strays)}" if strays else ""
+    else:
+        shown = f", found {_shown(first['input'])}"
     return damaged(path, pointer, f"{first['msg'].lower()}{shown}")
 
 
@@ -253,11 +262,8 @@ def _shown(value: Any) -> str:
 def _check_version(tree: Any, path: str) -> None:
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
-        raise CassetteError(
-            path,
-            "JSON, but no mrtr-cassette file (no `version` and `interactions` at its top level)",
-            hint="name a file that `mrtr-cassette record` wrote",
-        )
+        mistaken = mistaken_json(tree)
+        raise CassetteError(path, mistaken.reason, hint=mistaken.hint)
     if version != VERSION:
         raise CassetteError(
             path,

@@ -87,6 +87,14 @@ def edited(change: Callable[[dict[str, Any]], object]) -> bytes:
             r"^f: at /interactions/0/request/http/path: field required(;|$)",
         ),
         (
+            edited(
+                lambda tree: tree["interactions"][0].update(
+                    reqest=tree["interactions"][0].pop("request"), other=1
+                )
+            ),
+            r"^f: at /interactions/0/request: field required; without a meaning there: `reqest`, `other`;",
+        ),
+        (
             edited(lambda tree: tree["interactions"][0]["response"].update(status="200")),
             r"^f: at /interactions/0/response/status: input should be a valid integer, found '200'(;|$)",
         ),
