@@ -27,6 +27,7 @@ from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorde
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
 from mrtr_cassette.shell.transport import JSON_HEADERS, Downstream
@@ -44,6 +45,7 @@ class Appender:
     Attributes:
         server: plays the cassette.
         relay: records what is missing.
+        live_server: the same upstream, for what brings it to where the client is.
         recorded_asks: what retries answer in the cassette.
         live_asks: what the upstream asked in this run.
         sessions: which live sessions stand for the recorded ones.
@@ -52,6 +54,7 @@ class Appender:
 
     server: ReplayServer
     relay: Relay
+    live_server: LiveServer
     recorded_asks: RecordedAsks
     sessions: Sessions
     live_asks: LiveAsks
@@ -91,30 +94,21 @@ class Appender:
         async with self.opening:
             opening = self.sessions.opening_for(shown)
             if isinstance(opening, SessionOpening):
-                failure = await self._follow(opening)
-                if failure is None:
+                await self.live_server.follow(opening)
+                if opening.failure is None:
                     self.sessions.opened(opening)
-                opening = failure
+                opening = opening.failure
         if opening is not None:
             return opening
         sent = self.sessions.in_live(request)
         catch_up = self.recorded_asks.catch_up_for(read_call(sent), shown)
         if not isinstance(catch_up, CatchUp):
             return sent if catch_up is None else catch_up
-        failure = await self._follow(catch_up)
-        if failure is not None:
-            return failure
+        await self.live_server.follow(catch_up)
+        if catch_up.failure is not None:
+            return catch_up.failure
         self._say_caught_up(catch_up)
         return catch_up.retry()
-
-    async def _follow(self, steps: CatchUp | SessionOpening) -> Unrecorded | None:
-        """Send what brings the server to where the client is, one request after the other."""
-        while (observation := steps.next()) is not None:
-            await self.relay.ask(observation)
-            failure = steps.responded(observation)
-            if failure is not None:
-                return failure
-        return None
 
     def _say_caught_up(self, catch_up: CatchUp) -> None:
         """Say where the server has been brought, and look for its states from now on."""
@@ -142,6 +136,7 @@ def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: Live
     return Appender(
         ReplayServer(player, relay.watcher.announcer, paced=False),
         relay,
+        LiveServer(relay.upstream, relay.shown_as, relay.headers),
         RecordedAsks(player, as_recorded),
         Sessions(as_recorded),
         live_asks,

@@ -1,6 +1,6 @@
 """What both sides know of an HTTP message: how a head is spelled, and how two parts are written.
 
-Owns: header bytes as text and back, and which headers are one connection's.
+Owns: header bytes as text and back, which headers are one connection's, and which go on.
 Does not own: connections, and the framing of bodies (`aiohttp_server`, `http_client`).
 Source: RFC 9110, sections 5.5 and 7.6.1.
 """
@@ -26,6 +26,8 @@ MOST_HEADERS: Final = 1000
 _WORTH_A_COPY = 64 * 1024
 """Bytes up to which one write of two parts costs less than two writes."""
 _KNOWN_STATUS = frozenset(HTTPStatus)
+_OURS = frozenset({"host", "expect"})
+"""Request headers of one connection for which `end_to_end` has no rule."""
 
 # A client sends the same headers with call after call, so what they mean is worked out once.
 
@@ -58,6 +60,20 @@ def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
         for name, value in listed
         if name.lower() not in HOP_BY_HOP and name.lower() not in named
     )
+
+
+@lru_cache(maxsize=1024)
+def sent_headers(received: Headers, added: Headers) -> Headers:
+    """Return a client's headers as they go upstream, with those that the user added."""
+    left_out = _OURS | {name.lower() for name, _ in added}
+    kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
+    return (*kept, *added)
+
+
+@lru_cache(maxsize=1024)
+def passed_headers(raw: RawHeaders) -> Headers:
+    """Return an upstream's headers as they go to the client."""
+    return end_to_end(header_texts(raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +134,9 @@ def network_reason(error: OSError) -> str:
     is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
     text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
     return text.lower() or type(error).__name__
+
+
+def no_response(shown_as: str, error: OSError | ValueError) -> str:
+    """Say that an upstream gave no response, and why."""
+    reason = network_reason(error) if isinstance(error, OSError) else str(error)
+    return f"the upstream {shown_as} gave no response: {reason}"

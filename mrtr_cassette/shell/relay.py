@@ -10,26 +10,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from mrtr_cassette.core.exchange.endpoints import EndpointPassing
-from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
-from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.http_message import end_to_end, header_texts, network_reason
+from mrtr_cassette.shell.http_message import no_response, passed_headers, sent_headers
 from mrtr_cassette.shell.transport import (
     JSON_HEADERS,
     Downstream,
-    OnEarlyHints,
     RawHeaders,
     Upstream,
     UpstreamResponse,
 )
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
-
-_OURS = frozenset({"host", "expect"})
-"""Request headers of one connection for which `end_to_end` has no rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +48,28 @@ class Relay:
         watched = WatchedExchange(self.watcher, request)
 
         def pass_hints(raw: RawHeaders) -> None:
-            downstream.send_early_hints(_passed_headers(raw))
+            downstream.send_early_hints(passed_headers(raw))
 
         try:
-            response = await self._send(request if sent is None else sent, pass_hints)
+            sent = request if sent is None else sent
+            headers = sent_headers(sent.headers, self.headers)
+            response = await self.upstream.send(sent, headers, pass_hints)
         except OSError as error:
-            await self.answer_unreachable(request, downstream, self._no_response(error))
+            await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
             return
         except asyncio.CancelledError:
             watched.response_ended(End.OPEN)
             raise
         try:
-            headers = _passed_headers(response.headers)
+            headers = passed_headers(response.headers)
             try:
                 reason = response.reason.decode("utf-8", "surrogateescape")
                 downstream.begin(response.status, headers, reason)
             except ValueError as error:
                 watched.forget()
-                await self.answer_unreachable(request, downstream, self._no_response(error))
+                await self.answer_unreachable(
+                    request, downstream, no_response(self.shown_as, error)
+                )
                 return
             watched.response_started(response.status, headers)
             if request.method == "GET" and is_event_stream(headers):
@@ -81,42 +78,12 @@ class Relay:
         finally:
             response.close()
 
-    async def _send(
-        self, request: Request, on_early_hints: OnEarlyHints | None = None
-    ) -> UpstreamResponse:
-        headers = _sent_headers(request.headers, self.headers)
-        return await self.upstream.send(request, headers, on_early_hints)
-
-    async def ask(self, observation: Observation) -> None:
-        """Send a request of our own, and show its response to the observation.
-
-        Raises:
-            UpstreamError: there was no response.
-            BodyTooLargeError: the response is larger than what is kept.
-        """
-        try:
-            response = await self._send(observation.call.request)
-            try:
-                headers = _passed_headers(response.headers)
-                observation.response_started(response.status, headers)
-                while not observation.is_answered and (chunk := await response.read()):
-                    observation.response_bytes(chunk, 0.0)
-                observation.response_ended(0.0)
-            finally:
-                response.close()
-        except OSError as error:
-            raise UpstreamError(self._no_response(error)) from None
-
     async def answer_unreachable(
         self, request: Request, downstream: Downstream, problem: str
     ) -> None:
         """Answer for an upstream that gave no response."""
         self.watcher.unreachable(request, problem)
         await downstream.send_whole(502, JSON_HEADERS, upstream_error_body(request, problem))
-
-    def _no_response(self, error: OSError | ValueError) -> str:
-        reason = network_reason(error) if isinstance(error, OSError) else str(error)
-        return f"the upstream {self.shown_as} gave no response: {reason}"
 
 
 class _LeadingBack:
@@ -180,20 +147,3 @@ async def _finished(work: Awaitable[None] | None) -> None:
     """Wait for what has to be done with large bytes before they go on."""
     if work is not None:
         await work
-
-
-# What comes again, call after call, is worked out once.
-
-
-@lru_cache(maxsize=1024)
-def _sent_headers(received: Headers, added: Headers) -> Headers:
-    """Return a client's headers as they go upstream, with those that the user added."""
-    left_out = _OURS | {name.lower() for name, _ in added}
-    kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
-    return (*kept, *added)
-
-
-@lru_cache(maxsize=1024)
-def _passed_headers(raw: RawHeaders) -> Headers:
-    """Return an upstream's headers as they go to the client."""
-    return end_to_end(header_texts(raw))

@@ -13,23 +13,20 @@ from __future__ import annotations
 
 from json.encoder import encode_basestring_ascii
 
-from mrtr_cassette.core.drive.conversation import (
-    AskedOtherwise,
-    Conversation,
-    Finished,
-    with_body,
-)
+from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
 from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript
+from mrtr_cassette.core.drive.server_session import ServerSession, with_body
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, outcome
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
+from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.secrets.surrogates import STATE_SURROGATE
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request
 from mrtr_cassette.core.wire.jsonbytes import find_spans, parse, splice
 
 
@@ -126,7 +123,8 @@ class CatchUp:
         self._request = call.request
         self._shown = shown
         self._script = script
-        self._conversation = Conversation(call.request, script, recorder)
+        session = ServerSession(recorder, call.request.header(SESSION_HEADER))
+        self._conversation = Conversation(call.request, script, session)
 
     @property
     def states(self) -> list[IssuedState]:
@@ -137,9 +135,22 @@ class CatchUp:
         """Return the next request, to be shown its response; None where there is none."""
         return self._conversation.next()
 
-    def responded(self, observation: Observation) -> Unrecorded | None:
-        """Take the response to the last request; return why the server can't be brought there."""
+    @property
+    def is_over(self) -> bool:
+        """Whether the server is there, or can't be brought there."""
+        return self._conversation.is_over
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that the server pushed."""
+        return self._conversation.pushed(push)
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request."""
         self._conversation.responded(observation)
+
+    @property
+    def failure(self) -> Unrecorded | None:
+        """Why the server can't be brought there, or None."""
         match self._conversation.standing:
             case Finished(turn, exchange):
                 detail = f"the live server asks nothing in turn {turn}: {outcome(exchange)}"

@@ -1,29 +1,32 @@
 """Having a conversation with a live server: one call, from its first request to where it stands.
 
 Owns: what to send next, with the live request state in it, and how the conversation stands.
-Does not own: what is answered (a script), sending (the shell).
-Rule: an ask is answered only by a script that has answers to this very ask.
+Does not own: what is answered (a script), the session (`server_session`), sending (the shell).
+Rule: an ask is answered only by who has answers to this very ask.
 Source: MCP 2026-07-28, "Multi Round-Trip Requests": a retry is the original call with
-`inputResponses` and the exact `requestState` of the last ask, under a new id.
+`inputResponses` and the exact `requestState` of the last ask, under a new id. MCP 2025-11-25,
+"Elicitation", "Sampling", "Roots": what a server pushes is answered by a JSON-RPC response.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
+from mrtr_cassette.core.drive.server_session import ServerSession, with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import write_retry
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
-from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.record.open_pushes import OpenPush
+from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.pointers import Difference
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server.
+    """An ask of the live server, which its response to the call is.
 
     Attributes:
         turn: its turn, from 1.
@@ -37,8 +40,23 @@ class LiveAsk:
 
 
 @dataclass(frozen=True, slots=True)
+class LivePush:
+    """An ask of the live server, which is a request that it pushes while the call is pending.
+
+    Attributes:
+        turn: how many asks there were in the conversation, with this one.
+        exchange: the call with the pushed request as its response, as it would be recorded.
+        message: the pushed request as it came.
+    """
+
+    turn: int
+    exchange: RecordedExchange
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
-    """The script answers the ask.
+    """An answer to an ask.
 
     Attributes:
         input_responses: JSON text of the member `inputResponses`; None leaves it out.
@@ -48,10 +66,23 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsAnswers:
-    """The server asks what the script expects, but the script ends here: its answer is missing."""
+class Posted:
+    """An answer to a pushed request.
 
-    ask: LiveAsk
+    Attributes:
+        value: JSON text of the result, or of the error.
+        member: which of the two it is.
+    """
+
+    value: bytes
+    member: Literal["result", "error"] = "result"
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsAnswers:
+    """The server asks what the script expects, or anything, and the script has no answer."""
+
+    ask: LiveAsk | LivePush
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +94,7 @@ class AskedOtherwise:
         differences: where that differs from what was expected, by JSON Pointer into the result.
     """
 
-    ask: LiveAsk
+    ask: LiveAsk | LivePush
     differences: tuple[Difference, ...]
 
 
@@ -91,63 +122,152 @@ class Script(Protocol):
         """Answer an ask, or say why it is not answered."""
         ...
 
+    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
+        """Answer a pushed request, or say why it is not answered."""
+        ...
+
+
+class Steps(Protocol):
+    """What is sent to a live server, one request after the other."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that still comes is of interest."""
+        ...
+
+    def next(self) -> Observation | None:
+        """Return the next request to send, to be shown its response; None where there is none."""
+        ...
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that the server pushed; return the request with its answer, or None."""
+        ...
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request, which the observation has seen whole."""
+        ...
+
 
 class Conversation:
-    """One call on a live server.
+    """One call on a live server, or another request that is no part of one.
 
     Attributes:
-        standing: where it has come to; None while there is a request to send.
+        standing: where it has come to; None while there is a request to send or a response to
+            come. `NeedsAnswers` ends with `answer`.
         request_state: the state that the server issued last, or None.
+        asked: how many asks there were.
     """
 
-    def __init__(self, request: Request, script: Script, recorder: Recorder) -> None:
+    def __init__(self, request: Request, script: Script, session: ServerSession) -> None:
         """Begin with the first request.
 
         Args:
             request: the call; what makes a request a retry is left out of it.
             script: answers what the server asks.
-            recorder: sees the exchanges, and gives them the form in which they would be recorded.
+            session: in which it is sent.
         """
         self.standing: Standing | None = None
         self.request_state: str | None = None
+        self.asked = 0
         self._request = request
         self._script = script
-        self._recorder = recorder
+        self._session = session
         self._input_responses: bytes | None = None
-        self._sent = 0
+        self._is_due = True
+        self._pending: Observation | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that still comes is of interest."""
+        return self.standing is not None
 
     def next(self) -> Observation | None:
-        """Return the next request to send, to be shown its response; None where there is none."""
+        """Return the next request to send, to be shown its response; None where there is none.
+
+        Where a pushed request is not answered, this is the one that cancels the call.
+        """
+        if self.standing is not None and self._pending is not None:
+            return self._cancellation(self._pending)
+        if self.standing is not None or not self._is_due:
+            return None
+        self._is_due = False
+        request = self._request
+        message = read_call(request).message
+        if message is not None and message.kind is Kind.REQUEST:
+            body = write_retry(request.body, self._input_responses, self.request_state)
+            request = with_body(request, body)
+        self._pending = self._session.request(request, self)
+        return self._pending
+
+    def _cancellation(self, pending: Observation) -> Observation | None:
+        """Return the request that tells the server that nobody waits for its response."""
+        self._pending = None
+        message = pending.call.message
+        identity = None if message is None else message.spelled(ID_PATH)
+        if identity is None:
+            return None
+        cancelled = (
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
+        )
+        return self._session.post(self._request, cancelled % identity, self)
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that stood in a response; it may belong to another conversation.
+
+        Returns:
+            the request that posts the answer; None where there is none, or none yet.
+        """
+        return self._session.pushed(push)
+
+    def push_received(self, push: OpenPush) -> Observation | None:
+        """Take a request that the server pushed because of this call."""
         if self.standing is not None:
             return None
-        self._sent += 1
-        body = write_retry(self._request.body, self._input_responses, self.request_state)
-        identity = b'"mrtr-cassette-%d"' % self._sent
-        body = splice(body, [(span, identity) for span in find_spans(body, [ID_PATH])[ID_PATH]])
-        request = readable(with_body(self._request, body))
-        return self._recorder.request_received(request, 0.0)
+        self.asked += 1
+        ask = LivePush(self.asked, self._session.as_recorded(push), push.message)
+        return self._replied(ask, self._script.answer_push(ask))
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
+        self._session.responded(observation)
+        # A server may also give its result without waiting for an answer.
+        is_late = isinstance(self.standing, NeedsAnswers) and observation.is_answered
+        if observation is not self._pending or not (self.standing is None or is_late):
+            return
+        self._pending = self.standing = None
         exchange = observation.seal(End.COMPLETE, 0.0)
+        self.asked += 1
         if observation.ask is None:
-            self.standing = Finished(self._sent, exchange)
+            self.standing = Finished(self.asked, exchange)
             return
         self.request_state = observation.ask.request_state
-        reply = self._script.answer(LiveAsk(self._sent, exchange, self.request_state))
-        if isinstance(reply, Answered):
-            self._input_responses = reply.input_responses
-        else:
-            self.standing = reply
+        ask = LiveAsk(self.asked, exchange, self.request_state)
+        self._replied(ask, self._script.answer(ask))
 
+    def answer(self, answer: Answered | Posted) -> Observation | None:
+        """Answer what the script had no answer to.
 
-def readable(request: Request) -> Request:
-    """Return a request whose response comes in no coding, as it is for us and not the client."""
-    kept = tuple(pair for pair in request.headers if pair[0].lower() != "accept-encoding")
-    return replace(request, headers=(*kept, ("Accept-Encoding", "identity")))
+        Returns:
+            the request that posts the answer to a pushed request; None for any other, which `next`
+            has, and where the server has not waited for it.
+        """
+        if not isinstance(self.standing, NeedsAnswers):
+            return None
+        ask, self.standing = self.standing.ask, None
+        return self._replied(ask, answer)
 
-
-def with_body(request: Request, body: bytes) -> Request:
-    """Return a request with another body; the length that it announced goes."""
-    headers = tuple(pair for pair in request.headers if pair[0].lower() != "content-length")
-    return replace(request, headers=headers, body=body)
+    def _replied(
+        self, ask: LiveAsk | LivePush, reply: Answered | Posted | NeedsAnswers | AskedOtherwise
+    ) -> Observation | None:
+        match reply:
+            case Answered(input_responses):
+                self._input_responses = input_responses
+                self._is_due = True
+            case Posted(value, member) if isinstance(ask, LivePush):
+                identity = ask.message.spelled(ID_PATH) or b"null"
+                response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
+                body = response % (identity, member.encode(), value)
+                return self._session.post(self._request, body, self)
+            case NeedsAnswers() | AskedOtherwise():
+                self.standing = reply
+        return None

@@ -14,6 +14,7 @@ from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     LiveAsk,
+    LivePush,
     NeedsAnswers,
 )
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -77,6 +78,10 @@ class RecordedScript:
         if ask.turn == len(self._exchanges):
             return NeedsAnswers(ask)
         return Answered(answers_text(self._exchanges[ask.turn].request.body))
+
+    def answer_push(self, push: LivePush) -> AskedOtherwise:
+        """Refuse what is pushed: before a retry, the server asks by its result."""
+        return AskedOtherwise(push, ())
 
 
 def _input_requests(exchange: RecordedExchange, recorded_by_hash: Mapping[str, str]) -> Any:

@@ -8,12 +8,12 @@ Source: MCP 2025-11-25, "Session Management".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from mrtr_cassette.core.drive.conversation import readable
+from mrtr_cassette.core.drive.server_session import in_session, readable
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, has_error, outcome
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.surrogates import SESSION_SURROGATE
@@ -70,7 +70,7 @@ class Sessions:
     def in_live(self, request: Request) -> Request:
         """Return a request in the live session, where it is in a recorded one."""
         live = self._live.get(request.header(SESSION_HEADER))
-        return request if live is None else _in_session(request, live)
+        return request if live is None else in_session(request, live)
 
 
 class SessionOpening:
@@ -80,6 +80,7 @@ class SessionOpening:
         recorded_session: the session id that the client has.
         session: the live one; empty where the server gave none.
         is_on_pipe: the server is on pipes, and gives no session ids.
+        failure: why no session could be opened, or None.
     """
 
     def __init__(
@@ -93,30 +94,32 @@ class SessionOpening:
         self.recorded_session = recorded_session
         self.session = ""
         self.is_on_pipe = call.request.is_line
+        self.failure: Unrecorded | None = None
         self._call = call
         self._unsent = list(requests)
         self._recorder = Recorder(seals=False, redactor=redactor)
 
     def next(self) -> Observation | None:
         """Return the next request, to be shown its response; None where the session is open."""
-        if not self._unsent:
+        if self.is_over:
             return None
-        request = _in_session(self._unsent.pop(0), self.session)
+        request = in_session(self._unsent.pop(0), self.session)
         return self._recorder.request_received(readable(request), 0.0)
 
-    def responded(self, observation: Observation) -> Unrecorded | None:
-        """Take the response to the last request; return why no session could be opened."""
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to send."""
+        return self.failure is not None or not self._unsent
+
+    def pushed(self, _push: OpenPush) -> None:
+        """Leave a request of the server unanswered: the client is asked in its own session."""
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request."""
         exchange = observation.seal(End.COMPLETE, 0.0)
         status = 0 if exchange.response is None else exchange.response.status
         is_good = self.is_on_pipe or _FIRST_SUCCESS <= status < _FIRST_REDIRECT
         if not is_good or has_error(exchange):
             detail = f"the live server opened no session: {outcome(exchange)}"
-            return Unrecorded(self._call, detail)
+            self.failure = Unrecorded(self._call, detail)
         self.session = observation.session or self.session
-        return None
-
-
-def _in_session(request: Request, session: str) -> Request:
-    kept = tuple(pair for pair in request.headers if pair[0].lower() != SESSION_HEADER)
-    added = (("Mcp-Session-Id", session),) if session else ()
-    return replace(request, headers=(*kept, *added))

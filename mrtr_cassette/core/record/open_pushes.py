@@ -61,12 +61,14 @@ class OpenPush(NamedTuple):
         call: the request of that exchange.
         key: our name for it within its turn.
         request: what it asks.
+        message: the request itself.
     """
 
     exchange: int
     call: Call
     key: str
     request: InputRequest
+    message: Message
 
 
 class OpenPushes:
@@ -126,7 +128,7 @@ class OpenPushes:
         if keys is None or not keys.unanswered:
             keys = self._turns[number] = TurnKeys()
         request = input_request(message.method, message.params)
-        push = OpenPush(number, call, keys.key_for(message.method), request)
+        push = OpenPush(number, call, keys.key_for(message.method), request, message)
         self._open[session, message.id] = push
         return push
 

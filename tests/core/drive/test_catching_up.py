@@ -74,7 +74,8 @@ def respond(catch_up: CatchUp, observation: Observation, response: Json) -> Unre
     for chunk in given.chunks:
         observation.response_bytes(chunk, 0.0)
     observation.response_ended(0.0)
-    return catch_up.responded(observation)
+    catch_up.responded(observation)
+    return catch_up.failure
 
 
 def params(observation: Observation) -> Json:

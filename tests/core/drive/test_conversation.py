@@ -15,6 +15,7 @@ from mrtr_cassette.core.drive.conversation import (
     LiveAsk,
     NeedsAnswers,
 )
+from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.pointers import Difference
@@ -42,7 +43,7 @@ def talk(
     script: Scripted, responses: Sequence[Json], request: bytes = CALL
 ) -> tuple[Conversation, list[Json]]:
     """Have a conversation with a server that gives these responses; return what was sent too."""
-    conversation = Conversation(post(request), script, Recorder(seals=True))
+    conversation = Conversation(post(request), script, ServerSession(Recorder(seals=True)))
     coming = list(responses)
     sent: list[Observation] = []
     while (observation := conversation.next()) is not None:

@@ -46,7 +46,8 @@ def respond(opening: SessionOpening, given: Answer) -> Unrecorded | None:
     for chunk in given.chunks:
         observation.response_bytes(chunk, 0.0)
     observation.response_ended(0.0)
-    return opening.responded(observation)
+    opening.responded(observation)
+    return opening.failure
 
 
 OPENED = Answer((answer(INITIALIZE, {}),), (*JSON_HEADERS, (SESSION, LIVE)))
@@ -64,7 +65,8 @@ def test_session_is_opened_as_the_client_opened_the_recorded_one() -> None:
     assert second.call.request.header("mcp-session-id") == LIVE
     second.response_started(202, ())
     second.response_ended(0.0)
-    assert opening.responded(second) is None
+    opening.responded(second)
+    assert opening.failure is None
     assert opening.next() is None
     sessions.opened(opening)
 

@@ -1,0 +1,262 @@
+"""Facts about a live server that our own commands use: what is sent, pushed and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import get, post, tool
+from harness import looped
+from messages import input_required, message, result
+from standin import (
+    CHUNKED,
+    EVENTS,
+    Script,
+    Upstream,
+    Visit,
+    chunk,
+    event,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
+from yarl import URL
+
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    Conversation,
+    Finished,
+    LiveAsk,
+    LivePush,
+    NeedsAnswers,
+    Posted,
+)
+from mrtr_cassette.core.drive.server_session import ServerSession
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.pipe_upstream import pipe_upstream
+
+CALL = tool("deploy", env="prod")
+SESSION = ("Mcp-Session-Id", "live-session-0123456789")
+QUESTION = message("elicitation/create", {"message": "Sure?"}, id="push-1")
+
+
+class Fixed:
+    """A script that gives the same reply to every ask, and keeps the asks."""
+
+    def __init__(self, reply: Any) -> None:
+        """Take the reply; a type stands for one made of the ask."""
+        self.reply = reply
+        self.asks: list[Any] = []
+
+    def answer(self, ask: LiveAsk) -> Any:
+        """Give it."""
+        self.asks.append(ask)
+        return self.reply(ask) if callable(self.reply) else self.reply
+
+    def answer_push(self, push: LivePush) -> Any:
+        """Give it."""
+        return self.answer(push)  # type: ignore[arg-type]
+
+
+def refusing(ask: LiveAsk | LivePush) -> AskedOtherwise:
+    """Say that another question was expected."""
+    return AskedOtherwise(ask, ())
+
+
+def session() -> ServerSession:
+    """Return a session that the server has opened."""
+    return ServerSession(Recorder(seals=True), SESSION[1])
+
+
+@asynccontextmanager
+async def live(script: Script, **options: Any) -> AsyncIterator[tuple[LiveServer, Upstream]]:
+    """Give a live server that does what a script says."""
+    async with upstream(script) as server, connecting(URL(server.url).origin(), None) as client:
+        live_server = LiveServer(client, server.url, **options)
+        yield live_server, server
+        await live_server.close()
+
+
+class Pushing:
+    """A server that pushes a question during its call, on the call's stream or the session's."""
+
+    def __init__(self, *, on_session: bool = False, waits: bool = True) -> None:
+        """Begin."""
+        self.on_session = on_session
+        self.waits = waits
+        self.listener: Visit | None = None
+        self.answered = asyncio.Event()
+        self.posted: list[Any] = []
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        if visit.request.head.line.startswith("GET"):
+            self.listener = visit
+            await visit.send(stream_head())
+            await visit.left()
+            return
+        body = visit.request.json
+        if body.get("method") != "tools/call":
+            self.posted.append(body)
+            self.answered.set()
+            await visit.send(response(b"", status="202 Accepted"))
+            return
+        asking = self.listener if self.on_session else visit
+        assert asking is not None
+        await visit.send(stream_head())
+        await asking.send(chunk(event(QUESTION)))
+        if self.waits:
+            await self.answered.wait()
+        await visit.send(chunk(event(result({"done": 1}, id=body["id"]))), chunk(b""))
+
+
+@looped
+async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> None:
+    """The answer is posted in the session, and the call goes on to its result."""
+    for on_session in (False, True):
+        server, script = Pushing(on_session=on_session), Fixed(Posted(b'{"action":"accept"}'))
+        own = session()
+        async with live(server) as (live_server, seen):
+            if on_session:
+                await live_server.listen(Conversation(get("/mcp"), Fixed(refusing), own))
+            conversation = Conversation(post(CALL), script, own)
+            await live_server.follow(conversation)
+        assert isinstance(conversation.standing, Finished)
+        assert server.posted == [result({"action": "accept"}, id="push-1")]
+        assert [each.head.values("mcp-session-id") for each in seen.received] == [
+            [SESSION[1]] for _ in seen.received
+        ]
+        (push,) = script.asks
+        assert (push.turn, push.message.method) == (1, "elicitation/create")
+
+
+@looped
+async def test_refused_question_is_not_answered_and_its_call_is_cancelled() -> None:
+    """The server gets no answer, but the notification that nobody waits for its result."""
+    server = Pushing()
+    async with live(server) as (live_server, _):
+        conversation = Conversation(post(CALL), Fixed(refusing), session())
+        await live_server.follow(conversation)
+    assert isinstance(conversation.standing, AskedOtherwise)
+    (cancelled,) = server.posted
+    assert cancelled["method"] == "notifications/cancelled"
+    assert cancelled["params"] == {"requestId": "mrtr-cassette-1"}
+
+
+@looped
+async def test_whoever_supplies_answers_may_take_their_time() -> None:
+    """What the script has no answer to is supplied, or the conversation stands there."""
+    asked: list[Any] = []
+
+    async def supply(ask: LiveAsk | LivePush) -> Answered | Posted:
+        asked.append(ask)
+        await asyncio.sleep(0)
+        return Posted(b"{}") if isinstance(ask, LivePush) else Answered(b'{"a":{}}')
+
+    async def rounds(visit: Visit) -> None:
+        body = visit.request.json
+        again = "inputResponses" not in body["params"]
+        reply = input_required("a", id=body["id"]) if again else result({}, id=body["id"])
+        await visit.send(json_response(reply))
+
+    for server in (Pushing, lambda: rounds):
+        conversations = []
+        for supplied in (supply, None):
+            async with live(server()) as (live_server, _):
+                conversation = Conversation(post(CALL), Fixed(NeedsAnswers), session())
+                await live_server.follow(conversation, supplied)
+                conversations.append(conversation)
+        assert isinstance(conversations[0].standing, Finished)
+        assert isinstance(conversations[1].standing, NeedsAnswers)
+    assert len(asked) == 2
+
+
+@looped
+async def test_result_that_comes_without_the_answer_counts() -> None:
+    """A server need not wait for an answer that it asked for on another stream."""
+    server, own = Pushing(on_session=True, waits=False), session()
+
+    async def supply(_ask: LiveAsk | LivePush) -> Answered | Posted:
+        await has_finished.wait()
+        return Posted(b"{}")
+
+    has_finished = asyncio.Event()
+    async with live(server) as (live_server, _):
+        await live_server.listen(Conversation(get("/mcp"), Fixed(refusing), own), supply)
+        conversation = Conversation(post(CALL), Fixed(NeedsAnswers), own)
+        await live_server.follow(conversation, supply)
+        assert isinstance(conversation.standing, Finished)
+        has_finished.set()
+
+
+@looped
+async def test_response_that_is_not_whole_is_an_error() -> None:
+    """A server that is away, that breaks off, or that takes too long gave no response."""
+
+    async def breaks_off(visit: Visit) -> None:
+        await visit.send(response(b"{", "Content-Length: 9", length=False))
+        visit.close()
+
+    async def says_nothing(visit: Visit) -> None:
+        await visit.send(response(b"", EVENTS, CHUNKED, length=False))
+        await visit.left()
+
+    for script, reason in ((breaks_off, "closed"), (says_nothing, "nothing whole within 0.05 s")):
+        async with live(script, response_s=0.05) as (live_server, _):
+            with pytest.raises(UpstreamError, match=reason):
+                await live_server.follow(Conversation(post(CALL), Fixed(refusing), session()))
+    async with live(says_nothing) as (live_server, server):
+        away = live_server
+    async with connecting(URL(server.url).origin(), None) as client:
+        away.upstream = client
+        with pytest.raises(UpstreamError, match="refused"):
+            await away.follow(Conversation(post(CALL), Fixed(refusing), session()))
+
+
+@looped
+async def test_server_without_a_listening_stream_is_no_problem() -> None:
+    """Where there is none, nothing is heard."""
+
+    async def no_stream(visit: Visit) -> None:
+        await visit.send(response(b"", status="405 Method Not Allowed"))
+
+    async with live(no_stream) as (live_server, _):
+        listening = Conversation(get("/mcp"), Fixed(refusing), session())
+        await live_server.listen(listening)
+        await live_server.listen(listening)
+
+
+PIPED = """
+import json, sys
+asked = json.loads(sys.stdin.readline())
+print(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "roots/list"}), flush=True)
+answer = json.loads(sys.stdin.readline())
+print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
+"""
+
+
+@looped
+async def test_server_on_pipes_is_used_like_any_other(tmp_path: Path) -> None:
+    """What it pushes in a line is answered in a line."""
+    program = tmp_path / "server.py"
+    program.write_text(PIPED)
+    conversation = Conversation(
+        line_request(CALL), Fixed(Posted(b'{"roots":[]}')), ServerSession(Recorder(seals=True))
+    )
+    async with pipe_upstream([sys.executable, str(program)], 1000) as server:
+        await LiveServer(server, "the server").follow(conversation)
+    assert isinstance(conversation.standing, Finished)
+    response_ = conversation.standing.exchange.response
+    assert response_ is not None
+    assert b'"result": {"roots": []}' in response_.body
