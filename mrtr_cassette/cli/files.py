@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mrtr_cassette.cli.common import Log, say, tell_of_journal
+from mrtr_cassette.errors import UsageError
 
 
 @click.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def inspect(cassette: Path, *, as_json: bool) -> None:
+@click.option(
+    "--full", is_flag=True, help="Show questions, answers and results whole, for a review."
+)
+@click.option("--mermaid", is_flag=True, help="Print a sequence diagram for a pull request.")
+def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None:
     """Show who asked what, and what was answered.
 
     Each interaction on CASSETTE with its turns, how it ended, its size and its time.
     """
-    import orjson
-
+    from mrtr_cassette.core.report.details import detailed
+    from mrtr_cassette.core.report.diagram import diagram
     from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
-    from mrtr_cassette.errors import printable_json
+    from mrtr_cassette.core.report.review import review_data, review_text
     from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
 
+    if mermaid and (full or as_json):
+        raise UsageError(f"--mermaid and {'--full' if full else '--json'} don't go together")
     tell_of_journal(cassette, Log("text"))
     with without_collection():
-        inspection = inspected(load_cassette(cassette))
-    if as_json:
-        data = inspection_data(inspection)
-        click.echo(printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()))
-    else:
-        click.echo(inspection_text(inspection))
+        recording = load_cassette(cassette)
+        if full:
+            details = detailed(recording)
+            shown = _json(review_data(details)) if as_json else review_text(details)
+        else:
+            inspection = inspected(recording)
+            if mermaid:
+                shown = diagram(inspection)
+            else:
+                shown = (
+                    _json(inspection_data(inspection)) if as_json else inspection_text(inspection)
+                )
+    click.echo(shown)
+
+
+def _json(data: Any) -> str:
+    import orjson
+
+    from mrtr_cassette.errors import printable_json
+
+    return printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 
 @click.command()

@@ -388,6 +388,21 @@ async def test_inspect_gives_json_to_programs(tmp_path: Path) -> None:
 
 
 @looped
+async def test_inspect_shows_all_for_a_review(tmp_path: Path) -> None:
+    """`inspect --full` has results whole, as text and as JSON; `--mermaid` is a diagram."""
+    path = await rich(tmp_path / "c.json")
+    whole = await run("inspect", path, "--full")
+    data = await run("inspect", path, "--full", "--json")
+    drawn = await run("inspect", path, "--mermaid")
+    both = await run("inspect", path, "--mermaid", "--full")
+    assert [each.code for each in (whole, data, drawn, both)] == [0, 0, 0, 2]
+    assert "      asked    confirm (form)\n        confirm?\n" in whole.out
+    assert json.loads(data.out)["interactions"][0]["final"]["kind"] == "result"
+    assert drawn.out.startswith("```mermaid\nsequenceDiagram\n")
+    assert both.err == "error: --mermaid and --full don't go together\n"
+
+
+@looped
 async def test_the_schema_is_one_and_holds(tmp_path: Path) -> None:
     """`schema` prints a valid JSON Schema, to which a recorded cassette conforms."""
     ended = await run("schema")

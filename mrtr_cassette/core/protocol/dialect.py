@@ -12,7 +12,7 @@ Source: MCP 2026-07-28, `InputRequiredResult`, and SEP-2322; docs/matching.md, "
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
@@ -40,10 +40,12 @@ class InputRequest:
     Attributes:
         kind: `form`, `url`, `sampling`, `roots`, or the method or kind as it was spelled.
         message: what a person reads, or an empty string.
+        definition: all that the server says of it: its params, or in the array dialect the item.
     """
 
     kind: str
     message: str
+    definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
     if method == "elicitation/create":
         kind = "url" if params.get("mode") == "url" else "form"
     message = params.get("message")
-    return InputRequest(kind, message if isinstance(message, str) else "")
+    return InputRequest(kind, message if isinstance(message, str) else "", params)
 
 
 def _read_map(value: Any) -> dict[str, InputRequest] | None:
@@ -135,7 +137,7 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
             return None
         if not isinstance(required, bool) or key in requests:
             return None
-        requests[key] = InputRequest(kind, description)
+        requests[key] = InputRequest(kind, description, request)
     return requests
 
 
@@ -152,10 +154,13 @@ def _string(text: str) -> bytes:
     return encode_basestring_ascii(text).encode()
 
 
+ARRAY: Final = "array"
+"""The dialect in which requests for input have a kind of value, and answers are bare values."""
+
 DIALECTS: Final = (
     Dialect("2026-07-28", "input_required", False, _read_map, _write_map),
     Dialect("draft", "incomplete", False, _read_map, _write_map),
-    Dialect("array", None, True, _read_array, _write_array),
+    Dialect(ARRAY, None, True, _read_array, _write_array),
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 

@@ -57,10 +57,9 @@ class Endings:
 
     def ending(self, exchange: RecordedExchange) -> str:
         """Say how the call ended whose last exchange this is."""
-        call, response = exchange.call, exchange.response
+        response = exchange.response
         text = "no response" if response is None else _status_text(response)
-        own = None if response is None or call.message is None else _last_response(response)
-        streamed = None if own is not None else self._streamed_to(call, exchange)
+        own, streamed = self._responses(exchange)
         if own is not None:
             text += f", {_outcome(own)}"
         elif streamed is not None:
@@ -76,6 +75,17 @@ class Endings:
         if response.end is End.BROKEN:
             text += ", broken off by the upstream"
         return text.removeprefix(", ")
+
+    def final_message(self, exchange: RecordedExchange) -> Message | None:
+        """Return the response to the call whose last exchange this is, wherever it came."""
+        own, streamed = self._responses(exchange)
+        return own if streamed is None else streamed.message
+
+    def _responses(self, exchange: RecordedExchange) -> tuple[Message | None, _Streamed | None]:
+        """Return the response to a call in its own HTTP response, else on a listening stream."""
+        call, response = exchange.call, exchange.response
+        own = None if response is None or call.message is None else _last_response(response)
+        return own, None if own is not None else self._streamed_to(call, exchange)
 
     def _streamed_to(self, call: Call, exchange: RecordedExchange) -> _Streamed | None:
         """Return the response to a call that came on a listening stream of its session."""

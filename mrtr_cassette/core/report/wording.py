@@ -6,13 +6,15 @@ Does not own: whole reports (the modules beside this one).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import Answers
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
-from mrtr_cassette.errors import printable, shorten
+from mrtr_cassette.errors import printable, printable_json, shorten
 
 
 def request_text(call: Call) -> str:
@@ -71,6 +73,39 @@ def difference_line(difference: Difference, other: str) -> str:
     """
     pointer, recorded, received = difference
     return f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
+
+
+def json_text(value: Any) -> str:
+    """Return a JSON value for people: indented, its members in their order, all of it printable.
+
+    Args:
+        value: as `jsonbytes.parse` returns it.
+    """
+    parts: list[str] = []
+    _write_indented(value, parts.append, "\n")
+    return printable_json("".join(parts))
+
+
+def _write_indented(value: Any, write: Callable[[str], object], line_end: str) -> None:
+    inner = f"{line_end}  "
+    if isinstance(value, Mapping) and value:
+        separator = "{"
+        for key, member in value.items():
+            write(f"{separator}{inner}{json.dumps(key, ensure_ascii=False)}: ")
+            _write_indented(member, write, inner)
+            separator = ","
+        write(f"{line_end}}}")
+    elif isinstance(value, list) and value:
+        separator = "["
+        for item in value:
+            write(f"{separator}{inner}")
+            _write_indented(item, write, inner)
+            separator = ","
+        write(f"{line_end}]")
+    elif isinstance(value, str):
+        write(json.dumps(value, ensure_ascii=False))
+    else:
+        write(canonical(value))
 
 
 def fix_lines(fixes: Sequence[str]) -> list[str]:

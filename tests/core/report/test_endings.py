@@ -151,3 +151,21 @@ def test_call_whose_place_in_time_is_unknown_has_the_first_response_with_its_id(
     ending = Endings(cassette.interactions).ending(by_hand[1])
 
     assert ending == "HTTP 202, result on the stream of #1"
+
+
+def test_final_message_is_found_wherever_it_came() -> None:
+    """The response to a call is taken from its own stream, or from a listening one."""
+    session = PushingSession()
+    stream = session.listen()
+    call = session.post(CALL)
+    session.end(stream, answer(CALL, text("there")))
+    own = session.post(CALL, answer(CALL, text("here")))
+    cassette = cassette_with(*(([each], ()) for each in session.talk.exchanges))
+    endings = Endings(cassette.interactions)
+
+    there = endings.final_message(session.exchange(call))
+    here = endings.final_message(session.exchange(own))
+    assert there is not None
+    assert here is not None
+    assert (there.tree["result"], here.tree["result"]) == (text("there"), text("here"))
+    assert Endings(()).final_message(session.exchange(call)) is None

@@ -12,10 +12,12 @@ from mrtr_cassette.core.report.wording import (
     arguments_json,
     difference_line,
     fix_lines,
+    json_text,
     printable_difference,
     request_text,
 )
 from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.core.wire.pointers import Difference
 
 
@@ -75,3 +77,13 @@ def test_fixes_are_alternatives() -> None:
     """Each fix has a line of its own, and the first one the label."""
     assert fix_lines(["try this"]) == ["  fix:      try this"]
     assert fix_lines(["try this", "that"]) == ["  fix:      try this", "       or:  that"]
+
+
+def test_json_is_indented_for_people() -> None:
+    """A value is shown with its members in their order, each number as it was, and all printable."""
+    value = parse('{"b":[1.50,{}],"a":{"ü":null},"c":[],"d":"\\u202e\\u0001"}'.encode())
+
+    assert json_text(value) == (
+        '{\n  "b": [\n    1.5,\n    {}\n  ],\n  "a": {\n    "ü": null\n  },\n  "c": [],\n'
+        '  "d": "\\u202e\\u0001"\n}'
+    )
