@@ -17,7 +17,7 @@ from typing import Final
 from mrtr_cassette.core.exchange.transports import on_one_line
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.record.channel import Channel
-from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_STATUS, Headers, Request
+from mrtr_cassette.core.wire.http import ACCEPTED, EVENT_STREAM, NO_STATUS, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import Line, opens_channel
 from mrtr_cassette.shell.line_pipes import LineWriter, close_pipe, read_lines
@@ -28,7 +28,6 @@ _JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
 _STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
 _EVENT: Final = b"event: message\ndata: %b\n\n"
 _OK: Final = 200
-_ACCEPTED: Final = 202
 _NOT_ALLOWED: Final = 405
 _CLOSED_S: Final = 2.0
 """Seconds that the server has for its end after its stdin was closed."""
@@ -221,7 +220,7 @@ class PipeUpstream:
         if exchange.is_lost and not exchange.waiting:
             raise ConnectionResetError("the server has ended")
         if exchange.is_over and not exchange.waiting:
-            return PipeResponse(exchange, _ACCEPTED, (), "message")
+            return PipeResponse(exchange, ACCEPTED, (), "message")
         if exchange.is_over and exchange.waiting == 1:
             return PipeResponse(exchange, _OK, _JSON, "message")
         return PipeResponse(exchange, _OK, _STREAM, "events")

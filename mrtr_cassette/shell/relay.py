@@ -24,6 +24,10 @@ from mrtr_cassette.shell.transport import (
 )
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
+_LARGEST_REST = 64 * 1024
+_LONGEST_REST_S = 1.0
+"""Bytes and seconds that are read on of an acknowledgement whose client has left."""
+
 
 @dataclass(frozen=True, slots=True)
 class Relay:
@@ -60,23 +64,54 @@ class Relay:
         except asyncio.CancelledError:
             watched.response_ended(End.OPEN)
             raise
+        headers = passed_headers(response.headers)
         try:
-            headers = passed_headers(response.headers)
-            try:
-                reason = response.reason.decode("utf-8", "surrogateescape")
-                downstream.begin(response.status, headers, reason)
-            except ValueError as error:
-                watched.forget()
-                await self.answer_unreachable(
-                    request, downstream, no_response(self.shown_as, error)
-                )
-                return
-            watched.response_started(response.status, headers)
-            if request.method == "GET" and is_event_stream(headers):
-                response = _LeadingBack(response, self.shown_as.partition("://")[2])
-            await _pass_on(response, downstream, watched)
-        finally:
+            reason = response.reason.decode("utf-8", "surrogateescape")
+            downstream.begin(response.status, headers, reason)
+        except ValueError as error:
             response.close()
+            watched.forget()
+            await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
+            return
+        watched.response_started(response.status, headers)
+        if request.method == "GET" and is_event_stream(headers):
+            response = _LeadingBack(response, self.shown_as.partition("://")[2])
+        await self._pass_on(response, downstream, watched)
+
+    async def _pass_on(
+        self, response: UpstreamResponse, downstream: Downstream, watched: WatchedExchange
+    ) -> None:
+        """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
+        end = None
+        work = None
+        # What has come with the head goes on with it.
+        chunk = response.read_now()
+        try:
+            if chunk:
+                await _finished(watched.response_bytes(chunk))
+            while not response.is_read:
+                await downstream.send(chunk)
+                try:
+                    chunk = await response.read()
+                except OSError:
+                    end = End.BROKEN
+                    break
+                if chunk:
+                    await _finished(watched.response_bytes(chunk))
+            else:
+                end = End.COMPLETE
+        finally:
+            if end is None and watched.acknowledges:
+                self.watcher.go_on(_read_on(response, watched))
+            else:
+                # Before the client can know that its response is complete.
+                work = watched.response_ended(end or End.OPEN)
+                response.close()
+        await _finished(work)
+        if end is End.BROKEN:
+            downstream.break_off()
+        else:
+            await downstream.send(chunk, is_last=True)
 
     async def answer_unreachable(
         self, request: Request, downstream: Downstream, problem: str
@@ -112,35 +147,24 @@ class _LeadingBack:
         self._response.close()
 
 
-async def _pass_on(
-    response: UpstreamResponse, downstream: Downstream, watched: WatchedExchange
-) -> None:
-    """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
+async def _read_on(response: UpstreamResponse, watched: WatchedExchange) -> None:
+    """Read the rest of a response whose client has left: whether one does is chance."""
     end = End.OPEN
-    # What has come with the head goes on with it.
-    chunk = response.read_now()
     try:
-        if chunk:
-            await _finished(watched.response_bytes(chunk))
-        while not response.is_read:
-            await downstream.send(chunk)
-            try:
+        async with asyncio.timeout(_LONGEST_REST_S):
+            while not response.is_read and watched.size < _LARGEST_REST:
                 chunk = await response.read()
-            except OSError:
-                end = End.BROKEN
-                break
-            if chunk:
-                await _finished(watched.response_bytes(chunk))
-        else:
-            end = End.COMPLETE
+                if chunk:
+                    await _finished(watched.response_bytes(chunk))
+        end = End.COMPLETE if response.is_read else End.OPEN
+    except TimeoutError:
+        pass
+    except OSError:
+        end = End.BROKEN
     finally:
-        # Before the client can know that its response is complete.
         work = watched.response_ended(end)
+        response.close()
     await _finished(work)
-    if end is End.BROKEN:
-        downstream.break_off()
-    else:
-        await downstream.send(chunk, is_last=True)
 
 
 async def _finished(work: Awaitable[None] | None) -> None:

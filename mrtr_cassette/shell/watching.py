@@ -80,6 +80,13 @@ class Watcher:
         """Milliseconds since the recording began."""
         return (self.clock.now() - self.started) * 1000
 
+    def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do some work that nobody has to wait for before the recording ends."""
+        task = asyncio.create_task(work)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        return task
+
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
         """Wait, when the block ends, for all that is under way, and let go of the worker."""
@@ -196,6 +203,16 @@ class WatchedExchange:
                 if due is not None:
                     self._write(due, writer.observation)
 
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the response says no more than that a message has arrived."""
+        return self._writer is not None and self._writer.observation.acknowledges
+
+    @property
+    def size(self) -> int:
+        """Bytes of the response's body so far."""
+        return 0 if self._writer is None else self._writer.observation.size
+
     def response_bytes(self, chunk: bytes) -> Awaitable[None] | None:
         """Show bytes that will be passed on, and write the exchange down if it is due."""
         writer = self._writer
@@ -282,10 +299,7 @@ class WatchedExchange:
 
     def _in_turn(self, work: Coroutine[Any, Any, None]) -> Awaitable[None]:
         """Do some work after what has been begun before; who waits for it may be cancelled."""
-        task = asyncio.create_task(self._after(self._work, work))
-        self._work = task
-        self._watcher.under_way.add(task)
-        task.add_done_callback(self._watcher.under_way.discard)
+        self._work = task = self._watcher.go_on(self._after(self._work, work))
         return asyncio.shield(task)
 
     async def _after(

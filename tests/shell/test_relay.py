@@ -23,6 +23,7 @@ from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
 from mrtr_cassette.shell.watching import Watcher
 
 PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
+TOLD = Request("POST", "/mcp", (), compact({"jsonrpc": "2.0", "method": "notifications/x"}))
 STREAM: RawHeaders = ((b"Content-Type", b"text/event-stream"),)
 
 
@@ -175,6 +176,53 @@ async def test_client_that_leaves_ends_the_response(tmp_path: Path) -> None:
 
     assert response.is_closed
     assert len(read(path)["interactions"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "status"),
+    [(PING, 202), (TOLD, 200), (Request("DELETE", "/mcp", (), b""), 200)],
+    ids=["accepted", "notification", "delete"],
+)
+@looped
+async def test_acknowledgement_is_recorded_whole_though_its_client_leaves(
+    tmp_path: Path, left: Request, status: int
+) -> None:
+    """Some clients leave before the body has come, or after it: every recording has it."""
+    path = tmp_path / "c.json"
+    acknowledgement = Response([b"Acc", b"epted"], (), status)
+    async with relaying(path, Server(acknowledgement)) as (relay, _), relay.watcher.finishing():
+        with pytest.raises(ConnectionResetError):
+            await relay.handle(left, Client(has_left=True))
+
+    assert acknowledgement.is_closed
+    kept = read(path)["interactions"][0]["response"]
+    assert (kept["text"], kept.get("end")) == ("Accepted", None)
+
+
+@looped
+async def test_acknowledgement_without_an_end_is_read_for_a_while_only(tmp_path: Path) -> None:
+    """What is larger than any acknowledgement is kept as it had come, without an end."""
+    path = tmp_path / "c.json"
+    endless = Response([b"a" * 40_000] * 9, (), 202)
+    async with relaying(path, Server(endless)) as (relay, _), relay.watcher.finishing():
+        with pytest.raises(ConnectionResetError):
+            await relay.handle(PING, Client(has_left=True))
+
+    assert endless.is_closed
+    kept = read(path)["interactions"][0]["response"]
+    assert (kept["text"], kept["end"]) == ("a" * 80_000, "open")
+
+
+@looped
+async def test_acknowledgement_that_breaks_is_broken(tmp_path: Path) -> None:
+    """The upstream was lost, whether the client was there or not."""
+    path = tmp_path / "c.json"
+    broken = Response([b"Acc", ConnectionError("gone")], (), 202)
+    async with relaying(path, Server(broken)) as (relay, _), relay.watcher.finishing():
+        with pytest.raises(ConnectionResetError):
+            await relay.handle(PING, Client(has_left=True))
+
+    assert read(path)["interactions"][0]["response"]["end"] == "broken"
 
 
 @looped

@@ -21,6 +21,7 @@ from mrtr_cassette.core.exchange.recorded import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import (
+    ACCEPTED,
     EVENT_STREAM,
     NO_STATUS,
     SESSION_HEADER,
@@ -44,7 +45,6 @@ _STREAM: Headers = (("Content-Type", EVENT_STREAM),)
 _ACCEPT: Headers = (*_JSON, ("Accept", f"application/json, {EVENT_STREAM}"))
 _HEADER_MISMATCH = -32020
 _FIRST_REFUSAL = 300
-_ACCEPTED = 202
 
 
 class _Changed(NamedTuple):
@@ -246,7 +246,7 @@ def _post_of(request: Request) -> Request:
 
 def _body_of(request: Request, response: Response | None) -> _Changed:
     if response is None:
-        return _Changed(Response(_ACCEPTED, (), (), End.COMPLETE), ())
+        return _Changed(Response(ACCEPTED, (), (), End.COMPLETE), ())
     said: list[Piece] = []
     places = []
     for piece in response.pieces:

@@ -27,7 +27,6 @@ from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
 from mrtr_cassette.core.wire.http import Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
-_ACCEPTED = 202
 _LONGEST_TEXT = 200
 _CUT_HASH = re.compile(r"(?:<[^<>]*|sha256(?::|%3A)[0-9a-f]*)\Z")
 _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
@@ -137,7 +136,7 @@ def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: boo
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
     is_request = kind is Kind.REQUEST
-    is_accepted = is_request and response is not None and response.status == _ACCEPTED
+    is_accepted = is_request and response is not None and response.only_accepts
     return SessionFacts(
         session=intern(session or opened),
         text=_beginning_of(key),

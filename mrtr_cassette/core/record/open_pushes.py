@@ -19,8 +19,8 @@ from typing import NamedTuple
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import InputRequest, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.wire.http import ACCEPTED
 
-_ACCEPTED = 202
 _KINDS = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -137,7 +137,7 @@ class OpenPushes:
         if self._turns:
             self._turns.pop(number, None)
         call_id = _call_id(call.message)
-        if call_id is not None and status != _ACCEPTED:
+        if call_id is not None and status != ACCEPTED:
             self._pending.get(session, {}).pop(call_id, None)
 
 

@@ -28,6 +28,7 @@ from mrtr_cassette.core.record.sealing import (
 )
 from mrtr_cassette.core.wire.coding import AT_ONCE, LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (
+    ACCEPTED,
     LARGEST_BODY,
     NO_STATUS,
     SESSION_HEADER,
@@ -204,6 +205,17 @@ class Observation:
     def pieces(self) -> int:
         """How many events, lines or other pieces the response has so far."""
         return len(self._pieces)
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the response, which has begun, is none to a JSON-RPC request, and no stream.
+
+        Many a client leaves such a response without having read it.
+        """
+        message = self.call.message
+        is_request = message is not None and message.kind is Kind.REQUEST
+        is_unframed = self._framer is None and not self._is_line
+        return is_unframed and (self.status == ACCEPTED or not is_request)
 
     @property
     def session(self) -> str:

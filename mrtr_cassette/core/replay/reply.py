@@ -23,8 +23,6 @@ from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
 
-_ACCEPTED = 202
-
 
 class CallerValue(Enum):
     """One of the caller's values, as a response repeats it."""
@@ -189,8 +187,9 @@ def _end_of(response: Response) -> End:
 
     Who posts a message may leave as soon as it is accepted; others read on.
     """
-    is_accepted = response.status == _ACCEPTED and not response.is_framed
-    return End.COMPLETE if is_accepted and response.end is End.OPEN else response.end
+    if response.only_accepts and response.end is End.OPEN:
+        return End.COMPLETE
+    return response.end
 
 
 def echoes_in(

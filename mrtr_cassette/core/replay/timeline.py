@@ -3,8 +3,9 @@
 Owns: which messages of the client each piece of a response, and its end, wait for.
 Does not own: whether they have come (`live_sessions`), waiting (the shell).
 Rule: whatever the server says waits for the notifications and the posted answers that had arrived
-before it. That it has taken one of these says nothing, so it waits for nothing: a client that posts
-one after the other would wait for ever. A call doesn't wait for other calls, nor for answers to
+before it. That it has taken one of these, or a request whose response comes on a listening stream,
+says nothing, so it waits for nothing: a client that posts one after the other would wait for ever.
+A call doesn't wait for other calls, nor for answers to
 what was asked during these, as parallel calls owe each other nothing. A listening stream tells what
 all of them caused, so it waits for every answer; an event and the end wait for all requests that
 can have changed something since the stream began, a response or progress for its very request. No
@@ -118,7 +119,8 @@ class Timelines:
         exchange, response = playable.exchange, playable.exchange.response
         if response is None or exchange.number is None:
             return NO_WAITS
-        if playable.kind in _ACKNOWLEDGED and not response.is_framed:
+        is_message = playable.kind in _ACKNOWLEDGED and not response.is_framed
+        if is_message or response.only_accepts:
             return NO_WAITS
         lanes = self._lanes(playable, exchange.number)
         if not lanes and not playable.is_listening:

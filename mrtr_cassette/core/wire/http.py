@@ -29,6 +29,8 @@ NO_METHOD: Final = ""
 """The HTTP method of a request that came over a pipe, which has none."""
 NO_STATUS: Final = 0
 """The HTTP status of a response over a pipe, which has none."""
+ACCEPTED: Final = 202
+"""The HTTP status of a response that says no more than that a message has arrived."""
 HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 CREDENTIAL_HEADERS: Final = frozenset(
@@ -149,6 +151,11 @@ class Response:
     def is_framed(self) -> bool:
         """Whether each piece is a message's own: an event or a line."""
         return self.is_lines or self.is_event_stream
+
+    @property
+    def only_accepts(self) -> bool:
+        """Whether it says no more than that a message has arrived, whatever its body says."""
+        return self.status == ACCEPTED and not self.is_event_stream
 
 
 @lru_cache(maxsize=4096)

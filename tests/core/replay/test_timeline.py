@@ -142,6 +142,24 @@ def test_acknowledgement_waits_for_nothing() -> None:
     assert {recorded[number] for number in (*answers, told)} == {NO_WAITS}
 
 
+def test_acceptance_of_a_call_waits_for_nothing() -> None:
+    """A client that posts one message after the other answers only when its call is accepted.
+
+    So it is, whoever left the response to the post open until the answer had arrived.
+    """
+    talk = Conversation()
+    listening = talk.stream(in_session(get("/mcp")))
+    call = talk.request(in_session(CALL))
+    question = rpc("elicitation/create", {"message": "?"}, number="p1")
+    talk.event(listening, question)
+    talk.response(talk.request(in_session(answer(question, {"action": "accept"}))), ACCEPTED)
+    talk.response(call, ACCEPTED)
+    talk.event(listening, answer(CALL, text("done")))
+    talk.end(listening, End.OPEN)
+
+    assert waits(talk)[call] == NO_WAITS
+
+
 def test_no_session_waits_for_another_one() -> None:
     """What one client says holds up nobody else."""
     talk = Conversation()

@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from mrtr_cassette.core.wire.http import (
+    NO_STATUS,
     End,
+    Headers,
     Piece,
     Request,
     Response,
@@ -31,6 +33,25 @@ def test_body_is_all_pieces() -> None:
     assert Response(200, (), pieces, End.COMPLETE).body == b"ab"
     assert Response(200, (), pieces[:1], End.COMPLETE).body == b"a"
     assert not Response(200, (), pieces, End.COMPLETE).is_event_stream
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "only_accepts"),
+    [
+        (202, (), True),
+        (202, (("Content-Type", "text/plain"),), True),
+        (202, (("Content-Type", "text/event-stream"),), False),
+        (200, (), False),
+        (NO_STATUS, (), False),
+    ],
+)
+def test_accepted_says_no_more_than_that(
+    status: int,
+    headers: Headers,
+    only_accepts: bool,  # noqa: FBT001
+) -> None:
+    """A response with status 202 says nothing else, unless it is a stream of events."""
+    assert Response(status, headers, (), End.COMPLETE).only_accepts is only_accepts
 
 
 @pytest.mark.parametrize(
