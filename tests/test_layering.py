@@ -20,6 +20,7 @@ FOLDERS = (
     "format",
     "record",
     "replay",
+    "compare",
     "drive",
     "report",
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
-from mrtr_cassette.core.record.objections import Verdict, objection_to, verdict_of
+from mrtr_cassette.core.record.objections import Judgement, objection_to, verdict_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
@@ -49,7 +49,7 @@ class RecordSession:
     unreachable: int = 0
     unrecorded: list[Unrecorded] = field(default_factory=list)
     has_success: bool = False
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
+    verdicts: dict[int, Judgement] = field(default_factory=dict)
     failure: str | None = None
     problem: str | None = None
     objection: str | None = None
@@ -66,7 +66,7 @@ class RecordSession:
         if not self.has_success:
             self.judged(exchange.number, verdict_of(exchange))
 
-    def judged(self, number: int | None, verdict: Verdict | None) -> None:
+    def judged(self, number: int | None, verdict: Judgement | None) -> None:
         """Take note of what an exchange says of the recording, by its number."""
         # One success says enough, so no more is kept of a long recording.
         if self.has_success or verdict is None or number is None:

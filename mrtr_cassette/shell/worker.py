@@ -26,7 +26,7 @@ from mrtr_cassette.core.format.journal import encode_line
 from mrtr_cassette.core.protocol.calls import Call, outline
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.record.objections import Verdict, verdict_of
+from mrtr_cassette.core.record.objections import Judgement, verdict_of
 from mrtr_cassette.core.record.recorder import PassedMessage, Recorder
 from mrtr_cassette.core.record.sealer import Seen
 from mrtr_cassette.core.record.sealing import Unread
@@ -100,7 +100,7 @@ class SealedLine(NamedTuple):
     line: Sequence[bytes]
     ask: InputRequired | None
     unread: Sequence[Unread]
-    verdict: Verdict | None
+    verdict: Judgement | None
     states: Sequence[str]
 
 

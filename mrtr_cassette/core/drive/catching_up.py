@@ -155,8 +155,9 @@ class CatchUp:
             case Finished(turn, exchange):
                 detail = f"the live server asks nothing in turn {turn}: {outcome(exchange)}"
                 return Unrecorded(self._shown, detail, self._asker_of(turn))
-            case AskedOtherwise(ask, differences):
+            case AskedOtherwise(ask, changes):
                 detail = f"the live server asks something else in turn {ask.turn}"
+                differences = tuple(change.difference for change in changes)
                 return Unrecorded(self._shown, detail, self._asker_of(ask.turn), differences)
             case _:
                 return None

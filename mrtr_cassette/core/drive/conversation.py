@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from mrtr_cassette.core.compare.changes import Change
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
@@ -21,7 +22,6 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
-from mrtr_cassette.core.wire.pointers import Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ class AskedOtherwise:
 
     Attributes:
         ask: what it asks.
-        differences: where that differs from what was expected, by JSON Pointer into the result.
+        changes: where that differs from what was expected.
     """
 
     ask: LiveAsk | LivePush
-    differences: tuple[Difference, ...]
+    changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
 """A script that gives the recorded answers, if the live server asks what was recorded.
 
-Owns: comparing a live ask with the recorded one, and the recorded answers.
-Does not own: what is sent (`conversation`).
+Owns: the recorded answers, and when they are given.
+Does not own: what is sent (`conversation`), comparing asks (`compare`).
 Rule: an ask that is not the recorded one is never answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from mrtr_cassette.core.compare.changes import heaviest
+from mrtr_cassette.core.compare.responses import changes_of_ask
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
@@ -18,12 +20,10 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
 )
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, answers_text
+from mrtr_cassette.core.protocol.dialect import answers_text
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import reveal, sha256_of
-from mrtr_cassette.core.wire.jsonbytes import parse
-from mrtr_cassette.core.wire.pointers import Difference, differences
+from mrtr_cassette.core.secrets.surrogates import sha256_of
 
 
 class IssuedState(NamedTuple):
@@ -64,17 +64,10 @@ class RecordedScript:
         recorded_state = None if recorded is None else recorded.request_state
         if ask.request_state is not None and recorded_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded_state))
-        differing = differences(
-            _input_requests(self._exchanges[ask.turn - 1], {}),
-            _input_requests(
-                ask.exchange, {sha256_of(live): recorded for live, recorded in self.states}
-            ),
-            f"/{INPUT_REQUESTS}",
-        )
-        if ask.request_state is None and recorded_state is not None:
-            differing.append(Difference(f"/{REQUEST_STATE}", '"…"', None))
-        if differing:
-            return AskedOtherwise(ask, tuple(differing))
+        recorded_by_hash = {sha256_of(live): recorded for live, recorded in self.states}
+        changes = changes_of_ask(self._exchanges[ask.turn - 1], ask.exchange, recorded_by_hash)
+        if heaviest(changes) == "question-changed":
+            return AskedOtherwise(ask, tuple(changes))
         if ask.turn == len(self._exchanges):
             return NeedsAnswers(ask)
         return Answered(answers_text(self._exchanges[ask.turn].request.body))
@@ -82,14 +75,6 @@ class RecordedScript:
     def answer_push(self, push: LivePush) -> AskedOtherwise:
         """Refuse what is pushed: before a retry, the server asks by its result."""
         return AskedOtherwise(push, ())
-
-
-def _input_requests(exchange: RecordedExchange, recorded_by_hash: Mapping[str, str]) -> Any:
-    """Return the `inputRequests` of an ask, comparable: without states and numbers of its own."""
-    if exchange.ask is None:
-        raise AssertionError("unreachable because only asks are compared")
-    raw = _without_numbers(reveal(exchange.ask.message.raw, recorded_by_hash.get))
-    return parse(raw)["result"].get(INPUT_REQUESTS)
 
 
 def _without_numbers(raw: bytes) -> bytes:

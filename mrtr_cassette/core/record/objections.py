@@ -31,7 +31,7 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-class Verdict(NamedTuple):
+class Judgement(NamedTuple):
     """What an exchange says of a recording.
 
     Attributes:
@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     path: str
 
 
-def verdict_of(exchange: RecordedExchange) -> Verdict | None:
+def verdict_of(exchange: RecordedExchange) -> Judgement | None:
     """Return what an exchange says of a recording; None where it says nothing."""
     request, response = exchange.request, exchange.response
     if response is None or request.method == "OPTIONS":
@@ -62,11 +62,11 @@ def verdict_of(exchange: RecordedExchange) -> Verdict | None:
         error = HTML
     if error is not None and messages_in(response):
         error = None
-    return Verdict(error, request.target.partition("?")[0])
+    return Judgement(error, request.target.partition("?")[0])
 
 
 def objection_to(
-    verdicts: Mapping[int, Verdict], failure: str | None = None, terms: Terms = LIBRARY_TERMS
+    verdicts: Mapping[int, Judgement], failure: str | None = None, terms: Terms = LIBRARY_TERMS
 ) -> str | None:
     """Return why a recording is hardly what was meant, as a sentence; None where it may be.
 

@@ -169,7 +169,7 @@ def changed_message(result: Json, message: str) -> Json:
             asks("a", "z", state=LIVE),
             [("/inputRequests/z", None, '{"method":"elicitation/create"')],
         ),
-        (asks("a"), [("/requestState", '"…"', None)]),
+        (asks("a"), [("/requestState", '"..."', None)]),
     ],
     ids=["another question", "one more", "no state"],
 )

@@ -7,6 +7,7 @@ from typing import Any
 from builders import as_answer, post, refusal, retry, tool
 from messages import YES, Json, array_asks, asks, text
 
+from mrtr_cassette.core.compare.changes import Change
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
@@ -18,7 +19,6 @@ from mrtr_cassette.core.drive.conversation import (
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
-from mrtr_cassette.core.wire.pointers import Difference
 
 CALL = tool("deploy", env="prod")
 STATES = ('live "state" {1}', "another live state")
@@ -95,13 +95,13 @@ def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
 
 def test_ask_that_the_script_refuses_is_not_answered() -> None:
     """Where the script sees another ask than it has answers to, nothing more is sent."""
-    difference = Difference("/inputRequests/a", None, "1")
+    change = Change("question-changed", "/inputRequests/a", None, "1")
     conversation, sent = talk(
-        Scripted(lambda ask: AskedOtherwise(ask, (difference,))), [asks("a", state=STATES[0])]
+        Scripted(lambda ask: AskedOtherwise(ask, (change,))), [asks("a", state=STATES[0])]
     )
 
     assert isinstance(conversation.standing, AskedOtherwise)
-    assert conversation.standing.differences == (difference,)
+    assert conversation.standing.changes == (change,)
     assert len(sent) == 1
 
 

@@ -67,9 +67,10 @@ def test_another_ask_is_never_answered(result: Json, state: str | None, pointers
     standing = script.answer(live_ask(1, result, state))
 
     assert isinstance(standing, AskedOtherwise)
-    assert len(standing.differences) == len(pointers)
-    for difference, pointer in zip(standing.differences, pointers, strict=True):
-        assert difference.pointer.endswith(pointer)
+    assert len(standing.changes) == len(pointers)
+    for change, pointer in zip(standing.changes, pointers, strict=True):
+        assert change.verdict == "question-changed"
+        assert change.pointer.endswith(pointer)
 
 
 def test_conversation_that_can_be_repeated_has_no_problem() -> None:

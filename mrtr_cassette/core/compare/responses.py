@@ -1,0 +1,315 @@
+"""What differs between two responses to the same call, or between two asks.
+
+Owns: which parts of a response are compared, and which values differ from one call to the next by
+the protocol: ids, request states, session ids, progress tokens, event ids, `ttlMs`, dates.
+Does not own: comparing values (`values`), what a server says of itself (`surface`).
+Rule: what is volatile is so by its place, never by its look. Whether it is there counts all the
+same.
+Source: docs/diff.md, "What counts".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.core.compare.changes import Change, Verdict, without_ignored
+from mrtr_cassette.core.compare.pairing import paired
+from mrtr_cassette.core.compare.surface import (
+    as_surface,
+    is_about_server,
+    is_surface,
+    surface_changes,
+)
+from mrtr_cassette.core.compare.values import ABSENT, ANY, change_of, pinned, value_changes
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE
+from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.secrets.placeholders import without_numbers
+from mrtr_cassette.core.secrets.surrogates import reveal
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Response, kept_response_headers
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.errors import NotJsonError
+
+NO_STATES: Final[Mapping[str, str]] = {}
+
+_SURROGATE = re.compile(
+    rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
+    rb"|(mrtr-session|mrtr-event)(?:(?::|%3A)[0-9]{1,9}){1,2}"
+)
+"""A surrogate; which interaction, session and event it is of depends on what else was recorded."""
+_TRACE: Final = ("baggage", "traceparent", "tracestate")
+_ANNOTATED: Final[tuple[MemberPath, ...]] = (
+    ("content", ANY),
+    ("content", ANY, "resource"),
+    ("contents", ANY),
+    ("messages", ANY, "content"),
+    ("messages", ANY, "content", "resource"),
+    ("resourceTemplates", ANY),
+    ("resources", ANY),
+)
+_TASK_VALUES: Final = ("createdAt", "lastUpdatedAt", "taskId")
+_VOLATILE: Final[frozenset[MemberPath]] = frozenset(
+    {
+        ("ttlMs",),
+        ("nextCursor",),
+        (REQUEST_STATE,),
+        ("_meta", SUBSCRIPTION_ID),
+        ("_meta", "io.modelcontextprotocol/related-task", "taskId"),
+        *(("_meta", name) for name in _TRACE),
+        *((*place, "annotations", "lastModified") for place in _ANNOTATED),
+        *(("task", name) for name in _TASK_VALUES),
+    }
+)
+"""Places in a result whose values nobody fixes."""
+_VOLATILE_OF_TASKS: Final = _VOLATILE | {
+    path for name in _TASK_VALUES for path in ((name,), ("tasks", ANY, name))
+}
+_VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
+    {
+        ("params", "progressToken"),
+        ("params", "requestId"),
+        *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *_TRACE)),
+        *(("params", name) for name in _TASK_VALUES),
+    }
+)
+_VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
+    {
+        (ANY, "params", "elicitationId"),
+        *((ANY, "params", "_meta", name) for name in ("progressToken", *_TRACE)),
+    }
+)
+_NEGOTIATED: Final = frozenset({"content-encoding"})
+"""Headers that depend on what the client accepts."""
+_VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
+_FIRST_ERROR: Final = 400
+
+
+def changes_of_ask(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str] = NO_STATES,
+    ignored: Collection[str] = (),
+) -> list[Change]:
+    """Return where two asks differ; only if none is `question-changed`, they are the same question.
+
+    Args:
+        recorded: an exchange whose response asks.
+        live: the other one, in the form in which it is or would be recorded.
+        states: the recorded request state or session id by the SHA-256 of the live one, so that a
+            question that repeats them is the same one in every run.
+        ignored: pointers at which, and below which, nothing counts.
+    """
+    old, new = _asking_result(recorded, states), _asking_result(live, states)
+    changes = question_changes(old.pop(INPUT_REQUESTS, None), new.pop(INPUT_REQUESTS, None))
+    for change in _changes_of_values(old, new, ""):
+        is_needed = change.pointer == f"/{REQUEST_STATE}" and change.received is None
+        changes.append(change._replace(verdict="question-changed") if is_needed else change)
+    return without_ignored(changes, ignored)
+
+
+def question_changes(recorded: Any, received: Any) -> list[Change]:
+    """Return where two values of `inputRequests` differ: what is asked under each key.
+
+    Of pushed requests, such a value has the `method` and the `params` of each by our key.
+    """
+    old, new = (pinned(value or {}, _VOLATILE_OF_ASKS) for value in (recorded, received))
+    changes = value_changes(old, new, f"/{INPUT_REQUESTS}")
+    return [change._replace(verdict="question-changed") for change in changes]
+
+
+def changes_of_result(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str] = NO_STATES,
+    ignored: Collection[str] = (),
+) -> list[Change]:
+    """Return where the last responses to the same call differ, and all that came with them.
+
+    The arguments are those of `changes_of_ask`; neither response asks.
+    """
+    old, new = _read(recorded, states), _read(live, states)
+    method = recorded.call.method
+    changes = _changes_of_outcome(old, new, method)
+    return without_ignored([*_changes_beside(old, new), *changes], ignored)
+
+
+def changes_beside(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str] = NO_STATES,
+    ignored: Collection[str] = (),
+) -> list[Change]:
+    """Return where two responses differ beside their results: status, headers, other messages.
+
+    The arguments are those of `changes_of_ask`. What the server pushed for input is no part of it.
+    """
+    return without_ignored(_changes_beside(_read(recorded, states), _read(live, states)), ignored)
+
+
+class _Said(NamedTuple):
+    """A response, read, in a form in which two of them can be compared.
+
+    Attributes:
+        response: the response; None where none began.
+        result: the result of the call, or `ABSENT`.
+        error: its error, or `ABSENT`.
+        others: all other messages but requests.
+        body: what it says that is no message, as JSON or else as text; or `ABSENT`.
+    """
+
+    response: Response | None
+    result: Any
+    error: Any
+    others: list[Any]
+    body: Any
+
+
+def _asking_result(exchange: RecordedExchange, states: Mapping[str, str]) -> dict[str, Any]:
+    ask = exchange.ask
+    if ask is None:
+        raise AssertionError("unreachable because only asks are compared")
+    return {**_tree(ask.message.raw, states)["result"]}
+
+
+def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
+    response = exchange.response
+    if response is None:
+        return _Said(None, ABSENT, ABSENT, [], ABSENT)
+    messages = [located.message for located in messages_in(response)]
+    message = _own(messages, exchange.call.message)
+    others = [
+        _tree(each.raw, states)
+        for each in messages
+        if each is not message and each.kind is not Kind.REQUEST
+    ]
+    tree = {} if message is None else _tree(message.raw, states)
+    body: Any = ABSENT
+    if not messages and response.body and not response.is_framed:
+        try:
+            body = _tree(response.body, states)
+        except NotJsonError:
+            body = _comparable(response.body, states).decode("utf-8", "replace")
+    return _Said(response, tree.get("result", ABSENT), tree.get("error", ABSENT), others, body)
+
+
+def _own(messages: list[Message], request: Message | None) -> Message | None:
+    """Return the response to a request; a server that could not read it responds without id."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return None
+    responses = [each for each in messages if each.kind is Kind.RESPONSE]
+    own = [each for each in responses if each.id == request.id]
+    return next(iter(own or [each for each in responses if each.id is None]), None)
+
+
+def _tree(raw: bytes, states: Mapping[str, str]) -> Any:
+    return parse(_comparable(raw, states))
+
+
+def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+    """Return a text in which nothing differs that stands for a secret."""
+    raw = _SURROGATE.sub(rb"\1\2\3", reveal(raw, states.get))
+    return without_numbers(raw.decode("latin-1")).encode("latin-1")
+
+
+def _changes_of_outcome(old: _Said, new: _Said, method: str) -> list[Change]:
+    if (old.error is ABSENT) != (new.error is ABSENT):
+        return [change_of("error-changed", "/#error", old.error, new.error)]
+    changes = [
+        change._replace(verdict="error-changed") if change.pointer == "/#error/code" else change
+        for change in value_changes(old.error, new.error, "/#error")
+    ]
+    changes += value_changes(old.body, new.body, "/#body")
+    before, after = _with_defaults(old.result), _with_defaults(new.result)
+    if is_surface(method):
+        return changes + surface_changes(pinned(before, _VOLATILE), pinned(after, _VOLATILE))
+    return changes + _changes_of_values(before, after, method)
+
+
+def _changes_of_values(old: Any, new: Any, method: str) -> list[Change]:
+    places = _VOLATILE_OF_TASKS if method.startswith("tasks/") else _VOLATILE
+    changes = []
+    for change in value_changes(pinned(old, places), pinned(new, places)):
+        if change.pointer == "/isError":
+            changes.append(change._replace(verdict="error-changed"))
+        else:
+            changes.append(as_surface(change) if is_about_server(change) else change)
+    return changes
+
+
+def _with_defaults(result: Any) -> Any:
+    """Return a result with the members whose absence means a value."""
+    if not isinstance(result, dict):
+        return result
+    return {"isError": False, RESULT_TYPE: "complete", **result}
+
+
+def _changes_beside(old: _Said, new: _Said) -> list[Change]:
+    if old.response is None or new.response is None:
+        statuses = [
+            ABSENT if each.response is None else each.response.status for each in (old, new)
+        ]
+        is_same = old.response is new.response
+        return [] if is_same else [change_of("shape-changed", "/#status", *statuses)]
+    ends = old.response.end, new.response.end
+    is_whole = End.OPEN not in ends
+    changes = []
+    if not (old.response.is_lines or new.response.is_lines):
+        changes += _changes_of_head(old.response, new.response)
+    if is_whole and ends[0] is not ends[1]:
+        changes.append(change_of("shape-changed", "/#end", ends[0].value, ends[1].value))
+    return changes + _changes_of_messages(old.others, new.others, is_whole=is_whole)
+
+
+def _changes_of_head(old: Response, new: Response) -> list[Change]:
+    changes = []
+    if old.status != new.status:
+        is_error = max(old.status, new.status) >= _FIRST_ERROR
+        verdict: Verdict = "error-changed" if is_error else "shape-changed"
+        changes.append(change_of(verdict, "/#status", old.status, new.status))
+    before, after = _headers(old), _headers(new)
+    if old.is_event_stream != new.is_event_stream:
+        types = [each.pop("content-type", ABSENT) for each in (before, after)]
+        changes.append(change_of("shape-changed", "/#headers/content-type", *types))
+    return changes + value_changes(before, after, "/#headers")
+
+
+def _headers(response: Response) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    for name, value in kept_response_headers(response.headers):
+        key = name.lower()
+        if key not in _NEGOTIATED:
+            same = "" if key in _VALUE_IS_VOLATILE else value
+            headers[key] = f"{headers[key]}, {same}" if key in headers else same
+    return headers
+
+
+def _changes_of_messages(old: list[Any], new: list[Any], *, is_whole: bool) -> list[Change]:
+    """Return where the other messages of two responses differ.
+
+    Args:
+        old: those of the one.
+        new: those of the other.
+        is_whole: both responses have ended; else one may have fewer messages.
+    """
+    old, new = (list(map(_message, messages)) for messages in (old, new))
+    keys = ([(canonical(tree), tree.get("method")) for tree in side] for side in (old, new))
+    changes = []
+    for before, after in paired(*keys):
+        if is_whole or None not in (before, after):
+            changes += value_changes(
+                ABSENT if before is None else old[before],
+                ABSENT if after is None else new[after],
+                f"/#messages/{after if before is None else before}",
+            )
+    return changes
+
+
+def _message(tree: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
+    kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
+    if "result" in kept:
+        kept["result"] = pinned(kept["result"], _VOLATILE)
+    return {key: value for key, value in kept.items() if value is not None}

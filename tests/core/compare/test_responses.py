@@ -1,0 +1,469 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    Answer,
+    answer,
+    cassette_of,
+    changed,
+    converse,
+    get,
+    loaded,
+    notification,
+    post,
+    refusal,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_id,
+    with_token,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import YES, Json, asks, compact, form, message, text
+
+from mrtr_cassette.core.compare.changes import Change, heaviest, is_below
+from mrtr_cassette.core.compare.responses import (
+    changes_beside,
+    changes_of_ask,
+    changes_of_result,
+    question_changes,
+)
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.wire.http import End, Headers
+
+CALL = with_token(tool("book", seat=1), 1)
+STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
+JSON_TYPE = ("Content-Type", "application/json")
+
+
+def seen(response: Json, call: bytes = CALL) -> RecordedExchange:
+    """Return an exchange of a live server, in the form in which it would be recorded."""
+    return converse((call, response))[0]
+
+
+def whole(*headers: tuple[str, str], status: int = 200, result: Json = None) -> Answer:
+    """Return a response that is one body, with these headers."""
+    body = answer(CALL, text("done") if result is None else result)
+    return Answer((body,), (JSON_TYPE, *headers), status)
+
+
+def shown(changes: list[Change]) -> list[tuple[str, str, str | None, str | None]]:
+    """Return changes without what is information."""
+    return [change[:4] for change in changes if not change.is_information]
+
+
+def result_changes(recorded: Json, live: Json, call: bytes = CALL) -> Any:
+    """Return how the second response differs from the first; its ids and tokens are others."""
+    other = with_token(with_id(call, "live-1"), "live-token")
+    if not isinstance(live, bytes | Answer):
+        live = answer(other, live)
+    return shown(changes_of_result(seen(recorded, call), seen(live, other)))
+
+
+def structured(**members: Json) -> Json:
+    """Return a result with structured content."""
+    return {"content": [], "structuredContent": members}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "live", "changes"),
+    [
+        (text("one"), text("two"), [("text-changed", "/content/0/text", '"one"', '"two"')]),
+        (
+            text('{"total":1}'),
+            text('{ "total": 2 }'),
+            [("text-changed", "/content/0/text#json/total", "1", "2")],
+        ),
+        (
+            structured(n=1),
+            structured(n="1"),
+            [("shape-changed", "/structuredContent/n", "1", '"1"')],
+        ),
+        (
+            structured(n=[1, 2]),
+            structured(n=[1]),
+            [("shape-changed", "/structuredContent/n/1", "2", None)],
+        ),
+        (
+            text("one"),
+            {**text("one"), "isError": True},
+            [("error-changed", "/isError", "false", "true")],
+        ),
+        ({"a": 1}, {"isError": False, "resultType": "complete", "a": 1}, []),
+        (
+            {"content": [{"type": "text", "text": "a", "annotations": {"lastModified": "1"}}]},
+            {"content": [{"type": "text", "text": "a", "annotations": {"lastModified": "2"}}]},
+            [],
+        ),
+        (
+            {"content": [{"type": "text", "text": "a", "annotations": {"lastModified": "1"}}]},
+            {"content": [{"type": "text", "text": "a", "annotations": {}}]},
+            [("shape-changed", "/content/0/annotations/lastModified", '"..."', None)],
+        ),
+        ({"ttlMs": 5}, {"ttlMs": 6}, []),
+        (
+            structured(ttlMs=5),
+            structured(ttlMs=6),
+            [("text-changed", "/structuredContent/ttlMs", "5", "6")],
+        ),
+    ],
+)
+def test_results_are_compared_by_value(recorded: Json, live: Json, changes: Json) -> None:
+    """Each place that differs is named, and what the protocol lets differ is not."""
+    assert result_changes(recorded, live) == changes
+
+
+@pytest.mark.parametrize(
+    ("recorded", "live", "changes"),
+    [
+        (
+            text("done"),
+            refusal(with_id(CALL, "live-1"), -32602, "bad"),
+            [("error-changed", "/#error", None, '{"code":-32602,"message":"bad"}')],
+        ),
+        (
+            refusal(CALL, -32602, "bad"),
+            text("done"),
+            [("error-changed", "/#error", '{"code":-32602,"message":"bad"}', None)],
+        ),
+        (
+            refusal(CALL, -32602, "bad"),
+            refusal(with_id(CALL, "live-1"), -32603, "bad"),
+            [("error-changed", "/#error/code", "-32602", "-32603")],
+        ),
+        (
+            refusal(CALL, -32602, "bad"),
+            refusal(with_id(CALL, "live-1"), -32602, "worse"),
+            [("text-changed", "/#error/message", '"bad"', '"worse"')],
+        ),
+        (
+            refusal(CALL, -32602, "bad"),
+            refusal(changed(CALL, "id", to=None), -32600, "bad"),
+            [("error-changed", "/#error/code", "-32602", "-32600")],
+        ),
+    ],
+    ids=["error", "no error", "code", "message", "without id"],
+)
+def test_errors_are_told_from_results(recorded: Json, live: Json, changes: Json) -> None:
+    """An error in the place of a result is one change, and so is another code."""
+    assert result_changes(recorded, live) == changes
+
+
+@pytest.mark.parametrize(
+    ("headers", "live", "changes"),
+    [
+        ((), whole(status=500), [("error-changed", "/#status", "200", "500")]),
+        ((), whole(status=201), [("shape-changed", "/#status", "200", "201")]),
+        (
+            (("Cache-Control", "no-store"),),
+            whole(("cache-control", "public")),
+            [("text-changed", "/#headers/cache-control", '"no-store"', '"public"')],
+        ),
+        (
+            (("Allow", "POST"),),
+            whole(),
+            [("shape-changed", "/#headers/allow", '"POST"', None)],
+        ),
+        ((("Retry-After", "5"),), whole(("Retry-After", "7")), []),
+        ((("Date", "today"), ("X-Request-Id", "1")), whole(("Server", "s")), []),
+        ((("Content-Encoding", "identity"),), whole(), []),
+        (
+            (("Vary", "Origin"), ("Vary", "Accept")),
+            whole(("vary", "Origin, Accept")),
+            [],
+        ),
+    ],
+)
+def test_status_and_kept_headers_count(headers: Headers, live: Answer, changes: Json) -> None:
+    """What is said beside the result is compared where a cassette keeps it."""
+    live = live._replace(chunks=(answer(with_id(CALL, "live-1"), text("done")),))
+    assert result_changes(whole(*headers), live) == changes
+
+
+def test_a_stream_that_became_json_is_a_change_of_shape() -> None:
+    """The same result as an event stream and as one body differs in the content type."""
+    recorded = stream(answer(CALL, text("done")))
+    (change,) = result_changes(recorded, text("done"))
+    assert change == (
+        "shape-changed",
+        "/#headers/content-type",
+        '"text/event-stream"',
+        '"application/json"',
+    )
+
+
+def told(token: Json, *words: str) -> list[bytes]:
+    """Return progress messages."""
+    params = [
+        {"progressToken": token, "progress": done, "message": each}
+        for done, each in enumerate(words)
+    ]
+    return [compact(message("notifications/progress", each, id=None)) for each in params]
+
+
+@pytest.mark.parametrize(
+    ("live", "changes"),
+    [
+        (("one", "two", "three"), []),
+        (
+            ("one", "2", "three"),
+            [("text-changed", "/#messages/1/params/message", '"two"', '"2"')],
+        ),
+        (("one", "two"), [("shape-changed", "/#messages/2", "three", None)]),
+        (("one", "two", "three", "four"), [("shape-changed", "/#messages/3", None, "four")]),
+    ],
+)
+def test_progress_is_compared_message_by_message(live: Any, changes: Json) -> None:
+    """Another message is a change of text, one more or less a change of shape."""
+    other = with_token(with_id(CALL, "live-1"), "live-token")
+    recorded = stream(*told(1, "one", "two", "three"), answer(CALL, text("done")))
+    received = stream(*told("live-token", *live), answer(other, text("done")))
+
+    found = result_changes(recorded, received)
+    assert [each[:2] for each in found] == [each[:2] for each in changes]
+    for (*_, old, new), (*_, before, after) in zip(found, changes, strict=True):
+        assert (before or "") in (old or "")
+        assert (after or "") in (new or "")
+
+
+def test_a_stream_without_end_may_have_said_less() -> None:
+    """Of a stream that the client left, only what both have is compared."""
+    messages = told(1, "one", "two")
+    left = stream(*messages, end=End.OPEN)
+    assert result_changes(left, stream(*messages[:1], end=End.OPEN)) == []
+    assert result_changes(left, stream(*told(1, "1"))) == [
+        ("text-changed", "/#messages/0/params/message", '"one"', '"1"')
+    ]
+    assert result_changes(stream(*messages), stream(*messages, end=End.BROKEN)) == [
+        ("shape-changed", "/#end", '"complete"', '"broken"')
+    ]
+
+
+def test_what_is_no_message_is_compared_as_it_is() -> None:
+    """Metadata is compared as JSON, a page as text, and no response at all is a change."""
+    asked = get("/.well-known/oauth-protected-resource")
+    json_body, page, none = (
+        converse((asked, response))[0]
+        for response in (
+            Answer((b'{"issuer": "a"}',)),
+            Answer((b"<html>",), (("Content-Type", "text/html"),)),
+            Answer((), (), 0),
+        )
+    )
+    other = converse((asked, Answer((b'{"issuer":"b"}',))))[0]
+
+    assert changes_of_result(json_body, other) == [
+        ("text-changed", "/#body/issuer", '"a"', '"b"', False)
+    ]
+    assert [change[:2] for change in changes_of_result(json_body, page)] == [
+        ("text-changed", "/#headers/content-type"),
+        ("shape-changed", "/#body"),
+    ]
+    assert [change[:2] for change in changes_of_result(page, none)] == [
+        ("shape-changed", "/#status"),
+        ("shape-changed", "/#body"),
+    ]
+    assert changes_of_result(none, none) == []
+
+
+def test_a_listening_stream_is_compared_by_what_it_says() -> None:
+    """Responses on a stream of the session are messages like others; requests are asks."""
+
+    def listened(*messages: bytes) -> RecordedExchange:
+        return converse((get("/mcp"), stream(*messages, end=End.OPEN)))[0]
+
+    pushed = rpc("elicitation/create", {"message": "Sure?"}, 7)
+    before = listened(notification("notifications/message", data="a"), answer(CALL, text("x")))
+    after = listened(
+        notification("notifications/message", data="b"), pushed, answer(with_id(CALL, 9), text("y"))
+    )
+    assert shown(changes_of_result(before, after)) == [
+        ("text-changed", "/#messages/0/params/data", '"a"', '"b"'),
+        ("text-changed", "/#messages/1/result/content/0/text", '"x"', '"y"'),
+    ]
+
+
+def test_lists_are_surface_and_versions_are_information() -> None:
+    """A list has verdicts of its own; a server's version counts nowhere."""
+    listing = rpc("tools/list", {})
+    (change,) = result_changes(
+        {"tools": [{"name": "a"}], "ttlMs": 1}, {"tools": [], "ttlMs": 2}, listing
+    )
+    assert change[:2] == ("surface-changed", "/tools/0")
+
+    def versioned(version: str) -> Json:
+        info = {"name": "s", "version": version}
+        return {**text("a"), "_meta": {"io.modelcontextprotocol/serverInfo": info}}
+
+    (version,) = changes_of_result(seen(versioned("1")), seen(versioned("2")))
+    assert version.is_information
+    assert heaviest([version]) == "same"
+
+
+@pytest.mark.parametrize(
+    ("method", "recorded", "live", "count"),
+    [
+        ("tasks/get", {"taskId": "1", "createdAt": "a"}, {"taskId": "2", "createdAt": "b"}, 0),
+        ("tasks/list", {"tasks": [{"taskId": "1"}]}, {"tasks": [{"taskId": "2"}]}, 0),
+        ("tools/call", {"task": {"taskId": "1"}}, {"task": {"taskId": "2"}}, 0),
+        ("tools/call", {"taskId": "1"}, {"taskId": "2"}, 1),
+    ],
+)
+def test_ids_and_times_of_tasks_are_volatile(
+    method: str, recorded: Json, live: Json, count: int
+) -> None:
+    """They count nowhere where the protocol puts them."""
+    assert len(result_changes(recorded, live, rpc(method, {}))) == count
+
+
+# Asks
+
+
+def ask(result: Json) -> RecordedExchange:
+    """Return an exchange that asks, as a live server's would be recorded."""
+    return seen(result)
+
+
+def question(**params: Json) -> Json:
+    """Return an ask with one form, of which some params are others."""
+    request = form("Sure?")
+    return {
+        **asks("a", state=STATE),
+        "inputRequests": {"a": {**request, "params": {**request["params"], **params}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("live", "pointer"),
+    [
+        (question(message="Really?"), "/inputRequests/a/params/message"),
+        (question(mode="url", url="https://x"), "/inputRequests/a/params/mode"),
+        (
+            question(requestedSchema={"type": "object", "properties": {"ok": {"default": True}}}),
+            "/inputRequests/a/params/requestedSchema",
+        ),
+        (asks("a", "b", state=STATE), "/inputRequests/b"),
+        (asks("b", state=STATE), "/inputRequests/a"),
+        (asks("a"), "/requestState"),
+        (asks(state=STATE), "/inputRequests/a"),
+    ],
+)
+def test_another_question_is_found(live: Json, pointer: str) -> None:
+    """A word, a kind, a schema, a key, the state: whatever is asked otherwise is."""
+    changes = changes_of_ask(ask(question()), ask(live))
+    assert pointer in [change.pointer[: len(pointer)] for change in changes]
+    assert heaviest(changes) == "question-changed"
+
+
+def test_the_same_question_has_other_ids_and_states() -> None:
+    """State, elicitation id, version and time to live are others in every run."""
+
+    def live(state: str, number: str) -> Json:
+        info = {"name": "s", "version": number}
+        return {
+            **question(elicitationId=number, message=f"Open https://x?s={state}"),
+            "requestState": state,
+            "ttlMs": int(number),
+            "_meta": {"io.modelcontextprotocol/serverInfo": info},
+        }
+
+    sealed = loaded(cassette_of((CALL, live(STATE, "1")))).interactions[0].exchanges[0]
+    assert sealed.ask is not None
+    states = {sha256_of(LIVE): sealed.ask.request_state or ""}
+
+    changes = changes_of_ask(sealed, ask(live(LIVE, "2")), states)
+    assert [change for change in changes if not change.is_information] == []
+    changes = changes_of_ask(sealed, ask(live(LIVE, "2")))
+    assert [change.pointer for change in changes if not change.is_information] == [
+        "/inputRequests/a/params/message"
+    ]
+
+
+def test_a_state_that_is_new_is_no_other_question() -> None:
+    """The recorded answer can be given where the live server adds a state; not without one."""
+    with_state, without = ask(asks("a", state=STATE)), ask(asks("a"))
+    assert heaviest(changes_of_ask(without, with_state)) == "shape-changed"
+    assert heaviest(changes_of_ask(with_state, without)) == "question-changed"
+    changes = changes_of_ask(with_state, without, {}, ["/requestState"])
+    assert changes == []
+
+
+def test_json_in_a_question_is_a_value_like_others() -> None:
+    """Pushed requests are compared as an ask is: by our key, with method and params."""
+    asked = {"elicitation-1": {"method": "elicitation/create", "params": {"message": "a"}}}
+    other = {"elicitation-1": {"method": "elicitation/create", "params": {"message": "b"}}}
+    assert question_changes(asked, other) == [
+        ("question-changed", "/inputRequests/elicitation-1/params/message", '"a"', '"b"', False)
+    ]
+    assert question_changes(None, {}) == []
+
+
+def test_what_comes_before_an_ask_is_compared_too() -> None:
+    """Progress before a question is beside it."""
+    before, after = (
+        seen(stream(*told(1, words), answer(CALL, asks("a", state=STATE)))) for words in ("a", "b")
+    )
+    assert [change.pointer for change in changes_beside(before, after)] == [
+        "/#messages/0/params/message"
+    ]
+    assert changes_of_ask(before, after) == []
+
+
+# Recordings
+
+
+def test_placeholders_and_surrogates_are_the_same_in_every_recording() -> None:
+    """Which secret, session and interaction it was depends on what else was recorded."""
+    session = ("Mcp-Session-Id", "a-session-id-0123456789abcdef")
+
+    def last(*script: Any) -> RecordedExchange:
+        cassette = loaded(cassette_of(*script, redacts=True))
+        return cassette.interactions[-1].exchanges[-1]
+
+    def talk(key: str, state: str) -> Any:
+        echo = text(f"for {state} in {session[1]} with ghp_{key * 36}")
+        first = (post(CALL, session), asks("a", state=state))
+        return [first, (post(retry(CALL, {"a": YES}, state=state), session), echo)]
+
+    one = last(*talk("a", STATE))
+    other = last(
+        (tool("other", key="ghp_" + "c" * 36), text("x")),
+        *talk("d", "a-third-state-0123456789-abcdef"),
+        *talk("b", LIVE),
+    )
+    assert one.response is not None
+    assert other.response is not None
+    assert one.response.body != other.response.body
+    assert changes_of_result(one, other) == []
+
+
+members = st.dictionaries(
+    st.sampled_from(["a", "b", "c/d"]),
+    st.one_of(st.integers(0, 2), st.sampled_from(["x", '{"y":1}']), st.lists(st.integers(0, 2))),
+    max_size=3,
+)
+
+
+@given(members, members, st.sampled_from(["s" * 40, "t" * 40]))
+def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
+    """A response is the same as itself under other ids; changes are seen from both sides."""
+    again = with_token(with_id(CALL, "again"), "other")
+    respelled = json.dumps(json.loads(answer(again, structured(**one))), indent=2).encode()
+    assert changes_of_result(seen(structured(**one)), seen(respelled, again)) == []
+    first, second = seen(structured(**one)), seen(structured(**other))
+    assert bool(changes_of_result(first, second)) == bool(changes_of_result(second, first))
+    changes = changes_of_result(first, second)
+    for change in changes:
+        kept = changes_of_result(first, second, ignored=[change.pointer])
+        assert [each for each in changes if each not in kept] == [
+            each for each in changes if is_below(each.pointer, change.pointer)
+        ]
+    asked = {"a": {"method": "elicitation/create", "params": one}}
+    old = {**asks(state=STATE), "inputRequests": asked}
+    assert changes_of_ask(ask(old), ask({**old, "requestState": state})) == []
