@@ -43,7 +43,7 @@ def _option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str,
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Options:
-    """What both have in common: where the proxy listens, and for whom.
+    """What all have in common.
 
     Attributes:
         terms: how the front that made this value spells the options.
@@ -51,6 +51,40 @@ class Options:
     Raises:
         UsageError: a value has the wrong type, or can't be meant.
     """
+
+    max_body: int = field(
+        default=256 * MEBIBYTE,
+        metadata=_option(
+            "number",
+            "Largest body that is taken and kept",
+            "--max-body",
+            metavar="MIB",
+            smallest=1,
+            unit=MEBIBYTE,
+        ),
+    )
+    log: Callable[[str], None] | None = field(
+        default=None,
+        metadata=_option(
+            "function",
+            "Takes one line of text at a time, from the thread of the proxy: each recorded "
+            "exchange, each miss, each problem",
+            in_ini=False,
+        ),
+    )
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check every value, and make lists unchangeable."""
+        for name, option in options_of(type(self)).items():
+            value = getattr(self, name)
+            if value != default_of(type(self), name):
+                object.__setattr__(self, name, checked(name, option, value))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProxyOptions(Options):
+    """What the proxies have in common: where they listen, for whom, and what they play."""
 
     host: str = field(
         default="127.0.0.1",
@@ -85,17 +119,6 @@ class Options:
             metavar="ORIGIN",
         ),
     )
-    max_body: int = field(
-        default=256 * MEBIBYTE,
-        metadata=_option(
-            "number",
-            "Largest body that is taken and kept",
-            "--max-body",
-            metavar="MIB",
-            smallest=1,
-            unit=MEBIBYTE,
-        ),
-    )
     ignore: Collection[str] = field(
         default=(),
         metadata=_option(
@@ -115,23 +138,10 @@ class Options:
             choices=("auto", "always", "never"),
         ),
     )
-    log: Callable[[str], None] | None = field(
-        default=None,
-        metadata=_option(
-            "function",
-            "Takes one line of text at a time, from the thread of the proxy: each recorded "
-            "exchange, each miss, each problem",
-            in_ini=False,
-        ),
-    )
-    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
 
     def __post_init__(self) -> None:
         """Check every value, and make lists unchangeable."""
-        for name, option in options_of(type(self)).items():
-            value = getattr(self, name)
-            if value != default_of(type(self), name):
-                object.__setattr__(self, name, checked(name, option, value))
+        super().__post_init__()
         if self.ignore:
             _ = self.ignored
 
@@ -153,7 +163,48 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReplayOptions(Options):
+class UpstreamOptions(Options):
+    """What all that call an upstream have in common: what it gets, and how it is verified."""
+
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(
+        default=(),
+        metadata=_option(
+            "headers",
+            "Add a header to every request to the upstream, in the place of one of that "
+            "name",
+            "--header",
+            metavar="'NAME: VALUE'",
+        ),
+    )
+    ca_file: FilePath | None = field(
+        default=None,
+        metadata=_option(
+            "file",
+            "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
+            "--ca-file",
+            metavar="FILE",
+        ),
+    )
+    insecure: bool = field(
+        default=False,
+        metadata=_option(
+            "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
+        ),
+    )
+
+    @cached_property
+    def added_headers(self) -> Headers:
+        """The headers that every request to the upstream gets."""
+        return tuple(self.headers)  # type: ignore[arg-type]
+
+    @property
+    def ca_path(self) -> Path | None:
+        """The file of certificates."""
+        return None if self.ca_file is None else Path(self.ca_file)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplayOptions(ProxyOptions):
     """The options of a replay."""
 
     pace: Pace = field(
@@ -192,19 +243,9 @@ class ReplayOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RecordOptions(Options):
+class RecordOptions(UpstreamOptions, ProxyOptions):
     """The options of a recording."""
 
-    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(
-        default=(),
-        metadata=_option(
-            "headers",
-            "Add a header to every request to the upstream, in the place of the client's of that "
-            "name",
-            "--header",
-            metavar="'NAME: VALUE'",
-        ),
-    )
     match_headers: Collection[str] = field(
         default=(),
         metadata=_option(
@@ -264,21 +305,6 @@ class RecordOptions(Options):
         default=False,
         metadata=_option("switch", "Keep only hashes of what the user answered", "--seal-answers"),
     )
-    ca_file: FilePath | None = field(
-        default=None,
-        metadata=_option(
-            "file",
-            "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
-            "--ca-file",
-            metavar="FILE",
-        ),
-    )
-    insecure: bool = field(
-        default=False,
-        metadata=_option(
-            "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
-        ),
-    )
     fsync: bool = field(
         default=False,
         metadata=_option(
@@ -328,11 +354,6 @@ class RecordOptions(Options):
             _ = self.kept_headers
 
     @cached_property
-    def added_headers(self) -> Headers:
-        """The headers that every request to the upstream gets."""
-        return tuple(self.headers)  # type: ignore[arg-type]
-
-    @cached_property
     def kept_headers(self) -> frozenset[str]:
         """The lower-case names of the headers of requests that are kept too."""
         from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
@@ -346,11 +367,6 @@ class RecordOptions(Options):
                     hint="whether there is an Authorization counts anyway, its value never does",
                 )
         return frozenset(name.lower() for name in self.match_headers)
-
-    @property
-    def ca_path(self) -> Path | None:
-        """The file of certificates."""
-        return None if self.ca_file is None else Path(self.ca_file)
 
     @cached_property
     def redaction(self) -> RedactionRules:

@@ -24,6 +24,7 @@ from mrtr_cassette.errors import (
 from mrtr_cassette.option_values import Option, header_of
 from mrtr_cassette.options import (
     Options,
+    ProxyOptions,
     RecordOptions,
     ReplayOptions,
     default_of,
@@ -201,7 +202,7 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
     return options(**values)
 
 
-def warn_of_strangers(options: Options) -> None:
+def warn_of_strangers(options: ProxyOptions) -> None:
     """Warn where others than this machine can reach the proxy."""
     from mrtr_cassette.shell.http_server import access_of
 

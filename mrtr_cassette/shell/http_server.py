@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
-from mrtr_cassette.options import Options
+from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
 from mrtr_cassette.shell.http_message import header_texts, network_reason
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
@@ -101,7 +101,7 @@ class Access:
         return True
 
 
-def access_of(options: Options) -> Access:
+def access_of(options: ProxyOptions) -> Access:
     """Return what options say of where to listen, and for whom."""
     return Access(
         options.host,

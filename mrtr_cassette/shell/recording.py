@@ -6,23 +6,18 @@ Does not own: what passes (`relay`) and what is kept of it (`watching`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.drive.live_asks import LiveAsks
-from mrtr_cassette.core.exchange.transports import ENDPOINT
-from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.http_server import (
     REQUEST_TIMEOUTS,
     RequestTimeouts,
@@ -36,13 +31,11 @@ from mrtr_cassette.shell.keeping import (
     keeping,
     rules_of_both,
     shown_by,
-    shown_command,
 )
-from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.transport import Handler, Upstream
-from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
+from mrtr_cassette.shell.transport import Handler
+from mrtr_cassette.shell.upstream_target import target_of
 
 DEFAULTS: Final = RecordOptions()
 
@@ -78,7 +71,7 @@ async def recording(
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
     """
-    target = _server_of(upstream, options)
+    target = target_of(upstream, options, options.redaction)
     with cassette_file.without_collection():
         earlier = check_output(output, options)
         player = None if earlier is None else player_of(earlier, options)
@@ -114,48 +107,3 @@ async def recording(
                     ),
                 ):
                     yield session
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What is recorded.
-
-    Attributes:
-        name: how the cassette names it.
-        origin: how messages name it.
-        path: path and query of the client's URL.
-        headers: what it gets besides the client's headers.
-        query: what its URL has in its query.
-        connecting: gives what takes requests to it.
-        host, port: where it is; empty and 0 where it is on pipes.
-    """
-
-    name: str
-    origin: str
-    path: str
-    headers: Headers
-    query: tuple[tuple[str, str], ...]
-    connecting: Callable[[], AbstractAsyncContextManager[Upstream]]
-    host: str = ""
-    port: int | None = 0
-
-
-def _server_of(upstream: str | Sequence[str], options: RecordOptions) -> _Target:
-    if isinstance(upstream, str):
-        url = upstream_url(upstream, shown_by(options.redaction))
-        tls = tls_context(url, options.ca_path, verifies=not options.insecure)
-        return _Target(
-            name=shown_url(url),
-            origin=shown_url(url.origin()),
-            path=url.raw_path_qs,
-            headers=(*credentials(url), *options.added_headers),
-            query=tuple(url.query.items()),
-            connecting=partial(connecting, url.origin(), tls),
-            host=url.host or "",
-            port=url.port,
-        )
-    shown = shown_command(upstream, options.redaction)
-    piped = partial(pipe_upstream, upstream, options.max_body)
-    # The cassette is one of HTTP, and has a URL.
-    named = f"http://localhost{ENDPOINT}"
-    return _Target(named, shown, ENDPOINT, options.added_headers, (), piped)

@@ -88,7 +88,7 @@ def test_nothing_set_is_all_defaults():
     ("options", "text"),
     [
         ({"upstraem": 2}, "test has no option 'upstraem'; did you mean 'upstream'?"),
-        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, host, port"),
+        ({"existing": "keep"}, "test has no option 'existing'; it has upstream, max_body"),
         ({"redact_key": ["a"]}, "test has no option 'redact_key'; did you mean 'redact_keys'?"),
         ({"ignore": "/a"}, "test: ignore is one text; give a list: ignore=['/a']"),
         ({"ignore": None}, "test: ignore is None, and not a list of texts"),
