@@ -170,8 +170,7 @@ class UpstreamOptions(Options):
         default=(),
         metadata=_option(
             "headers",
-            "Add a header to every request to the upstream, in the place of one of that "
-            "name",
+            "Add a header to every request to the upstream, in the place of one of that name",
             "--header",
             metavar="'NAME: VALUE'",
         ),
