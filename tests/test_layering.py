@@ -22,6 +22,7 @@ FOLDERS = (
     "replay",
     "compare",
     "drive",
+    "answers",
     "report",
 )
 """The folders of the core; a module imports from its own folder and from those before it."""
@@ -55,8 +56,8 @@ WAITS_OR_VARIES = frozenset(
 
 THIRD_PARTY = {
     "orjson": None,
-    "pydantic": frozenset({"codec", "model"}),
-    "re2": frozenset({"rules", "shapes"}),
+    "pydantic": frozenset({"codec", "file_model", "model", "rules"}),
+    "re2": frozenset({"patterns", "rules"}),
 }
 """Third-party packages that the core may use, and by which modules; None stands for all."""
 

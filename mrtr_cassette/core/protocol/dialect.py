@@ -41,11 +41,13 @@ class InputRequest:
         kind: `form`, `url`, `sampling`, `roots`, or the method or kind as it was spelled.
         message: what a person reads, or an empty string.
         definition: all that the server says of it: its params, or in the array dialect the item.
+        takes_value: it is answered by a bare value, as in the array dialect.
     """
 
     kind: str
     message: str
     definition: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    takes_value: bool = field(default=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ class Dialect(NamedTuple):
 
 
 _KINDS = {"sampling/createMessage": "sampling", "roots/list": "roots"}
+_METHODS = {"form": "elicitation/create", "url": "elicitation/create"} | {
+    kind: method for method, kind in _KINDS.items()
+}
 
 
 def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
@@ -108,6 +113,16 @@ def input_request(method: str, params: Mapping[str, Any]) -> InputRequest:
         kind = "url" if params.get("mode") == "url" else "form"
     message = params.get("message")
     return InputRequest(kind, message if isinstance(message, str) else "", params)
+
+
+def spelled_requests(requests: Mapping[str, InputRequest]) -> Any:
+    """Return requests for input as their server spelled them: a map, or in one dialect an array."""
+    if any(request.takes_value for request in requests.values()):
+        return [request.definition for request in requests.values()]
+    return {
+        key: {"method": _METHODS.get(request.kind, request.kind), "params": request.definition}
+        for key, request in requests.items()
+    }
 
 
 def _read_map(value: Any) -> dict[str, InputRequest] | None:
@@ -137,7 +152,7 @@ def _read_array(value: Any) -> dict[str, InputRequest] | None:
             return None
         if not isinstance(required, bool) or key in requests:
             return None
-        requests[key] = InputRequest(kind, description, request)
+        requests[key] = InputRequest(kind, description, request, takes_value=True)
     return requests
 
 

@@ -10,7 +10,6 @@ Source: the providers' own descriptions of their tokens.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -27,12 +26,11 @@ from mrtr_cassette.core.secrets.names import (
     builtin_rule_of,
     fold,
 )
+from mrtr_cassette.core.secrets.patterns import quiet_options, refusal_of, searches
 from mrtr_cassette.core.secrets.shapes import (
     RULES,
     Rule,
-    compiled,
     custom_rule,
-    quiet_options,
 )
 from mrtr_cassette.errors import shorten
 
@@ -57,9 +55,6 @@ that calls it `value`. The name may be a value itself, of an object that has the
 _LOWER = bytes(range(256)).lower()
 _LONGEST_NAME = 64
 """Characters of a name that is remembered."""
-_HUGE_REPETITION = re.compile(r"(?<!\\)\{\d{5,}(?:,\d*)?\}|(?<!\\)\{\d*,\d{5,}\}")
-"""A repetition whose count is so large that RE2 takes it for plain text."""
-
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
 
 
@@ -101,18 +96,12 @@ class RedactionRules:
 
 def _why_refused(pattern: str) -> str:
     """Return what is wrong with a user's pattern, or an empty string."""
-    reason = "a repetition is larger than 1000" if _HUGE_REPETITION.search(pattern) else ""
-    try:
-        matches_nothing = not reason and compiled(pattern, is_text=True).match(b"") is not None
-    except UnicodeEncodeError:
-        reason = "it has half of a surrogate pair"
-    except re2.error as error:
-        reason = error.args[0].decode("utf-8", "replace")
-        if reason.startswith("invalid perl operator"):
-            reason += ", as nothing can be looked at without being matched (a group is the secret)"
+    reason = refusal_of(pattern)
+    if reason.startswith("invalid perl operator"):
+        reason += ", as nothing can be looked at without being matched (a group is the secret)"
     if reason:
         return f"is no regular expression: {reason}"
-    return "matches the empty text" if matches_nothing else ""
+    return "matches the empty text" if searches(pattern, "") else ""
 
 
 def _is_builtin(folded: str) -> bool:

@@ -12,10 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
-import re2
+from mrtr_cassette.core.secrets.patterns import compiled
 
 _WINDOW = 1024
 """Bytes in which the next match of a user's pattern is looked for first."""
@@ -28,31 +27,6 @@ _BEFORE = r"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})"
 _LEAST = 20
 """Characters that a token has at least."""
 _CONTINUATION = bytes(range(0x80, 0xC0))
-
-
-@lru_cache(maxsize=512)
-def compiled(pattern: str, *, is_text: bool = False) -> Any:
-    """Compile a pattern by RE2.
-
-    Args:
-        pattern: the pattern.
-        is_text: it speaks of characters; otherwise of bytes, which is all that ASCII needs.
-
-    Raises:
-        re2.error: RE2 refuses it.
-        UnicodeEncodeError: it has a lone surrogate.
-    """
-    return re2.compile(pattern.encode(), quiet_options(is_text=is_text))
-
-
-def quiet_options(*, is_text: bool = False) -> Any:
-    """Return RE2's options: nothing is logged, and automata have room for all rules of ours."""
-    options = re2.Options()
-    options.log_errors = False
-    if not is_text:
-        options.encoding = re2.Options.Encoding.LATIN1
-        options.max_mem = 64 << 20
-    return options
 
 
 class EncodedText:

@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.dialect import (
     answers_text,
     may_ask,
     recognise,
+    spelled_requests,
     write_answers,
     write_retry,
     write_state,
@@ -324,3 +325,20 @@ def test_what_is_written_is_read_back(dialect: str, data: st.DataObject, state: 
     assert canonical(read.input_responses) == canonical(answers)
     assert write_retry(retry, None, None) == ORIGINAL
     assert write_retry(ORIGINAL, answers_text(retry), state) == retry
+
+
+def test_requests_for_input_are_spelled_as_they_came() -> None:
+    """A map of methods and params, or the items of an array."""
+    params = {"message": "?", "requestedSchema": {}}
+    asked = {
+        "a": {"method": "elicitation/create", "params": params},
+        "b": {"method": "roots/list", "params": {}},
+        "c": {"method": "tasks/ask", "params": {}},
+    }
+    ask = recognise({"resultType": "input_required", "inputRequests": asked})
+    assert ask is not None
+    assert spelled_requests(ask.input_requests) == asked
+    items = [{"id": "a", "kind": "string", "required": False}]
+    ask = recognise({"inputRequests": items, "requestState": "s"})
+    assert ask is not None
+    assert spelled_requests(ask.input_requests) == items

@@ -1,0 +1,1 @@
+"""What a live server's questions are answered with, and by whom."""
