@@ -18,7 +18,7 @@ from mrtr_cassette.core.answers.checking import (
     sampled,
     value_schema,
 )
-from mrtr_cassette.core.answers.pairs import Pair
+from mrtr_cassette.core.answers.pairs import WrittenPair
 from mrtr_cassette.core.answers.schemas import type_of_text
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
@@ -29,7 +29,7 @@ class GivenAnswers:
     A name is a request's key, a form's field, or both with a dot between, such as `confirm.env`.
     """
 
-    def __init__(self, pairs: Iterable[Pair]) -> None:
+    def __init__(self, pairs: Iterable[WrittenPair]) -> None:
         """Take them; none has been used."""
         self._pairs = {pair.name: pair for pair in pairs}
         self._used: set[str] = set()
@@ -75,7 +75,7 @@ class GivenAnswers:
             {field: self._pairs[name].read_as(fields[field]) for field, name in names.items()},
         )
 
-    def _action_of(self, own: Pair | None, fields: Any) -> str | None:
+    def _action_of(self, own: WrittenPair | None, fields: Any) -> str | None:
         """Return what a word says to do with a form, where it is not the text of its field."""
         if own is None or own.value not in ACTIONS[1:]:
             return None
@@ -84,7 +84,7 @@ class GivenAnswers:
         self._used.add(own.name)
         return str(own.value)
 
-    def _whole(self, own: Pair, request: InputRequest) -> Any:
+    def _whole(self, own: WrittenPair, request: InputRequest) -> Any:
         """Return the answer where a name is the request's key, and no field's."""
         self._used.add(own.name)
         if request.takes_value:

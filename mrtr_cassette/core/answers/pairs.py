@@ -14,7 +14,7 @@ from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import NotJsonError, UsageError
 
 
-class Pair(NamedTuple):
+class WrittenPair(NamedTuple):
     """A name and what it stands for.
 
     Attributes:
@@ -32,7 +32,7 @@ class Pair(NamedTuple):
         return self.value if self.is_json else value_of_text(self.value, schema)
 
 
-def read_pairs(texts: Iterable[str], what: str) -> tuple[Pair, ...]:
+def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
     """Read pairs.
 
     Args:
@@ -42,7 +42,7 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[Pair, ...]:
     Raises:
         UsageError: a text is none, its JSON can't be read, or a name comes twice.
     """
-    pairs: dict[str, Pair] = {}
+    pairs: dict[str, WrittenPair] = {}
     for text in texts:
         pair = _read(text, what)
         if pair.name in pairs:
@@ -51,7 +51,7 @@ def read_pairs(texts: Iterable[str], what: str) -> tuple[Pair, ...]:
     return tuple(pairs.values())
 
 
-def _read(text: str, what: str) -> Pair:
+def _read(text: str, what: str) -> WrittenPair:
     name, separator, value = text.partition("=")
     is_json = name.endswith(":")
     name = name.removesuffix(":") if is_json else name
@@ -62,9 +62,9 @@ def _read(text: str, what: str) -> Pair:
             f"{what}: {shown} has no name and value", hint="write name=text or name:=json"
         )
     if not is_json:
-        return Pair(name, value, is_json)
+        return WrittenPair(name, value, is_json)
     try:
-        return Pair(name, parse(value.encode("utf-8", "surrogatepass")), is_json)
+        return WrittenPair(name, parse(value.encode("utf-8", "surrogatepass")), is_json)
     except NotJsonError:
         raise UsageError(
             f"{what} {name!r}: what follows := is no JSON",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.answers.pairs import Pair, problem_text, read_pairs
+from mrtr_cassette.core.answers.pairs import WrittenPair, problem_text, read_pairs
 from mrtr_cassette.errors import UsageError
 
 
 def test_text_and_json_are_told_apart() -> None:
     """What follows `=` is a text, read as its schema has it; what follows `:=` is JSON."""
     pairs = read_pairs(["a=1=2", "b:=[1]", "c=5"], "answer")
-    assert pairs == (Pair("a", "1=2", False), Pair("b", [1], True), Pair("c", "5", False))
+    assert pairs == (
+        WrittenPair("a", "1=2", False),
+        WrittenPair("b", [1], True),
+        WrittenPair("c", "5", False),
+    )
     assert [pair.read_as({"type": "integer"}) for pair in pairs] == ["1=2", [1], 5]
 
 
