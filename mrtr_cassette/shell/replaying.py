@@ -195,6 +195,7 @@ class ReplayServer:
         pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
             wants to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
+        silence_s: seconds without a request after which a notification is waited for no more.
     """
 
     player: Player
@@ -203,6 +204,7 @@ class ReplayServer:
     clock: Clock = CLOCK
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
     arrival: asyncio.Event | None = None
+    silence_s: float = 10.0
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
@@ -280,7 +282,7 @@ class ReplayServer:
         body = b""
         while not isinstance(step := delivery.next(), Ending):
             if step is None:
-                await self._arrival()
+                await self._arrival(delivery)
             elif isinstance(step, Refusal):
                 body = self._refusal(step)
                 await downstream.send_whole(200, JSON_HEADERS, body)
@@ -301,7 +303,7 @@ class ReplayServer:
                 await downstream.send()
                 is_head_sent = True
             if step is None:
-                await self._arrival()
+                await self._arrival(delivery)
             elif isinstance(step, Refusal):
                 framing = b"event: message\ndata: %b\n\n"
                 if delivery.playable.request.is_line:
@@ -324,11 +326,21 @@ class ReplayServer:
     def _refusal(self, refusal: Refusal) -> bytes:
         return refusal_body(self._report(refusal.miss), refusal.id)
 
-    async def _arrival(self) -> None:
-        """Wait until a request has come, as a part may wait for it."""
+    async def _arrival(self, delivery: Delivery) -> None:
+        """Wait until a request has come, as a part may wait for it.
+
+        A client that never sends a notification may say nothing else until it has this part.
+        """
         if self.arrival is None:
             self.arrival = asyncio.Event()
-        await self.arrival.wait()
+        notification = delivery.missing_notification
+        try:
+            async with asyncio.timeout(None if notification is None else self.silence_s):
+                await self.arrival.wait()
+        except TimeoutError:
+            if notification is not None:
+                delivery.session.waive(notification)
+                self._wake()
 
 
 async def _hold_open() -> None:

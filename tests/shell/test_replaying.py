@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import without_digests
+from builders import Answer, Conversation, loaded, notification, stream, tool, without_digests
+from builders import post as posted
 from harness import (
     call,
     demo_server,
@@ -29,11 +30,14 @@ from standin import (
     json_response,
 )
 
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import replaying
+from mrtr_cassette.shell.replaying import ReplayServer, replaying
 
 MISS_CODE = -32010
 
@@ -331,3 +335,45 @@ async def test_an_upstream_that_is_no_url_is_damage(tmp_path: Path) -> None:
     with pytest.raises(CassetteError, match="at /upstream: no URL: "):
         async with playing(path):
             pass
+
+
+class Downstream:
+    """A client that keeps the bytes that it gets."""
+
+    def __init__(self) -> None:
+        self.got = b""
+
+    def send_early_hints(self, headers: Headers) -> None:
+        """Do nothing: a replay has none."""
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Do nothing: only the body counts here."""
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        self.got += chunk
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        self.got += body
+
+    def break_off(self) -> None:
+        raise AssertionError("unreachable because nothing is broken off")
+
+
+@looped
+async def test_call_whose_client_never_sends_a_notification_ends_after_some_silence() -> None:
+    """Its client may do nothing else before it has the result, so nobody would ever go on."""
+    session = ("Mcp-Session-Id", "s" * 32)
+    call = posted(tool("work"), session)
+    talk = Conversation()
+    calling = talk.stream(call)
+    told = talk.request(posted(notification("notifications/roots/list_changed"), session))
+    talk.response(told, Answer((), (), 202))
+    talk.response(calling, stream(compact(result({"done": 1}))))
+    player = Player(loaded(talk.cassette()))
+    server = ReplayServer(player, Announcer(), paced=False, silence_s=0.0)
+    downstream = Downstream()
+
+    await server.handle(call, downstream)
+
+    assert b'"done":1' in downstream.got
+    assert not player.misses

@@ -4,7 +4,9 @@ Owns: how far the reply has been sent, and what comes in the place of a part tha
 more.
 Does not own: waiting and sending (the shell).
 Rule: a wait that can't end, because the client gave another answer than the recorded one, ends
-with the miss as the response to the call; and nothing of a listening stream is sent twice.
+with the miss as the response to the call; and nothing of a listening stream is sent twice. A client
+that has sent what it sent later while recorded has passed over what was over by then: nothing waits
+for that any more, and what was said about a call that it may still make is set aside until it does.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.live_sessions import LiveSession
 from mrtr_cassette.core.replay.playable import Playable
-from mrtr_cassette.core.replay.reply import Reply
+from mrtr_cassette.core.replay.reply import Part, Reply
 from mrtr_cassette.core.replay.timeline import Gate
 from mrtr_cassette.core.wire.http import End, Headers
 
@@ -81,17 +84,32 @@ class Delivery:
     _sent: int = 0
     _counts: list[int] = field(default_factory=list)
     _is_refused: bool = False
+    _set_aside: list[Part] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin behind what its client has had."""
         self._sent = self.resumes
-        self._counts = [lane.first for lane in self.reply.waits.lanes]
+        self._counts = self._first_counts()
 
     def follow(self, playable: Playable, reply: Reply) -> None:
         """Go on with what another recorded session has in the place of this stream."""
         self.playable, self.reply = playable, reply
         self._sent = min(self._sent, len(reply.parts))
-        self._counts = [lane.first for lane in reply.waits.lanes]
+        self._counts = self._first_counts()
+        self._set_aside = []
+
+    def _first_counts(self) -> list[int]:
+        return [lane.first for lane in self.reply.waits.lanes]
+
+    @property
+    def missing_notification(self) -> Playable | None:
+        """The notification that what comes next waits for, or None."""
+        reply = self.reply
+        is_last = self._sent == len(reply.parts)
+        gate = reply.waits.end if is_last else reply.parts[self._sent].gate
+        awaited = self._awaited(gate, self._counts)
+        is_notification = awaited is not None and awaited.kind is Kind.NOTIFICATION
+        return awaited if is_notification else None
 
     @property
     def is_whole(self) -> bool:
@@ -112,12 +130,10 @@ class Delivery:
             return Refusal(miss, self.values.id, is_last=True)
         if self.playable.is_listening and self.session.unrecorded:
             return Sending(self.session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
-        if self._is_refused or self._sent == len(self.reply.parts):
-            return self._ending()
-        part = self.reply.parts[self._sent]
-        if not self._is_due(part.gate):
-            return None
-        self._sent += 1
+        part = None if self._is_refused else self._due_part()
+        if part is None:
+            is_over = self._is_refused or self._sent == len(self.reply.parts)
+            return self._ending() if is_over else None
         if self.playable.session:
             self.session.sent[self.playable] = self._sent
         is_last = (
@@ -137,21 +153,65 @@ class Delivery:
         if end is End.COMPLETE:
             is_due = self._is_refused or self._is_due(self.reply.waits.end)
             return Ending(end) if is_due else None
-        # What was not recorded may still come on a stream that has all responses.
-        is_needed = end is End.OPEN and self.session.unrecorded is not None
-        return None if is_needed else Ending(end)
+        # On a stream that has all responses, what was not recorded may still come.
+        may_come = self._set_aside or self.session.unrecorded is not None
+        return None if end is End.OPEN and may_come else Ending(end)
 
     def _values_of(self, request: Playable | None) -> CallerValues:
         return self.values if request is None else self.session.values_of(request)
 
+    def _due_part(self) -> Part | None:
+        """Return the next part that is due, and take it as sent."""
+        for part in self._set_aside:
+            # What was passed over counts again once its call has come.
+            if self._awaited(part.gate, self._first_counts()) is None:
+                self._set_aside.remove(part)
+                return part
+        while self._sent < len(self.reply.parts):
+            part = self.reply.parts[self._sent]
+            if self._is_due(part.gate):
+                self._sent += 1
+                return part
+            request = part.gate.request
+            if request is None or not self._is_passed_over(request):
+                return None
+            self._sent += 1
+            self._set_aside.append(part)
+        return None
+
     def _is_due(self, gate: Gate) -> bool:
+        return self._awaited(gate, self._counts) is None
+
+    def _awaited(self, gate: Gate, counts: list[int]) -> Playable | None:
+        """Return the first request that a gate waits for; None where it waits no more.
+
+        Args:
+            gate: the gate.
+            counts: for each lane, how many of its requests are waited for no more; is brought up to
+                date.
+        """
         has_arrived = self.session.has_arrived
         for index, needed in enumerate(gate.counts):
             playables = self.reply.waits.lanes[index].arrivals.playables
-            count = self._counts[index]
-            while count < needed and has_arrived(playables[count]):
+            count = counts[index]
+            while count < needed and (
+                has_arrived(playables[count]) or self._is_passed_over(playables[count])
+            ):
                 count += 1
-            self._counts[index] = count
+            counts[index] = count
             if count < needed:
+                return playables[count]
+        return None if gate.request is None or has_arrived(gate.request) else gate.request
+
+    def _is_passed_over(self, playable: Playable) -> bool:
+        """Tell whether the client has gone on without a request that it sent while recorded."""
+        session = self.session
+        if not playable.session or playable.session != session.recorded:
+            return False
+        if playable.kind is Kind.RESPONSE:
+            pending = None if playable.answers is None else playable.answers.pending
+            if pending is None or pending.kind is not Kind.REQUEST or session.has_arrived(pending):
                 return False
-        return gate.request is None or has_arrived(gate.request)
+            return self._is_passed_over(pending)
+        over = self.reply.waits.over(playable)
+        return over is not None and session.reached > over

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues
 from mrtr_cassette.core.exchange.sessions import NO_SESSION, session_of
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.playable import Playable, Question
 from mrtr_cassette.core.secrets.surrogates import SESSION_SURROGATE, session_surrogate
@@ -36,6 +37,8 @@ class LiveSession:
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
+        reached: number of the latest request of the recorded session that has come, notifications
+            and answers aside.
     """
 
     recorded: str
@@ -45,6 +48,7 @@ class LiveSession:
     sent: dict[Playable, int] = field(default_factory=dict)
     refused: dict[Playable, Miss] = field(default_factory=dict)
     unrecorded: deque[bytes] | None = None
+    reached: int = 0
     _arrived: dict[int, int] = field(default_factory=dict)
     _values: dict[tuple[int, int], CallerValues] = field(default_factory=dict)
 
@@ -68,6 +72,8 @@ class LiveSession:
         self._arrived[number] = count
         if values is not None:
             self._values[number, count] = values
+        if playable.kind is Kind.REQUEST and playable.session == self.recorded:
+            self.reached = max(self.reached, playable.exchange.number or 0)
 
     def waive(self, playable: Playable) -> None:
         """Let nothing wait any more for a request like a recorded one."""
@@ -193,7 +199,7 @@ class LiveSessions:
         for each in candidates:
             contents = self._recorded.get(each.session)
             if contents is not None and session.could_be(contents):
-                session.recorded = each.session
+                session.recorded, session.reached = each.session, 0
                 return [other for other in candidates if other.session == each.session]
         return candidates
 

@@ -15,11 +15,12 @@ session waits for another one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import NO_SESSION
 from mrtr_cassette.core.protocol.calls import is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
@@ -85,11 +86,21 @@ class Waits:
         lanes: the requests that its gates count.
         pieces: the gate of each piece of it; none at all where nothing waits.
         end: the gate of its end.
+        responded: how many requests had arrived when it responded to each of those that it is the
+            response to.
     """
 
     lanes: tuple[Lane, ...] = ()
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
+    responded: Mapping[Playable, int] = field(default_factory=dict, compare=False)
+
+    def over(self, playable: Playable) -> int | None:
+        """Return how many requests had arrived when one was over; None where it never was."""
+        response = playable.exchange.response
+        if playable.kind is Kind.REQUEST and response is not None and response.only_accepts:
+            return self.responded.get(playable)
+        return playable.exchange.ended_after
 
 
 NO_WAITS: Final = Waits()
@@ -106,12 +117,15 @@ class Timelines:
         """
         self._sessions: dict[str, _Timeline] = {}
         self._during: dict[Playable, Arrivals] = {}
+        self._asking: dict[tuple[RecordedExchange, int], Playable] = {}
         for each in playables:
             number = each.exchange.number
             if number is None:
                 continue
             if each.answers is not None and each.answers.pending.kind is Kind.REQUEST:
-                self._during.setdefault(each.answers.pending, Arrivals()).add(each, number)
+                pending, pushed = each.answers
+                self._during.setdefault(pending, Arrivals()).add(each, number)
+                self._asking[pushed.exchange, pushed.piece] = pending
             self._sessions.setdefault(each.session, _Timeline()).add(each, number)
 
     def waits_of(self, playable: Playable) -> Waits:
@@ -133,13 +147,17 @@ class Timelines:
         last = response.pieces[-1].after if response.pieces else 0
         ended = last if exchange.ended_after is None else exchange.ended_after
         pieces = [gate(piece.after or ended) for piece in response.pieces]
+        responded: dict[Playable, int] = {}
         for located in messages_in(response) if playable.is_listening else ():
             place, message = located.piece, located.message
             after = response.pieces[place].after
             request = self._sessions[playable.session].request_of(message, after)
             responds = message.kind is Kind.RESPONSE
+            if responds and request is not None:
+                responded[request] = after
+            request = request or self._asking.get((exchange, place))
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
-        return Waits(lanes, tuple(pieces), gate(ended))
+        return Waits(lanes, tuple(pieces), gate(ended), responded)
 
     def answers_during(self, pending: Playable) -> Sequence[Playable]:
         """Return the answers to what the server asked during a call, as they arrived."""

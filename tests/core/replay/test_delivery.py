@@ -6,6 +6,7 @@ from builders import (
     answer,
     get,
     loaded,
+    notification,
     post,
     rpc,
     sent_now,
@@ -16,6 +17,7 @@ from builders import (
 from messages import text
 from pushing import PushingSession, cassette_with
 
+from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal, Sending
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.player import Play, Player
@@ -214,3 +216,106 @@ def test_answers_to_what_was_not_asked_are_waited_for_by_nobody() -> None:
     assert isinstance(answered, Play)
     assert (answered.playable.interaction, answered.playable.turn) == (2, 1)
     assert isinstance(second.next(), Sending)
+
+
+TOLD = notification("notifications/roots/list_changed")
+OTHER = tool("other")
+
+
+def test_notification_that_is_passed_over_is_waited_for_by_nobody() -> None:
+    """A client that sends what it sent later while recorded has left the notification out."""
+    talk = Conversation()
+    listening = talk.stream(LISTEN)
+    talk.response(talk.request(within(TOLD)), ACCEPTED)
+    talk.event(listening, PUSHED)
+    talk.response(talk.request(within(CALL)), DONE)
+    talk.response(talk.request(within(OTHER)), answer(OTHER, text("x")))
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    stream = delivery_of(player, LISTEN)
+    assert stream.next() is None
+    assert stream.missing_notification is not None
+
+    call = delivery_of(player, within(CALL))
+
+    assert isinstance(stream.next(), Sending)
+    assert isinstance(call.next(), Sending)
+    assert isinstance(delivery_of(player, within(OTHER)).next(), Sending)
+
+
+def test_notification_that_may_still_come_is_waited_for() -> None:
+    """A call that was sent before the notification had been taken says nothing about it."""
+    talk = Conversation()
+    told = talk.request(within(TOLD))
+    call = talk.stream(within(CALL))
+    talk.response(told, ACCEPTED)
+    talk.event(call, DONE)
+    talk.end(call)
+    player = Player(loaded(talk.cassette()))
+
+    calling = delivery_of(player, within(CALL))
+
+    assert calling.next() is None
+    missing = calling.missing_notification
+    assert missing is not None
+    assert missing.kind is Kind.NOTIFICATION
+    calling.session.waive(missing)
+    assert calling.missing_notification is None
+    assert sent(calling) == (sse(DONE), True)
+
+
+def two_calls_on_one_stream() -> Player:
+    """Return a replay of HTTP+SSE: a call during which the server asks, then another call."""
+    session = PushingSession()
+    stream = session.open(LISTEN)
+    first = session.post(within(with_id(CALL, 1)))
+    session.say(stream, PUSHED)
+    posted = session.post(within(YES))
+    session.say(stream, with_id(DONE, 1))
+    second = session.post(within(with_id(OTHER, 2)))
+    session.say(stream, with_id(answer(OTHER, text("x")), 2))
+    session.end(stream, how=End.OPEN)
+    turn = session.turn({"elicitation-1": (stream, 0)}, {"elicitation-1": posted})
+    return Player(
+        cassette_with(
+            ([session.exchange(stream)], ()),
+            ([session.exchange(first)], [turn]),
+            ([session.exchange(second)], ()),
+        )
+    )
+
+
+def mine(request: bytes | Request) -> Request:
+    """Return a request in the session as a replay of exchanges that are no file has it."""
+    headers = (("Mcp-Session-Id", sealed_hash("mrtr-session:1")),)
+    if isinstance(request, bytes):
+        return post(request, *headers)
+    return Request(request.method, request.target, headers, request.body)
+
+
+def test_call_that_is_left_out_holds_up_no_other_one_on_the_same_stream() -> None:
+    """Neither its question nor its response is said to a client that has not made it."""
+    player = two_calls_on_one_stream()
+    stream = delivery_of(player, mine(get("/mcp")))
+    assert stream.next() is None
+
+    delivery_of(player, mine(with_id(OTHER, "b")))
+
+    assert sent(stream) == (sse(with_id(answer(OTHER, text("x")), "b")), False)
+    assert stream.next() is None
+
+
+def test_call_that_comes_later_than_it_was_recorded_is_asked_and_answered() -> None:
+    """What was set aside waits for its call, and the result for the answer, as ever."""
+    player = two_calls_on_one_stream()
+    stream = delivery_of(player, mine(get("/mcp")))
+    delivery_of(player, mine(with_id(OTHER, "b")))
+    assert sent(stream) == (sse(with_id(answer(OTHER, text("x")), "b")), False)
+
+    delivery_of(player, mine(with_id(CALL, "a")))
+
+    assert sent(stream) == (sse(PUSHED), False)
+    assert stream.next() is None
+    delivery_of(player, mine(YES))
+    assert sent(stream) == (sse(with_id(DONE, "a")), False)
+    assert stream.next() == Ending(End.OPEN)
