@@ -380,7 +380,21 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
             raise UsageError(str(error)) from None
 
 
-def options_of(options: type[Options]) -> dict[str, Option]:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuiteOptions:
+    """How a test suite keeps its cassettes."""
+
+    max_age: int = field(
+        default=0,
+        metadata=_option(
+            "number",
+            "Days after which a cassette is old: mode once records it anew, the other modes that "
+            "replay it warn; 0: never",
+        ),
+    )
+
+
+def options_of(options: type[Options | SuiteOptions]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
     return {
         each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata

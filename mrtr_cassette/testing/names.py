@@ -1,19 +1,119 @@
-"""Names of cassettes that every file system tells apart.
+"""Where the cassettes of tests stand, under names that every file system tells apart.
 
-Owns: the file name of a test's own cassette.
-Does not own: the folder, which is pytest's side (`pytest_plugin`).
+Owns: the folder and the file name of a test's, a class's and a module's cassette.
+Does not own: what a test says of its cassette beside the name (`settings`).
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
+import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Final
 
-from mrtr_cassette.errors import CassetteError
+import pytest
+
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError
+from mrtr_cassette.testing.settings import Place, place_of_call
+
+MARKER: Final = "mrtr_cassette"
+"""The marker that says of a test what its cassette is."""
+
+_SCOPES: Final[dict[str, Any]] = {
+    "mrtr_cassette": pytest.Function,
+    "mrtr_cassette_class": pytest.Class,
+    "mrtr_cassette_module": pytest.Module,
+}
+"""What the cassette of each fixture belongs to."""
 
 _LONGEST_NAME = 120
 """Characters of a file name's readable part; file systems take 255 bytes."""
+
+
+def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
+    """Return what the markers of a test, a class or a module set, from the farthest to the nearest.
+
+    Raises:
+        UsageError: a marker has more than one name, or one that is none.
+    """
+    marks = reversed(list(node.iter_markers(MARKER)))
+    return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
+
+
+def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
+    """Return the cassettes that tests have by their fixtures; not those that they open by name."""
+    paths = set()
+    for item in items:
+        for fixture, kind in _SCOPES.items():
+            if fixture not in getattr(item, "fixturenames", ()):
+                continue
+            # Outside of a class its fixture belongs to the test.
+            node: Any = item.getparent(kind) or item
+            try:
+                given = [place.values.get("name") for place in marked(node)]
+            except MrtrCassetteError:
+                continue  # the test itself will say so
+            named = [name for name in given if name is not None]
+            paths.add(cassette_path(node, named[-1] if named else None))
+    return paths
+
+
+def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
+    """Return a line that names the cassette of a test that may have another name now, or nothing.
+
+    Args:
+        path: the cassette that is missing.
+        items: the collected tests.
+    """
+    used = paths_of(items)
+    unused = {_own_name(each): each for each in path.parent.glob("*.json") if each not in used}
+    for name in difflib.get_close_matches(_own_name(path), unused, n=1):
+        old = unused[name]
+        return f"\nno test uses {old}; if this one was renamed: mv {old} {path}"
+    return ""
+
+
+def _own_name(path: Path) -> str:
+    """Return what tells a test's cassette from others."""
+    return path.stem.removeprefix("test_")
+
+
+def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
+    """Return the file of a test's, a class's or a module's cassette.
+
+    Args:
+        node: the test, the class or the module.
+        name: the file that a marker names, or None.
+    """
+    folder = cassette_folder(node)
+    if name is not None:
+        return folder / name
+    module = _module(node)
+    if isinstance(node, pytest.Module):
+        return folder / f"{module}.json"
+    names = [part.name for part in node.listchain() if isinstance(part, pytest.Class)]
+    if not isinstance(node, pytest.Class):
+        names.append(node.name)
+    return folder / module / f"{file_name('.'.join(names))}.json"
+
+
+def cassette_folder(node: Any) -> Path:
+    """Return where the cassettes of a test file stand."""
+    one_for_all = node.config.getini("mrtr_cassette_dir")
+    if one_for_all:
+        return Path(node.config.rootpath / one_for_all)
+    return Path(node.path).parent / "cassettes"
+
+
+def _module(node: Any) -> Path:
+    """Return a test file as a part of its cassettes' path: two of one name are told apart."""
+    path, root = Path(node.path).with_suffix(""), node.config.rootpath
+    if node.config.getini("mrtr_cassette_dir") and path.is_relative_to(root):
+        return path.relative_to(root)
+    return Path(path.name)
 
 
 def file_name(name: str) -> str:

@@ -18,6 +18,7 @@ from mrtr_cassette.option_values import Option, checked, header_of
 from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
+    SuiteOptions,
     check_names,
     options_of,
 )
@@ -39,7 +40,7 @@ TERMS: Final[Terms] = {
 
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
-    for options in (RecordOptions, ReplayOptions)
+    for options in (RecordOptions, ReplayOptions, SuiteOptions)
     for name, option in options_of(options).items()
     # What becomes of a cassette that exists is what the mode says, and misses fail a test.
     if name not in {"existing", "on_miss"}
@@ -71,12 +72,14 @@ class Settings:
             `mrtr_upstream` says.
         record: the options of recording, for a cassette that is added to.
         replay: the options of replaying.
+        max_age: days after which the cassette is old; 0: never.
     """
 
     name: str | os.PathLike[str] | None
     upstream: Any
     record: RecordOptions
     replay: ReplayOptions
+    max_age: int
 
 
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
@@ -145,6 +148,7 @@ def settings_of(places: Sequence[Place]) -> Settings:
         for option, value in values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
     name, upstream = merged.pop("name", None), merged.pop("upstream", None)
+    max_age = merged.pop("max_age", 0)
     recorded, replayed = options_of(RecordOptions), options_of(ReplayOptions)
     return Settings(
         name,
@@ -157,6 +161,7 @@ def settings_of(places: Sequence[Place]) -> Settings:
         ReplayOptions(
             **{key: value for key, value in merged.items() if key in replayed}, terms=TERMS
         ),
+        max_age,
     )
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from mrtr_cassette.api import Recording, Replay, replay_with
+from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.failures import UnplayedError
 from mrtr_cassette.core.report.inspection import Interaction
@@ -36,6 +38,10 @@ from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_ups
 
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
+
+
+Outcome = Literal["recorded", "added to", "replayed", "discarded (test failed)", "left empty"]
+"""What became of a cassette in a run."""
 
 
 @dataclass(slots=True)
@@ -124,6 +130,7 @@ class CassetteUse:
         cassette: what tests see.
         failed: a test that used it did not pass.
         is_stopped: the proxy has been stopped.
+        outcome: what became of the cassette, as the run's summary counts it.
     """
 
     def __init__(
@@ -150,6 +157,7 @@ class CassetteUse:
         self.path = path
         self.failed = False
         self.is_stopped = False
+        self.outcome: Outcome = "replayed"
         self._run = run
         self._settings = settings
         self._ask_upstream = ask_upstream
@@ -196,9 +204,22 @@ class CassetteUse:
             case "append":
                 return True
             case "once":
-                return not self.path.exists() or self._is_begun()
+                return not self.path.exists() or self._is_begun() or self.age_days is not None
             case "all":
                 return not self._is_of_this_run() or self._is_begun()
+
+    @property
+    def age_days(self) -> int | None:
+        """How many days old the cassette is that stands here, if it may not be so old; or None."""
+        if not self._settings.max_age or not self.path.exists():
+            return None
+        try:
+            head = decode_parts(self.path.read_bytes(), str(self.path)).head
+            recorded = datetime.fromisoformat(head.recording.recorded_at)
+        except (OSError, ValueError, MrtrCassetteError):
+            return None  # whoever plays it will say so
+        age = (datetime.now(UTC) - recorded).days
+        return age if age >= self._settings.max_age else None
 
     def _is_begun(self) -> bool:
         """Tell whether other tests of this run have recorded their part of a shared cassette.
@@ -275,7 +296,8 @@ class CassetteUse:
         options = self._settings.record
         if self._run.mode == "append" or self._is_begun():
             return options
-        existing: Existing = "replace" if self._run.mode == "all" else "keep"
+        is_known = self._run.mode == "all" or self.age_days is not None
+        existing: Existing = "replace" if is_known else "keep"
         return replace(options, existing=existing, ignore=(), repeat="auto")
 
     def stop(self) -> None:
@@ -293,13 +315,24 @@ class CassetteUse:
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
         try:
             if self._recording is not None:
-                return self._conclude_recording(self._recording, passed=passed, plays_all=plays_all)
+                problems = self._conclude_recording(
+                    self._recording, passed=passed, plays_all=plays_all
+                )
+                self.outcome = self._outcome_of(self._recording, passed=passed and not problems)
+                return problems
             problems = self.cassette.problems
             if passed and plays_all and self.cassette.unplayed:
                 problems.append(_unplayed_text(self.cassette))
             return problems
         finally:
             self._claimed.close()
+
+    def _outcome_of(self, session: RecordSession, *, passed: bool) -> Outcome:
+        if not passed:
+            return "discarded (test failed)"
+        if session.exchanges:
+            return "added to" if session.played else "recorded"
+        return "replayed" if session.played else "left empty"
 
     def _conclude_recording(
         self, session: RecordSession, *, passed: bool, plays_all: bool
@@ -335,16 +368,23 @@ class CassetteUse:
             return [*problems, f"{self.path} was not written"] if problems else []
         try:
             data = session.path.read_bytes()
-            publish(self.path, [data], replace=self._run.mode == "all")
+            publish(self.path, [data], replace=self._record_options().existing == "replace")
         except (OSError, MrtrCassetteError) as error:
             return [error.in_terms(TERMS) if isinstance(error, MrtrCassetteError) else str(error)]
         return []
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it was to be recorded, and nobody asked anything."""
-        session = self._recording
-        return session is not None and session.exchanges == session.played == 0
+    def warning(self) -> str | None:
+        """What is hardly meant, though no test fails for it; or None."""
+        if self.outcome == "left empty":
+            return (
+                f"nothing was recorded, and {self.path} not written: no client sent a request to "
+                "the url of the cassette"
+            )
+        age_days = self.age_days
+        if age_days is None:
+            return None
+        return f"{self.path} is {age_days} days old; record it anew with --mrtr-mode=all"
 
     @property
     def upstream_output(self) -> str | None:
@@ -354,19 +394,22 @@ class CassetteUse:
     def unreported_misses(self) -> str | None:
         """Return what had no recorded answer and was not reported before, as one text, or None."""
         cassette = self.cassette
-        texts = [*(miss.text for miss in cassette.misses), *cassette.unrecorded]
+        misses, unrecorded = cassette.misses, cassette.unrecorded
+        texts = [*(miss.text for miss in misses), *unrecorded]
         unreported, self._reported = texts[self._reported :], len(texts)
         if not unreported:
             return None
         self.failed = True
-        return _misses_text(cassette, unreported)
-
-
-def _misses_text(cassette: MrtrCassette, texts: Sequence[str]) -> str:
-    count = len(texts)
-    what = "could not be recorded" if cassette.is_recording else "had no recorded answer"
-    head = f"{counted(count, 'request')} {what} on {cassette.path}"
-    return "\n\n".join([head, *texts, "--mrtr-mode=all records the whole cassette anew"])
+        first = len(texts) - len(unreported)
+        head, what = "the live server asks something else", "could not be recorded"
+        if first < len(misses):
+            head = f"miss: {misses[first].reason}: {misses[first].request}"
+            what = "had no recorded answer"
+        count = len(unreported)
+        more = f", and {count - 1} more" if count > 1 else ""
+        end = f"{counted(count, 'request')} {what} on {cassette.path}"
+        hint = "--mrtr-mode=all records the whole cassette anew"
+        return "\n\n".join([f"{head}{more}", *unreported, f"{end}; {hint}"])
 
 
 def _unplayed_text(cassette: MrtrCassette) -> str:

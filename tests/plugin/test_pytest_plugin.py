@@ -112,9 +112,9 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
     result = suite.run("--mrtr-mode=append", passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
-            "1 request could not be recorded on */test_train.json",
             "not recorded: *",
             '*recorded "Approve train 2?", live "Approve train 2? Really?"',
+            "1 request could not be recorded on */test_train.json; *",
         ]
     )
     assert (suite.path / "cassettes/test_one/test_train.json").read_bytes() == after
@@ -496,7 +496,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
     result.stdout.fnmatch_lines(
         [
             "*ERROR at teardown of test_declines*",
-            f"1 request had no recorded answer on {recorded}",
+            'miss: answers-differ: tools/call "deploy" with {"env":"test"}, answering confirm',
             "miss: answers-differ: other answers were recorded",
             '  request:  tools/call "deploy" with {"env":"test"}, answering confirm',
             '  question: confirm (form) "Deploy to test?"',
@@ -504,7 +504,12 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
             '  /inputResponses/confirm/action: recorded "accept", received "decline"',
             "*record this answer too with --mrtr-mode=append*",
             '*ignore=[[]"/POINTER"[]] in the marker mrtr_cassette',
-            "--mrtr-mode=all records the whole cassette anew",
+            (
+                f"1 request had no recorded answer on {recorded}; --mrtr-mode=all records the whole "
+                "cassette anew"
+            ),
+            "*short test summary info*",
+            "ERROR test_miss.py::test_declines - Failed: miss: answers-differ: tools/call*",
         ],
         consecutive=False,
     )
@@ -512,7 +517,7 @@ def test_a_swallowed_miss_fails_the_test_at_teardown(suite, recorded):
 
 
 def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):
-    """Where the test failed anyway, the miss is a section of that failure and no second one."""
+    """Where the test failed anyway, the miss stands before the traceback, and is no second failure."""
     suite.write(
         "test_miss.py",
         f"""
@@ -524,9 +529,34 @@ def test_a_miss_is_shown_with_the_failure_that_it_caused(suite, recorded):
             deploy(mrtr_cassette.url, action="decline")
         """,
     )
-    result = suite.run(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*mrtr-cassette: misses*", "1 request had no recorded answer on *"]
+    for options in ((), ("-n", "1")):
+        suite.run(*options, failed=1).stdout.fnmatch_lines(
+            [
+                "*FAILURES*",
+                'miss: answers-differ: tools/call "deploy" with *',
+                "1 request had no recorded answer on *",
+                "*deploy(mrtr_cassette.url, action=*",
+                "FAILED test_miss.py::test_declines - miss: answers-differ: tools/call*",
+            ]
+        )
+
+
+def test_a_failure_of_another_form_has_the_miss_as_a_section(suite, recorded):
+    """A traceback that is Python's own stays as it is."""
+    suite.write(
+        "test_miss.py",
+        f"""
+        import pytest
+        from agent import swallowed
+
+        @pytest.mark.mrtr_cassette({str(recorded)!r})
+        def test_declines(mrtr_cassette):
+            swallowed(mrtr_cassette.url, action="decline")
+            raise ValueError("as said")
+        """,
+    )
+    suite.run("--tb=native", failed=1).stdout.fnmatch_lines(
+        ["ValueError: as said", "*mrtr-cassette: misses*", "miss: answers-differ: *"]
     )
 
 

@@ -109,8 +109,9 @@ def test_an_unknown_argument_of_the_marker_is_named(suite):
     )
 
 
-def test_orphans_are_listed(suite, recorded):
-    """Cassettes that no collected test uses are named; other files, and those in use, are not."""
+@pytest.fixture
+def with_orphan(suite, recorded):
+    """A suite with a cassette that no test uses, others that are used, and a foreign file."""
     suite.write("test_one.py", ONE_TEST)
     suite.write(
         "test_more.py",
@@ -119,17 +120,108 @@ def test_orphans_are_listed(suite, recorded):
             mrtr_cassettes("opened.json")
         """,
     )
-    folder = suite.path / "cassettes"
     for name in ("test_one/test_deploy.json", "test_one/test_gone.json", "opened.json"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(recorded.read_bytes())
+        path = suite.path / "cassettes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(recorded.read_bytes())
     suite.write("cassettes/foreign.json", "{}")
+    return suite
+
+
+ORPHAN = "cassettes/test_one/test_gone.json"
+
+
+def test_orphans_are_listed(with_orphan):
+    """Cassettes that no collected test uses are named; other files, and those in use, are not."""
     for options in ((), ("-n", "2"), ("-k", "more or test_deploy")):
-        result = suite.run("--mrtr-orphans", *options, passed=2)
+        result = with_orphan.run("--mrtr-orphans=list", *options, passed=2)
         listed = [line for line in result.outlines if line.startswith("cassettes/")]
-        assert listed == ["cassettes/test_one/test_gone.json"]
-    (folder / "test_one/test_gone.json").unlink()
-    suite.run("--mrtr-orphans", passed=2).stdout.fnmatch_lines(["none"])
+        assert listed == [ORPHAN]
+        assert result.ret == 0
+    (with_orphan.path / ORPHAN).unlink()
+    with_orphan.run("--mrtr-orphans=list", passed=2).stdout.fnmatch_lines(["none"])
+
+
+def test_orphans_can_fail_a_run(with_orphan):
+    """With `fail` a run whose tests passed fails all the same, until there are none."""
+    for options in ((), ("-n", "2")):
+        result = with_orphan.run("--mrtr-orphans=fail", *options, passed=2)
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (with_orphan.path / ORPHAN).unlink()
+    assert with_orphan.run("--mrtr-orphans=fail", passed=2).ret == 0
+
+
+def test_orphans_are_deleted_only_where_all_tests_ran_and_passed(with_orphan):
+    """Nothing goes for a part of the suite, nor beside a failure; after that the orphan alone."""
+    before = with_orphan.cassettes()
+    part = with_orphan.run("--mrtr-orphans=delete", "test_one.py", passed=1)
+    part.stdout.fnmatch_lines(
+        [ORPHAN, "nothing was deleted: only the tests under the given paths were collected"]
+    )
+    with_orphan.write("test_fails.py", "def test_fails(): assert False")
+    failed = with_orphan.run("--mrtr-orphans=delete", passed=2, failed=1)
+    failed.stdout.fnmatch_lines(["nothing was deleted: not all tests passed"])
+    assert with_orphan.cassettes() == before
+    (with_orphan.path / "test_fails.py").unlink()
+    with_orphan.run("--mrtr-orphans=delete", passed=2).stdout.fnmatch_lines([f"{ORPHAN} (deleted)"])
+    assert with_orphan.cassettes() == [each for each in before if each != ORPHAN]
+
+
+def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
+    """The error for a missing cassette names one that no test uses and that has nearly its name."""
+    folder = with_orphan.path / "cassettes/test_one"
+    (folder / "test_deploy.json").unlink()
+    result = with_orphan.run("--mrtr-mode=none", "test_one.py", errors=1)
+    old, new = folder / "test_gone.json", folder / "test_deploy.json"
+    assert f"no test uses {old}" not in result.stdout.str()
+    old.rename(folder / "test_deploys.json")
+    result = with_orphan.run("--mrtr-mode=none", "test_one.py", errors=1)
+    old = folder / "test_deploys.json"
+    result.stdout.fnmatch_lines([f"no test uses {old}; if this one was renamed: mv {old} {new}"])
+
+
+# --- What is said of a run ---
+
+
+def test_run_says_its_mode_and_what_became_of_its_cassettes(suite):
+    """The header has the mode and the folder; the summary counts, also over workers."""
+    suite.write("test_one.py", ONE_TEST)
+    header = "mrtr-cassette: mode once, cassettes in a folder `cassettes` beside each test file"
+    suite.run().stdout.fnmatch_lines([header, "mrtr-cassette: 1 recorded"])
+    suite.write("test_two.py", ONE_TEST.replace("def test_deploy", "def test_two"))
+    suite.write(
+        "test_three.py",
+        ONE_TEST.replace("def test_deploy", "def test_three") + "        assert 0\n",
+    )
+    result = suite.run("-n", "2", passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["mrtr-cassette: 1 discarded (test failed), 1 recorded, 1 replayed"]
+    )
+    suite.run("--mrtr-mode=append", "test_one.py").stdout.fnmatch_lines(
+        ["mrtr-cassette: 1 replayed"]
+    )
+    quiet = suite.run("-q", "test_one.py")
+    assert "mrtr-cassette" not in quiet.stdout.str()
+
+
+def test_old_cassette_is_recorded_anew_or_told(suite):
+    """`max_age` counts the days since the recording: mode once records again, mode none warns."""
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    path = suite.path / "cassettes/test_one/test_deploy.json"
+    tree = json.loads(path.read_bytes())
+    del tree["recording"]["sha256"]
+    tree["recording"]["recorded_at"] = old = "2001-01-01T00:00:00+00:00"
+    path.write_text(json.dumps(tree))
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    suite.run("--mrtr-mode=none").stdout.no_fnmatch_line("*days old*")
+    max_age = "--override-ini=mrtr_cassette_max_age=30"
+    warned = suite.run("--mrtr-mode=none", max_age, passed=1, warnings=1)
+    warned.stdout.fnmatch_lines(["*test_deploy.json is * days old; record it anew with *"])
+    assert old.encode() in path.read_bytes()
+    suite.run("--mrtr-mode=once", max_age).stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
+    assert old.encode() not in path.read_bytes()
+    suite.run("--mrtr-mode=once", max_age).stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
 
 # --- Options ---

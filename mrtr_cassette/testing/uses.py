@@ -1,0 +1,142 @@
+"""The cassettes that a test run uses, and which test fails for what.
+
+Owns: the uses that are under way, their end after the fixtures' teardown, and the run's count.
+Does not own: the life of one of them (`use`).
+Rule: a cassette is concluded when all tests that use it are over, teardown included.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mrtr_cassette.testing.miss_reports import with_misses_first
+from mrtr_cassette.testing.settings import Mode
+from mrtr_cassette.testing.use import CassetteUse, Run
+
+_USES: Final = pytest.StashKey["Uses"]()
+
+
+class MrtrCassetteWarning(pytest.PytestWarning):
+    """A test recorded nothing, or replays what is old; both are hardly what was meant."""
+
+
+def uses_of(config: pytest.Config) -> Uses | None:
+    """Return the cassettes that a run has used so far; None where it has used none."""
+    return config.stash.get(_USES, None)
+
+
+class Uses:
+    """Follows which cassettes a run uses; a plugin from the first one on.
+
+    Attributes:
+        run: what the cassettes share.
+        opened: the files of all that were used.
+    """
+
+    def __init__(
+        self, config: pytest.Config, mode: Mode, started_ns: int, counts: Counter[str]
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            config: that of the run, which has this plugin from now on.
+            mode: the record mode.
+            started_ns: when the run began, since the epoch.
+            counts: takes what became of each cassette.
+        """
+        self.run = Run(mode, started_ns, config.rootpath)
+        self.opened: set[Path] = set()
+        self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
+        self._counts = counts
+        self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
+        config.stash[_USES] = self
+        config.pluginmanager.register(self, "mrtr-cassette-uses")
+
+    def add(self, use: CassetteUse, node: Any, fixture: str | None) -> None:
+        """Take a use that has begun, with the test, class or module and the fixture that has it."""
+        self._uses[use] = (node, fixture)
+        self.opened.add(use.path)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note which cassettes a test has that did not pass, and show its misses with it."""
+        report = yield
+        if call.excinfo is None:
+            return report
+        for use in self._used_by(item):
+            use.failed = True
+            if isinstance(call.excinfo.value, pytest.skip.Exception):
+                continue
+            output = use.upstream_output
+            if output is not None:
+                report.sections.append(("mrtr-cassette: output of the upstream", output))
+            misses = use.unreported_misses()
+            if misses is not None:
+                with_misses_first(report, misses)
+        return report
+
+    def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
+        chain = item.listchain()
+        names = getattr(item, "fixturenames", ())
+        return [
+            use
+            for use, (node, fixture) in self._uses.items()
+            if node is item or (node in chain and fixture in names)
+        ]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        """Publish what a test recorded, and fail it for requests without a recorded answer.
+
+        By now the fixtures are torn down: the client has closed.
+        """
+        try:
+            yield
+        except BaseException:
+            self._conclude(item, passed=False)
+            raise
+        misses = [use.unreported_misses() for use in self._uses]
+        problems = [text for text in misses if text is not None]
+        found, warnings = self._conclude(item, passed=not problems)
+        problems += found
+        if problems:
+            pytest.fail("\n\n".join(problems), pytrace=False)
+        for warning in warnings:
+            item.warn(MrtrCassetteWarning(warning))
+
+    def _conclude(self, item: pytest.Item, *, passed: bool) -> tuple[list[str], list[str]]:
+        """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
+        problems: list[str] = []
+        warnings: list[str] = []
+        for use in [use for use in self._uses if use.is_stopped]:
+            node, _ = self._uses.pop(use)
+            # A run that ends early has not recorded all that a class or a module would.
+            is_cut = node is not item and bool(item.session.shouldstop or item.session.shouldfail)
+            passes = passed and not use.failed and not is_cut
+            found = use.conclude(passed=passes, plays_all=self._plays_all)
+            problems += found
+            self._counts[use.outcome] += 1
+            warning = use.warning if passes and not found else None
+            if warning is not None:
+                warnings.append(warning)
+        return problems, warnings
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_sessionfinish(self) -> Generator[None, None, None]:
+        """Conclude what an interrupted run left, and stop the applications."""
+        try:
+            yield
+        finally:
+            while self._uses:
+                use, _ = self._uses.popitem()
+                use.stop()
+                use.conclude(passed=False)
+                self._counts[use.outcome] += 1
+            self.run.applications.close()
