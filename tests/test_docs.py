@@ -57,6 +57,18 @@ def test_the_readme_session_runs_as_shown(session):
     assert set(_normal(shown)) <= set(_normal(printed))
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_shells_complete_as_the_readme_says(session, shell):
+    """The line for the shell's start file is a function, and that asks for what fits."""
+    (line,) = re.findall(r"`eval \"\$\((.*?)\)\"` in `~/.bashrc`", README)
+    code, printed = session.run(line.replace("bash_source", f"{shell}_source"))
+    assert code == 0
+    assert f"_MRTR_CASSETTE_COMPLETE={shell}_complete" in printed
+    words = 'COMP_WORDS="mrtr-cassette rep" COMP_CWORD=1 '
+    command = f"{words}_MRTR_CASSETTE_COMPLETE={shell}_complete mrtr-cassette"
+    assert "replay" in session.run(command)[1].replace("\n", ",").split(",")
+
+
 def test_the_published_schema_is_current():
     """docs/cassette.schema.json is what `mrtr-cassette schema` prints."""
     assert (ROOT / "docs" / "cassette.schema.json").read_bytes() == schema()
