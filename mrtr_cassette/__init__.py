@@ -9,7 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Recording, Replay, record, replay
+    from mrtr_cassette.api import Recording, Replay, diff, record, replay
+    from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
+    from mrtr_cassette.core.compare.changes import Change
+    from mrtr_cassette.core.compare.conversations import Stage
     from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "CassetteComparison",
     "CassetteError",
+    "Change",
     "Interaction",
+    "InteractionComparison",
     "MissReport",
     "MissesError",
     "MrtrCassette",
@@ -29,15 +35,21 @@ __all__ = [
     "Recording",
     "Replay",
     "ReplayOptions",
+    "Stage",
     "Turn",
     "UnplayedError",
     "UnpublishedError",
     "UpstreamError",
     "UsageError",
+    "diff",
     "record",
     "replay",
 ]
 _ELSEWHERE = {
+    "CassetteComparison": "core.compare.cassettes",
+    "Change": "core.compare.changes",
+    "InteractionComparison": "core.compare.cassettes",
+    "Stage": "core.compare.conversations",
     "CassetteError": "errors",
     "Interaction": "core.report.inspection",
     "MissReport": "core.report.misses",

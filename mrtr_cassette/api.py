@@ -1,8 +1,8 @@
-"""The library: recording and replaying from Python.
+"""The library: recording, replaying and comparing from Python.
 
-Owns: `record` and `replay`, and what they show of a run.
+Owns: `record` and `replay` with what they show of a run, and `diff`.
 Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`).
-Rule: the keywords of both are the fields of their option classes.
+Rule: the keywords of `record` and `replay` are the fields of their option classes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict, TypeVar, Unpack
 
+from mrtr_cassette.core.compare.cassettes import CassetteComparison, compared
+from mrtr_cassette.core.compare.changes import check_pointers
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
 from mrtr_cassette.core.report.inspection import Interaction, inspected
@@ -310,3 +312,23 @@ def _numbered(cassette: Cassette, numbers: Collection[int]) -> tuple[Interaction
 
 def _interactions(cassette: Cassette) -> tuple[Interaction, ...]:
     return inspected(cassette).interactions
+
+
+def diff(
+    recorded: FilePath, received: FilePath, *, ignore: Collection[str] = ()
+) -> CassetteComparison:
+    """Compare two cassettes, call by call and turn by turn.
+
+    Args:
+        recorded: the first file; the null device stands for one without interactions.
+        received: the second file.
+        ignore: JSON Pointers into results and questions, at which and below which nothing counts.
+
+    Raises:
+        CassetteError: a file is missing or damaged.
+        UsageError: what is ignored is no pointer.
+    """
+    check_pointers(ignore)
+    with cassette_file.without_collection():
+        old, new = (cassette_file.load_if_any(Path(path)) for path in (recorded, received))
+        return compared(old, new, ignore)

@@ -8,8 +8,11 @@ import mrtr_cassette
 def test_public_names_are_these():
     """What a user may import from the package, errors included."""
     assert mrtr_cassette.__all__ == [
+        "CassetteComparison",
         "CassetteError",
+        "Change",
         "Interaction",
+        "InteractionComparison",
         "MissReport",
         "MissesError",
         "MrtrCassette",
@@ -18,11 +21,13 @@ def test_public_names_are_these():
         "Recording",
         "Replay",
         "ReplayOptions",
+        "Stage",
         "Turn",
         "UnplayedError",
         "UnpublishedError",
         "UpstreamError",
         "UsageError",
+        "diff",
         "record",
         "replay",
     ]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from shown import ROOT, Session
 
-GUIDES = ("agents", "answers", "ci", "pytest", "stdio", "updating")
+GUIDES = ("agents", "answers", "ci", "diff", "pytest", "stdio", "updating")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

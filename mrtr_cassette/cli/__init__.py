@@ -12,7 +12,7 @@ from mrtr_cassette import __version__
 from mrtr_cassette.cli.check import check
 from mrtr_cassette.cli.common import Group
 from mrtr_cassette.cli.demo import demo
-from mrtr_cassette.cli.files import inspect, recover, schema
+from mrtr_cassette.cli.files import diff, inspect, recover, schema
 from mrtr_cassette.cli.record import record
 from mrtr_cassette.cli.replay import replay
 from mrtr_cassette.cli.wrap import unwrap, wrap
@@ -35,5 +35,5 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (record, replay, inspect, recover, check, wrap, unwrap, schema, demo):
+for command in (record, replay, inspect, diff, recover, check, wrap, unwrap, schema, demo):
     main.add_command(command)

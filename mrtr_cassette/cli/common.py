@@ -6,6 +6,7 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -85,6 +86,20 @@ def say(text: str) -> None:
     """Write a line to stderr, or several."""
     sys.stderr.write(f"{printable_lines(text)}\n")
     sys.stderr.flush()
+
+
+def has_colour() -> bool:
+    """Tell whether stdout is a terminal whose user wants colour (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def painted(mark: str, line: str) -> str:
+    """Return a line in the colour of its mark: what went, what came, what changed."""
+    colour = _COLOURS.get(mark)
+    return line if colour is None else click.style(line, fg=colour)
+
+
+_COLOURS: Final = {"-": "red", "+": "green", "~": "yellow"}
 
 
 class Log:

@@ -1,4 +1,4 @@
-"""The commands about files alone: `inspect`, `recover` and `schema`."""
+"""The commands about files alone: `inspect`, `diff`, `recover` and `schema`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mrtr_cassette.cli.common import Log, say, tell_of_journal
+from mrtr_cassette.cli.common import Log, has_colour, painted, say, tell_of_journal
 from mrtr_cassette.errors import UsageError
 
 
@@ -46,6 +46,54 @@ def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None
                     _json(inspection_data(inspection)) if as_json else inspection_text(inspection)
                 )
     click.echo(shown)
+
+
+@click.command()
+@click.argument("recorded", type=click.Path(path_type=Path))
+@click.argument("received", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
+@click.option(
+    "--ignore",
+    "ignored",
+    metavar="POINTER",
+    multiple=True,
+    help="A place in results and questions that doesn't count; may be repeated.",
+)
+@click.pass_context
+def diff(
+    context: click.Context,
+    recorded: Path,
+    received: Path,
+    *,
+    as_json: bool,
+    markdown: bool,
+    ignored: tuple[str, ...],
+) -> None:
+    """Show what differs between two cassettes.
+
+    RECORDED and RECEIVED are compared call by call and turn by turn. The exit code is 1 where
+    something differs that counts, else 0.
+    """
+    from mrtr_cassette.api import diff as compared
+    from mrtr_cassette.core.report.comparison import (
+        comparison_data,
+        comparison_markdown,
+        comparison_text,
+        plain,
+    )
+
+    if as_json and markdown:
+        raise UsageError("--json and --markdown don't go together")
+    comparison = compared(recorded, received, ignore=ignored)
+    if as_json:
+        shown = _json(comparison_data(comparison))
+    elif markdown:
+        shown = comparison_markdown(comparison)
+    else:
+        shown = comparison_text(comparison, painted if has_colour() else plain)
+    click.echo(shown)
+    context.exit(0 if comparison.is_same else 1)
 
 
 def _json(data: Any) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, Literal, NamedTuple
 
 from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import UsageError
 
 Verdict = Literal[
     "same",
@@ -95,6 +96,20 @@ def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list
         for change in changes
         if not any(is_below(change.pointer, pointer) for pointer in ignored)
     ]
+
+
+def check_pointers(pointers: Collection[str]) -> None:
+    """Make sure that what is to be ignored are pointers.
+
+    Raises:
+        UsageError: one is none.
+    """
+    for pointer in pointers:
+        if not pointer.startswith("/"):
+            raise UsageError(
+                f"<<ignore>> {pointer!r} is no JSON Pointer",
+                hint="it begins with a slash, such as /content/0/text or /#headers/vary",
+            )
 
 
 def is_below(pointer: str, outer: str) -> bool:

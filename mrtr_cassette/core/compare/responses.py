@@ -23,7 +23,8 @@ from mrtr_cassette.core.compare.surface import (
     surface_changes,
 )
 from mrtr_cassette.core.compare.values import ABSENT, ANY, change_of, pinned, value_changes
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.pushed import message_of
+from mrtr_cassette.core.exchange.recorded import PushedTurn, RecordedExchange
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
@@ -40,7 +41,8 @@ _SURROGATE = re.compile(
     rb"|(mrtr-session|mrtr-event)(?:(?::|%3A)[0-9]{1,9}){1,2}"
 )
 """A surrogate; which interaction, session and event it is of depends on what else was recorded."""
-_TRACE: Final = ("baggage", "traceparent", "tracestate")
+TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
+"""Members of `_meta` that tell a trace, which is another one in every run."""
 _ANNOTATED: Final[tuple[MemberPath, ...]] = (
     ("content", ANY),
     ("content", ANY, "resource"),
@@ -58,7 +60,7 @@ _VOLATILE: Final[frozenset[MemberPath]] = frozenset(
         (REQUEST_STATE,),
         ("_meta", SUBSCRIPTION_ID),
         ("_meta", "io.modelcontextprotocol/related-task", "taskId"),
-        *(("_meta", name) for name in _TRACE),
+        *(("_meta", name) for name in TRACE_MEMBERS),
         *((*place, "annotations", "lastModified") for place in _ANNOTATED),
         *(("task", name) for name in _TASK_VALUES),
     }
@@ -71,14 +73,14 @@ _VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
     {
         ("params", "progressToken"),
         ("params", "requestId"),
-        *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *_TRACE)),
+        *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
         *(("params", name) for name in _TASK_VALUES),
     }
 )
 _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
     {
         (ANY, "params", "elicitationId"),
-        *((ANY, "params", "_meta", name) for name in ("progressToken", *_TRACE)),
+        *((ANY, "params", "_meta", name) for name in ("progressToken", *TRACE_MEMBERS)),
     }
 )
 _NEGOTIATED: Final = frozenset({"content-encoding"})
@@ -115,9 +117,14 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
 
     Of pushed requests, such a value has the `method` and the `params` of each by our key.
     """
-    old, new = (pinned(value or {}, _VOLATILE_OF_ASKS) for value in (recorded, received))
+    old, new = pinned_question(recorded), pinned_question(received)
     changes = value_changes(old, new, f"/{INPUT_REQUESTS}")
     return [change._replace(verdict="question-changed") for change in changes]
+
+
+def pinned_question(question: Any) -> Any:
+    """Return a value of `inputRequests` that is the same wherever the same is asked."""
+    return pinned(question or {}, _VOLATILE_OF_ASKS)
 
 
 def changes_of_result(
@@ -149,6 +156,32 @@ def changes_beside(
     return without_ignored(_changes_beside(_read(recorded, states), _read(live, states)), ignored)
 
 
+def pushed_question(turn: PushedTurn, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+    """Return what the server asked in a pushed turn, as `question_changes` takes it."""
+    question = {}
+    for each in turn.asked:
+        tree = comparable_tree(message_of(each).raw, states)
+        question[each.key] = {name: tree[name] for name in ("method", "params") if name in tree}
+    return question
+
+
+def asked_question(exchange: RecordedExchange, states: Mapping[str, str] = NO_STATES) -> Any:
+    """Return what the response of an exchange asks, as `question_changes` takes it."""
+    return _asking_result(exchange, states).get(INPUT_REQUESTS, {})
+
+
+def outcome_value(exchange: RecordedExchange) -> Any:
+    """Return what a last response came to: its result or error, or what it says instead."""
+    said = _read(exchange, NO_STATES)
+    if said.error is not ABSENT:
+        return {"error": said.error}
+    if said.result is not ABSENT:
+        return said.result
+    if said.body is not ABSENT or said.response is None:
+        return said.body
+    return said.others or said.response.status
+
+
 class _Said(NamedTuple):
     """A response, read, in a form in which two of them can be compared.
 
@@ -171,7 +204,7 @@ def _asking_result(exchange: RecordedExchange, states: Mapping[str, str]) -> dic
     ask = exchange.ask
     if ask is None:
         raise AssertionError("unreachable because only asks are compared")
-    return {**_tree(ask.message.raw, states)["result"]}
+    return {**comparable_tree(ask.message.raw, states)["result"]}
 
 
 def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
@@ -181,15 +214,15 @@ def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
     messages = [located.message for located in messages_in(response)]
     message = _own(messages, exchange.call.message)
     others = [
-        _tree(each.raw, states)
+        comparable_tree(each.raw, states)
         for each in messages
         if each is not message and each.kind is not Kind.REQUEST
     ]
-    tree = {} if message is None else _tree(message.raw, states)
+    tree = {} if message is None else comparable_tree(message.raw, states)
     body: Any = ABSENT
     if not messages and response.body and not response.is_framed:
         try:
-            body = _tree(response.body, states)
+            body = comparable_tree(response.body, states)
         except NotJsonError:
             body = _comparable(response.body, states).decode("utf-8", "replace")
     return _Said(response, tree.get("result", ABSENT), tree.get("error", ABSENT), others, body)
@@ -204,12 +237,19 @@ def _own(messages: list[Message], request: Message | None) -> Message | None:
     return next(iter(own or [each for each in responses if each.id is None]), None)
 
 
-def _tree(raw: bytes, states: Mapping[str, str]) -> Any:
+def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
+    """Return a JSON text as a value in which nothing differs that stands for a secret."""
     return parse(_comparable(raw, states))
 
 
-def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+def comparable_text(text: str) -> str:
     """Return a text in which nothing differs that stands for a secret."""
+    return _comparable(text.encode("utf-8", "surrogatepass"), NO_STATES).decode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
     raw = _SURROGATE.sub(rb"\1\2\3", reveal(raw, states.get))
     return without_numbers(raw.decode("latin-1")).encode("latin-1")
 

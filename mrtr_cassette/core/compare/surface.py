@@ -32,7 +32,10 @@ _NAMES: Final = ("uri", "uriTemplate", "name")
 _SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
 _INPUT: Final = "inputSchema"
 _REQUIRED: Final = "required"
-_ONLY_DESCRIBES: Final = frozenset({"default", "deprecated", "description", "examples", "title"})
+_SCHEMAS: Final = frozenset({_INPUT, "outputSchema"})
+_ANNOTATIONS: Final = frozenset({"$comment", "$id", "$schema", "examples", "title"})
+"""Keywords of JSON Schema that nothing depends on."""
+_ONLY_DESCRIBES: Final = _ANNOTATIONS | {"default", "deprecated", "description"}
 """Keywords of JSON Schema that refuse no value."""
 _ALTERNATIVES: Final = frozenset(
     {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
@@ -89,8 +92,13 @@ def _is_information(change: Change) -> bool:
     if change.recorded is None:
         return not _demands_more(steps, change.received or "")
     if change.received is None:
-        return _INPUT in steps and _REQUIRED in steps[-2:]
+        is_optional_now = _INPUT in steps and _REQUIRED in steps[-2:]
+        return is_optional_now or (_is_in_schema(steps) and steps[-1] in _ANNOTATIONS)
     return steps[-1:] == (_REQUIRED,) and change.received == "false"
+
+
+def _is_in_schema(steps: tuple[str, ...]) -> bool:
+    return bool(_SCHEMAS.intersection(steps[:-1])) and steps[-2:-1] != ("properties",)
 
 
 def _demands_more(steps: tuple[str, ...], added: str) -> bool:

@@ -8,10 +8,12 @@ from mrtr_cassette.core.compare.changes import (
     VERDICTS,
     Change,
     Verdict,
+    check_pointers,
     heaviest,
     is_below,
     without_ignored,
 )
+from mrtr_cassette.errors import UsageError
 
 
 def test_every_verdict_has_a_weight() -> None:
@@ -50,6 +52,14 @@ def test_a_pointer_hides_what_is_below_it(pointer: str, outer: str, *, is_hidden
     change = Change("text-changed", pointer, "1", "2")
     assert without_ignored([change], [outer]) == ([] if is_hidden else [change])
     assert without_ignored([change], ["/other", outer]) == ([] if is_hidden else [change])
+
+
+def test_what_is_no_pointer_is_refused() -> None:
+    """A pointer begins with a slash; the error names it."""
+    check_pointers(["/a", "/#headers/vary"])
+    for wrong in ("a", ""):
+        with pytest.raises(UsageError, match=f"ignore '{wrong}' is no JSON Pointer"):
+            check_pointers(["/a", wrong])
 
 
 def test_a_change_is_a_difference_with_a_verdict() -> None:

@@ -25,12 +25,17 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 from messages import YES, Json, asks, compact, form, message, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.compare.changes import Change, heaviest, is_below
 from mrtr_cassette.core.compare.responses import (
+    asked_question,
     changes_beside,
     changes_of_ask,
     changes_of_result,
+    comparable_text,
+    outcome_value,
+    pushed_question,
     question_changes,
 )
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -402,6 +407,36 @@ def test_json_in_a_question_is_a_value_like_others() -> None:
         ("question-changed", "/inputRequests/elicitation-1/params/message", '"a"', '"b"', False)
     ]
     assert question_changes(None, {}) == []
+
+
+def test_a_pushed_turn_asks_by_our_keys() -> None:
+    """Its question is compared like that of a result: method and params of each request."""
+    (turn, *_) = branched().interactions[1].pushed_turns
+    question = pushed_question(turn)
+    assert list(question) == [each.key for each in turn.asked]
+    assert question["elicitation-1"].keys() == {"method", "params"}
+    assert question_changes(question, question) == []
+    assert asked_question(ask(asks("a", state=STATE))) == asks("a", state=STATE)["inputRequests"]
+
+
+@pytest.mark.parametrize(
+    ("response", "value"),
+    [
+        (text("a"), {**text("a"), "resultType": "complete"}),
+        (refusal(CALL, 1, "no"), {"error": {"code": 1, "message": "no"}}),
+        (Answer((b"<p>",), (("Content-Type", "text/html"),)), "<p>"),
+        (Answer((), (), 202), 202),
+        (stream(notification("a")), [{"jsonrpc": "2.0", "method": "a", "params": {}}]),
+    ],
+)
+def test_a_response_came_to_a_value(response: Json, value: Json) -> None:
+    """A result, an error, what is no message, other messages, or else the status."""
+    assert outcome_value(seen(response)) == value
+
+
+def test_names_are_compared_without_what_stands_for_secrets() -> None:
+    """Numbers of placeholders and surrogates tell what else was recorded."""
+    assert comparable_text("a <github:3> mrtr-session:4") == "a <github> mrtr-session"
 
 
 def test_what_comes_before_an_ask_is_compared_too() -> None:

@@ -1,0 +1,115 @@
+"""Facts about `mrtr-cassette diff`, and about the library's `diff`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import cassette_of, encode_cassette, tool
+from click.testing import CliRunner, Result
+from messages import text
+
+import mrtr_cassette
+from mrtr_cassette.cli import main
+
+
+def write(path: Path, *words: str) -> Path:
+    """Write a cassette with one call for each word, which is returned."""
+    script = [(tool(f"tool-{number}"), text(each)) for number, each in enumerate(words)]
+    path.write_bytes(encode_cassette(cassette_of(*script)))
+    return path
+
+
+def diff(*arguments: object) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(main, ["diff", *map(str, arguments)], catch_exceptions=False)
+
+
+def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
+    """0 where nothing does that counts, 1 where something does, 3 where a file can't be read."""
+    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+
+    same, other = diff(old, old), diff(old, new)
+    assert (same.exit_code, other.exit_code) == (0, 1)
+    assert same.output.splitlines()[-1] == "the same: 2 interactions"
+    assert '~ #2 tools/call "tool-1": text-changed' in other.output
+    assert "\x1b" not in other.output
+    assert diff(old, new, "--ignore", "/content/0/text").exit_code == 0
+
+    missing = diff(old, tmp_path / "c.json")
+    assert missing.exit_code == 3
+    assert "there is no such cassette" in missing.stderr
+    new.write_text("{}")
+    assert diff(old, new).exit_code == 3
+
+
+def test_the_null_device_is_a_cassette_without_calls(tmp_path: Path) -> None:
+    """It stands for a file that git adds or deletes."""
+    old = write(tmp_path / "a.json", "x")
+    added, deleted = diff(os.devnull, old), diff(old, os.devnull)
+    assert (added.exit_code, deleted.exit_code) == (1, 1)
+    assert '+ #1 tools/call "tool-0"' in added.output
+    assert '- #1 tools/call "tool-0"' in deleted.output
+
+
+def test_other_formats(tmp_path: Path) -> None:
+    """JSON for programs, Markdown for people; not both."""
+    old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
+    data = json.loads(diff(old, new, "--json").stdout)
+    assert (data["same"], data["verdict"]) == (False, "text-changed")
+    assert diff(old, new, "--markdown").output.startswith("**1 of 1 interaction differs")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("a", "b", "--json", "--markdown"), "--json and --markdown don't go together"),
+        (("a", "b", "--ignore", "content"), "--ignore 'content' is no JSON Pointer"),
+        (("a",), "Missing argument 'RECEIVED'"),
+    ],
+)
+def test_wrong_usage_is_2(arguments: tuple[str, ...], words: str) -> None:
+    """What can't be meant is said on stderr."""
+    done = diff(*arguments)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])
+def test_colour_is_for_terminals(tmp_path: Path, no_color: str, is_coloured: Any) -> None:
+    """A terminal gets colour, unless its user wants none."""
+    old, new = write(tmp_path / "a.json", "x"), write(tmp_path / "b.json", "z")
+    terminal, side = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-m", "mrtr_cassette", "diff", old, new],
+        stdout=side,
+        env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm"},
+        check=False,
+    )
+    os.close(side)
+    shown = os.read(terminal, 65536).decode()
+    os.close(terminal)
+    assert done.returncode == 1
+    assert ("\x1b[31m" in shown) is is_coloured
+    assert '- "x"' in shown
+
+
+def test_the_library_compares_with_typed_results(tmp_path: Path) -> None:
+    """What the command shows, as values."""
+    old, new = write(tmp_path / "a.json", "x", "y"), write(tmp_path / "b.json", "x", "z")
+    comparison = mrtr_cassette.diff(old, str(new))
+
+    assert not comparison.is_same
+    first, second = comparison.interactions
+    assert (first.mark, second.mark, second.verdict) == ("=", "~", "text-changed")
+    (change,) = [change for stage in second.stages for change in stage.changes]
+    assert change == mrtr_cassette.Change("text-changed", "/content/0/text", '"y"', '"z"')
+    assert mrtr_cassette.diff(old, new, ignore=["/content"]).is_same
+    with pytest.raises(mrtr_cassette.UsageError, match="ignore 'content' is no JSON Pointer"):
+        mrtr_cassette.diff(old, new, ignore=["content"])
