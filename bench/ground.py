@@ -97,7 +97,7 @@ QUICK = Size(
     interactions=(2, 20),
     growth=(5, 20),
     repeats=1,
-    stall_bytes=2**22,
+    stall_bytes=2**20,
 )
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from patience import HANGS_S, seconds
-from processes import PEERS, PROGRAM
+from processes import PEERS, PROGRAM, PYTHON
 
-LINES_SERVER = (sys.executable, str(PEERS / "server_lines.py"))
+LINES_SERVER = (*PYTHON, str(PEERS / "server_lines.py"))
 
 
 def recorder(output: Path, *server: str, options: Sequence[str] = ()) -> list[str]:
