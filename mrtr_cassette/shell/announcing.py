@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Full, Queue
-from threading import Thread
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
 
 _MOST_WAITING = 10_000
+_GATHERED_S = 0.02
+"""Seconds in which values gather after one was handed on: to wake a thread for each of them costs
+as much as everything else that is done for a call."""
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -33,25 +36,28 @@ class Aside(Generic[T]):
     def __init__(self, take: Callable[[T], None]) -> None:
         """Begin with nothing to hand on."""
         self._take = take
-        self._waiting: Queue[T | None] = Queue(_MOST_WAITING)
+        self._waiting: SimpleQueue[T | None] = SimpleQueue()
+        self._is_finishing = Event()
         self._thread = Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def __call__(self, value: T) -> None:
         """Hand a value on, unless too many wait already."""
-        with suppress(Full):
-            self._waiting.put_nowait(value)
+        if self._waiting.qsize() < _MOST_WAITING:
+            self._waiting.put(value)
 
     def finish(self, seconds: float) -> None:
         """Wait, so many seconds at most, until all has been handed on."""
-        with suppress(Full):
-            self._waiting.put_nowait(None)
-            self._thread.join(seconds)
+        self._waiting.put(None)
+        self._is_finishing.set()
+        self._thread.join(seconds)
 
     def _work(self) -> None:
         while (value := self._waiting.get()) is not None:
             with suppress(OSError):
                 self._take(value)
+            if self._waiting.empty():
+                self._is_finishing.wait(_GATHERED_S)
 
 
 @dataclass(frozen=True, slots=True)

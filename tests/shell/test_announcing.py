@@ -1,0 +1,32 @@
+"""Telling aside what nobody waits for."""
+
+from __future__ import annotations
+
+from threading import Event
+
+from patience import HANGS_S
+
+from mrtr_cassette.shell.announcing import Aside
+
+
+def test_all_is_told_in_order_by_the_end() -> None:
+    """What gathers while the first value is taken, or after it, is taken at the end at the latest."""
+    told: list[int] = []
+    aside = Aside(told.append)
+
+    for number in range(100):
+        aside(number)
+    aside.finish(HANGS_S)
+
+    assert told == list(range(100))
+
+
+def test_whoever_does_not_listen_holds_up_nobody() -> None:
+    """What can't be taken in time is left out, and the end waits for no more than was said."""
+    listens = Event()
+    aside = Aside(lambda _: listens.wait(HANGS_S))
+
+    for number in range(20_000):
+        aside(number)
+    aside.finish(0.01)
+    listens.set()
