@@ -133,8 +133,8 @@ class Worker:
         if size <= _SMALL or size > AT_ONCE:
             return size > AT_ONCE
         redactor = self._recorder.redactor
-        bodies = (request.body, seen.response.body)
-        return redactor is not None and any(map(redactor.may_change, bodies))
+        bodies = b"\0".join((request.body, seen.response.body))
+        return redactor is not None and redactor.may_change(bodies)
 
     async def read(self, request: Request) -> Call:
         """Read a request; of its contents only short texts come back.

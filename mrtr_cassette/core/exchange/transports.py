@@ -206,7 +206,7 @@ def _lines_of(request: Request, response: Response | None) -> _Changed:
     for raw, piece in said:
         places.append(len(pieces))
         if raw:
-            pieces.append(replace(piece, raw=on_one_line(raw) + b"\n"))
+            pieces.append(piece._replace(raw=on_one_line(raw) + b"\n"))
     return _Changed(Response(NO_STATUS, (), tuple(pieces), response.end), tuple(places))
 
 
@@ -257,10 +257,10 @@ def _body_of(request: Request, response: Response | None) -> _Changed:
     if opens_channel(request) and said:
         raise _UnsayableError("the server speaks of its own accord")
     is_response = len(said) == 1 and _is_response(said[0].raw) and response.end is End.COMPLETE
-    pieces = [replace(piece, raw=piece.raw.strip(b"\r\n")) for piece in said]
+    pieces = [piece._replace(raw=piece.raw.strip(b"\r\n")) for piece in said]
     if is_response:
         return _Changed(Response(200, _JSON, tuple(pieces), End.COMPLETE), tuple(places))
-    events = [replace(piece, raw=b"event: message\ndata: %b\n\n" % piece.raw) for piece in pieces]
+    events = [piece._replace(raw=b"event: message\ndata: %b\n\n" % piece.raw) for piece in pieces]
     return _Changed(Response(200, _STREAM, tuple(events), response.end), tuple(places))
 
 

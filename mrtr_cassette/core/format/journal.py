@@ -235,7 +235,10 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
 
 
 def _pieces_tree(response: Response) -> list[Any]:
-    return [[encode_opaque(piece.raw), piece.at_ms, piece.after] for piece in response.pieces]
+    try:
+        return [[{"text": raw.decode()}, at_ms, after] for raw, at_ms, after in response.pieces]
+    except UnicodeDecodeError:
+        return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in response.pieces]
 
 
 def decode_line(line: bytes) -> RecordedExchange | Continuation:

@@ -179,12 +179,13 @@ DIALECTS: Final = (
 )
 _BY_NAME = {dialect.name: dialect for dialect in DIALECTS}
 
-_SIGNS_OF_ASKS = (INPUT_REQUESTS.encode(), REQUEST_STATE.encode(), b"\\u")
+_REQUESTS, _STATE = INPUT_REQUESTS.encode(), REQUEST_STATE.encode()
 
 
 def may_ask(raw: bytes) -> bool:
     """Tell, quickly, whether a body may contain an input-required result."""
-    return max(map(raw.find, _SIGNS_OF_ASKS)) >= 0
+    # A single byte is found much faster than two.
+    return _REQUESTS in raw or _STATE in raw or (b"\\" in raw and b"\\u" in raw)
 
 
 def recognise(result: Any) -> InputRequired | None:

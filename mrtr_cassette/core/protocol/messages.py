@@ -10,7 +10,7 @@ Source: MCP 2026-07-28, basic, "Transports".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from mrtr_cassette.core.protocol.dialect import InputRequest, may_ask, recognise
@@ -169,6 +169,6 @@ def splice_pieces(
             if span.end > end:
                 break
             index += 1
-        changed.append(replace(piece, raw=splice(piece.raw, here)) if here else piece)
+        changed.append(piece._replace(raw=splice(piece.raw, here)) if here else piece)
         start = end
     return tuple(changed)

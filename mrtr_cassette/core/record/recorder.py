@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import repeat
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -279,30 +280,34 @@ class Observation:
             if self._framer is None:
                 whole.append(part)
             else:
-                for event in self._framer.feed(part):
-                    self._message_passed(event, at_ms)
+                self._messages_passed(self._framer.feed(part), at_ms)
             yield
         raw = b"".join(whole)
         if self._is_line:
-            self._message_passed(raw, at_ms)
+            self._messages_passed((raw,), at_ms)
         elif raw:
             self._pieces.append(Piece(raw, at_ms, recorder.arrived))
 
-    def _message_passed(self, raw: bytes, at_ms: float) -> None:
-        """Take the next event or line."""
-        recorder = self.recorder
-        if len(self._pieces) == recorder.most_events:
+    def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
+        """Take the next events, or the next line."""
+        recorder, pieces = self.recorder, self._pieces
+        if not messages:
+            return
+        if len(pieces) + len(messages) > recorder.most_events:
             raise BodyTooLargeError(
                 self.label, recorder.most_events, "lines" if self._is_line else "events"
             )
-        self._pieces.append(Piece(raw, at_ms, recorder.arrived))
-        # Every request and every response has an id, and hardly any notification.
-        if raw.find(b'"id"') >= 0 or (self.call.message is None and len(self._pieces) == 1):
-            self._read(raw)
+        # A stream that no message began may begin with an event that says where to post.
+        may_lead = not pieces and self.call.message is None
+        pieces += map(Piece, messages, repeat(at_ms), repeat(recorder.arrived))
+        first = pieces[0].raw
+        for raw in messages:
+            # Every request and every response has an id, and hardly any notification.
+            if b'"id"' in raw or (may_lead and raw is first):
+                self._read(raw, is_first=raw is first)
 
-    def _read(self, raw: bytes) -> None:
-        """Take note of what an event or a line, the last so far, says."""
-        is_first = len(self._pieces) == 1
+    def _read(self, raw: bytes, *, is_first: bool) -> None:
+        """Take note of what an event or a line says."""
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
             url = endpoint.decode("latin-1")

@@ -21,7 +21,7 @@ from mrtr_cassette.core.record.sealing import (
     Unread,
     in_encoding,
     in_utf8,
-    redacted_response,
+    redacted,
     seal_event_ids,
     seal_states,
     unread_bodies,
@@ -132,11 +132,9 @@ class Sealer:
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
         if self.redactor is not None:
-            request = self.redactor.request(request)
-            response = redacted_response(response, self.redactor)
+            request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and len(self.credentials.known):
-            request = self.credentials.sealed_request(request)
-            response = without_credentials(response, self.credentials)
+            request, response = without_credentials(request, response, self.credentials)
         exchange = RecordedExchange(
             number=seen.number,
             request=request,
@@ -167,7 +165,7 @@ def kept_of_response(headers: Headers) -> Headers:
 def _joined(response: Response) -> Response:
     if len(response.pieces) < 2:
         return response
-    return replace(response, pieces=(replace(response.pieces[-1], raw=response.body),))
+    return replace(response, pieces=(response.pieces[-1]._replace(raw=response.body),))
 
 
 def _with_sealed_ids(headers: Headers) -> Headers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.messages import splice_pieces
@@ -54,23 +55,46 @@ def seal_states(
     issued = _states_in(response)
     if not (echoed or issued or len(known)):
         return request, response, []
-    body = splice(request.body, replaced_states(echoed, sealed))
-    pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+    if echoed:
+        body = splice(request.body, replaced_states(echoed, sealed))
+        request = replace(request, body=body)
+    if issued:
+        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+        response = replace(response, pieces=pieces)
     for place in (*echoed, *issued):
         known.remember(place.state)
-    request = Request(
-        request.method,
-        known.seal_text(request.target),
-        _sealed_headers(request.headers, known),
-        known.seal(body),
-    )
-    headers = _sealed_headers(response.headers, known)
-    response = Response(response.status, headers, pieces, response.end)
-    return request, _with_body(response, known.seal), [place.state for place in issued]
+    if known.may_be_in(all_text(request, response)):
+        request = replace(
+            request,
+            target=known.seal_text(request.target),
+            headers=_sealed_headers(request.headers, known),
+            body=known.seal(request.body),
+        )
+        response = _with_headers(response, _sealed_headers(response.headers, known))
+        response = _with_body(response, known.seal)
+    return request, response, [place.state for place in issued]
 
 
 def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
     return tuple([(name, known.seal_text(value)) for name, value in headers])
+
+
+def all_text(request: Request, response: Response) -> bytes:
+    """Return all that both say, for one look at all of it."""
+    return b"\0".join(
+        (
+            request.target.encode("utf-8", "surrogatepass"),
+            _text_of(request.headers),
+            request.body,
+            _text_of(response.headers),
+            response.body,
+        )
+    )
+
+
+@lru_cache(maxsize=1024)
+def _text_of(headers: Headers) -> bytes:
+    return "\0".join([value for _, value in headers]).encode("utf-8", "surrogatepass")
 
 
 def _states_in(response: Response) -> list[StatePlace]:
@@ -95,7 +119,7 @@ def _states_in(response: Response) -> list[StatePlace]:
 
 def seal_event_ids(response: Response) -> Response:
     """Replace the ids of events: servers make them up anew in each recording."""
-    if not response.is_event_stream:
+    if not response.is_event_stream or b"id:" not in response.body:
         return response
     pieces = [_with_sealed_id(piece) for piece in response.pieces]
     if all(new is old for new, old in zip(pieces, response.pieces, strict=True)):
@@ -114,18 +138,29 @@ def _with_sealed_id(piece: Piece) -> Piece:
     return Piece(splice(raw, sealed), piece.at_ms, piece.after)
 
 
-def redacted_response(response: Response, redactor: Redactor) -> Response:
-    """Replace the secrets in a response by placeholders."""
-    content_type = header_value(response.headers, "content-type")
-    redacted = _with_body(response, lambda raw: redactor.body(raw, content_type))
-    headers = redactor.headers(response.headers)
-    return redacted if headers == response.headers else replace(redacted, headers=headers)
+def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[Request, Response]:
+    """Replace the secrets in an exchange by placeholders."""
+    # One look at both bodies rules them out in most.
+    if redactor.may_change(b"\0".join((request.body, response.body))):
+        content_type = header_value(response.headers, "content-type")
+        request = redactor.request(request)
+        response = _with_body(response, lambda raw: redactor.body(raw, content_type))
+    else:
+        request = redactor.head(request)
+    return request, _with_headers(response, redactor.headers(response.headers))
 
 
-def without_credentials(response: Response, credentials: Credentials) -> Response:
-    """Replace the credentials that a response repeats."""
-    headers = credentials.sealed_headers(response.headers)
-    response = _with_body(response, credentials.sealed)
+def without_credentials(
+    request: Request, response: Response, credentials: Credentials
+) -> tuple[Request, Response]:
+    """Replace the credentials that an exchange repeats."""
+    if not credentials.known.may_be_in(all_text(request, response)):
+        return request, response
+    response = _with_headers(response, credentials.sealed_headers(response.headers))
+    return credentials.sealed_request(request), _with_body(response, credentials.sealed)
+
+
+def _with_headers(response: Response, headers: Headers) -> Response:
     return response if headers == response.headers else replace(response, headers=headers)
 
 
@@ -189,10 +224,10 @@ def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response
     if changed == body:
         return response
     if response.is_framed:
-        pieces = tuple(replace(piece, raw=change(piece.raw)) for piece in response.pieces)
+        pieces = tuple(piece._replace(raw=change(piece.raw)) for piece in response.pieces)
         return replace(response, pieces=pieces)
     return _with_whole(response, changed)
 
 
 def _with_whole(response: Response, body: bytes) -> Response:
-    return replace(response, pieces=(replace(response.pieces[-1], raw=body),))
+    return replace(response, pieces=(response.pieces[-1]._replace(raw=body),))

@@ -238,6 +238,10 @@ class KnownTexts:
             if not sharing:
                 self._by_gram.pop(gram, None)
 
+    def may_be_in(self, raw: bytes) -> bool:
+        """Tell, quickly, whether a text may contain one of those that are replaced."""
+        return any(known.is_searched and known.probe in raw for known in self._likely(raw))
+
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts wherever they stand, except those so short that they may be words."""
         return _replaced(raw, self._likely(raw))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from mrtr_cassette.core.secrets.escapes import Finding, json_tokens, spell_nothing
@@ -114,11 +115,15 @@ class Redactor:
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
-        target, headers = self.target(request.target), self.headers(request.headers)
         body = self.body(request.body, request.header("content-type"))
-        if (target, headers, body) == (request.target, request.headers, request.body):
+        return self.head(request if body == request.body else replace(request, body=body))
+
+    def head(self, request: Request) -> Request:
+        """Redact target and headers of a request."""
+        target, headers = self.target(request.target), self.headers(request.headers)
+        if target == request.target and headers == request.headers:
             return request
-        return Request(request.method, target, headers, body)
+        return replace(request, target=target, headers=headers)
 
     def _redacted_text(self, value: str) -> str:
         """Redact a log line, or any text that is no body."""

@@ -61,7 +61,12 @@ class StatePlace(NamedTuple):
 
 def may_have_states(raw: bytes) -> bool:
     """Tell, quickly, whether `find_states` may find something."""
-    return _MEMBER in raw or _ESCAPED_LETTER.search(raw) is not None
+    return _MEMBER in raw or _has_escaped_letter(raw)
+
+
+def _has_escaped_letter(raw: bytes) -> bool:
+    # A single byte is found much faster than a pattern.
+    return b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None
 
 
 def find_states(raw: bytes) -> list[StatePlace]:
@@ -77,7 +82,7 @@ def find_states(raw: bytes) -> list[StatePlace]:
     places = []
     at = offset = 0
     # Otherwise a search for the name in quotes is enough: a quote within a string is escaped.
-    has_layers = _MEMBER + b"\\" in raw or _ESCAPED_LETTER.search(raw) is not None
+    has_layers = _MEMBER + b"\\" in raw or _has_escaped_letter(raw)
     for finding in _in_layers(text) if has_layers else _in_other(text):
         start = offset + len(text[at : finding.start].encode("utf-8", "surrogateescape"))
         at = finding.end

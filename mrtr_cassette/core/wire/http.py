@@ -14,7 +14,7 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -80,8 +80,7 @@ class End(Enum):
     """The upstream was lost in the middle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes of a body that arrived together; one event of an event stream, one line of a pipe.
 
     Attributes:

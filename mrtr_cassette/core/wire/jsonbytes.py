@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
@@ -98,7 +98,7 @@ def parse(raw: bytes) -> Any:
         tree = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return _parse_slowly(raw)
-    return _parse_slowly(raw) if _has_unplain_number(tree) else tree
+    return _parse_slowly(raw) if _has_unplain_number((tree,)) else tree
 
 
 def _parse_slowly(raw: bytes) -> Any:
@@ -108,16 +108,18 @@ def _parse_slowly(raw: bytes) -> Any:
         raise NotJsonError(str(error)) from None
 
 
-def _has_unplain_number(tree: Any) -> bool:
-    kind = type(tree)
-    if kind is dict or kind is list:
-        for value in tree.values() if kind is dict else tree:
-            if type(value) is not str and _has_unplain_number(value):
+def _has_unplain_number(values: Iterable[Any]) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind is dict:
+            if _has_unplain_number(value.values()):
                 return True
-        return False
-    if kind is int:
-        return not -_LEAST_UNPLAIN < tree < _LEAST_UNPLAIN
-    return kind is float
+        elif kind is list:
+            if _has_unplain_number(value):
+                return True
+        elif kind is float or (kind is int and not -_LEAST_UNPLAIN < value < _LEAST_UNPLAIN):
+            return True
+    return False
 
 
 def is_deep(raw: bytes) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from mrtr_cassette.core.wire.jsonbytes import Span
 
 _BOM = b"\xef\xbb\xbf"
+_BLANK = b"\n\n"
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
@@ -130,12 +131,23 @@ class SseFramer:
         """How many bytes wait for the end of their event."""
         return len(self._pending)
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Take the next bytes, and yield the bytes of each event that they complete."""
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes, and return the bytes of each event that they complete."""
         self._pending += chunk
         self._has_cr = self._has_cr or b"\r" in chunk
+        events = self._plain_events()
         while end := self._event_end():
-            yield self._cut(end)
+            events.append(self._cut(end))
+        return events
+
+    def _plain_events(self) -> list[bytes]:
+        """Cut off at once what consists of events that end in one blank line each, if all do."""
+        pending = self._pending
+        end = -1 if self._has_cr else pending.rfind(_BLANK, max(self._searched - 1, 0))
+        # One that is blank altogether, or begins its stream, takes a closer look.
+        if end < 0 or pending.startswith((b"\n", _BOM)) or b"\n\n\n" in pending:
+            return []
+        return [event + _BLANK for event in self._cut(end + len(_BLANK))[:end].split(_BLANK)]
 
     def _event_end(self) -> int:
         """Return where the first event ends, or 0 if it is incomplete; note what was searched."""
@@ -144,7 +156,7 @@ class SseFramer:
             # Nearly every server ends lines by LF alone.
             if self._line == 0 and pending.startswith(b"\n", start):
                 return start + 1
-            end = pending.find(b"\n\n", max(self._searched - 1, 0)) + 2
+            end = pending.find(_BLANK, max(self._searched - 1, 0)) + len(_BLANK)
             if end > 1:
                 return end
             self._line = pending.rfind(b"\n", self._searched) + 1 or self._line

@@ -26,7 +26,7 @@ from mrtr_cassette.core.record.sealing import (
     Unread,
     in_encoding,
     in_utf8,
-    redacted_response,
+    redacted,
     seal_event_ids,
     seal_states,
     unread_bodies,
@@ -42,6 +42,7 @@ from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import End, Piece, Request, Response
 
 CALL = tool("deploy", env="prod")
+REQUEST = Request("POST", "/mcp", JSON_HEADERS, CALL)
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 ASK = answer(CALL, asks("a", state=STATE))
 DONE = response_of(text("done"), CALL)
@@ -218,6 +219,13 @@ def test_response_without_secrets_is_the_same() -> None:
     assert redacted_response(response, Redactor(RedactionRules(), token_of)) == response
 
 
+def redacted_response(response: Response, redactor: Redactor) -> Response:
+    """Return a response to a request without secrets, redacted."""
+    request, response = redacted(REQUEST, response, redactor)
+    assert request is REQUEST
+    return response
+
+
 def test_secrets_of_a_response_become_placeholders() -> None:
     """Headers and a body are redacted; in a stream each event stays an event."""
     redactor = Redactor(RedactionRules(), token_of)
@@ -225,9 +233,8 @@ def test_secrets_of_a_response_become_placeholders() -> None:
     cut = body.index(SECRET.encode()) + 7
     headers = (*JSON_HEADERS, ("Location", f"/{SECRET}"))
 
-    whole = redacted_response(
-        response_of(Answer((body[:cut], body[cut:]), headers), CALL), redactor
-    )
+    response = response_of(Answer((body[:cut], body[cut:]), headers), CALL)
+    whole = redacted_response(response, redactor)
     events = redacted_response(response_of(stream(body, CALL), CALL), redactor)
 
     assert [piece.raw for piece in whole.pieces] == [answer(CALL, text(PLACED))]
@@ -247,11 +254,12 @@ def test_credentials_that_a_response_repeats_are_replaced() -> None:
     credentials.seen((("Authorization", "Bearer kq7x-4711"),))
     repeating = cut(b"it is kq7x-4711", ("Location", "/kq7x-4711"))
 
-    sealed = without_credentials(repeating, credentials)
+    request, sealed = without_credentials(REQUEST, repeating, credentials)
 
+    assert request is REQUEST
     assert sealed.body == b"it is <authorization:1>"
     assert sealed.headers == (("Location", "/<authorization:1>"),)
-    assert without_credentials(DONE, credentials) is DONE
+    assert without_credentials(REQUEST, DONE, credentials) == (REQUEST, DONE)
 
 
 def test_bodies_that_cannot_be_read_are_withheld() -> None:
