@@ -1,7 +1,8 @@
-"""Checking a cassette by its digests, and accepting what was edited in it.
+"""Checking a cassette by its digests and for secrets, and accepting what was edited in it.
 
 Owns: reading the file and writing it back.
-Does not own: what is checked (`core.format.load`), and what is accepted (`core.format.check`).
+Does not own: what is checked (`core.format.load`, `core.record.exposed`), and what is accepted
+(`core.format.check`).
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from mrtr_cassette.core.format.check import AcceptedEdit, accept_edit
+from mrtr_cassette.core.record.exposed import ExposedSecret, exposed_secrets
 from mrtr_cassette.shell.cassette_file import load_cassette, publish, read_file
 
 
-def check(path: Path) -> int:
-    """Return how many interactions a cassette has, all of them as they were recorded.
+def check(path: Path) -> tuple[int, list[ExposedSecret]]:
+    """Return how many interactions a cassette has, all of them as recorded, and secrets in it.
 
     Raises:
         CassetteError: it is missing, damaged, or was edited.
     """
-    return len(load_cassette(path).interactions)
+    cassette = load_cassette(path)
+    return len(cassette.interactions), list(exposed_secrets(cassette))
 
 
 def fix(path: Path) -> AcceptedEdit:

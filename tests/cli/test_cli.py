@@ -301,6 +301,19 @@ async def test_an_edit_is_refused_until_it_is_accepted(tmp_path: Path) -> None:
 
 
 @looped
+async def test_a_secret_in_a_cassette_is_found(tmp_path: Path) -> None:
+    """What the rules of redaction find is told by its place and its rule, never itself, with 1."""
+    path = await recorded(tmp_path / "c.json")
+    token = "ghp_" + "aB3dE5fG7h" * 3 + "123456"
+    path.write_bytes(edited(lambda t: final(t)["body"].update(note=token))(path.read_bytes()))
+    ended = await run("check", path, "--fix")
+    assert ended.code == 1
+    assert f"{path}: #1, answer of turn 1, response: a secret by the rule 'github'\n" in ended.err
+    assert ended.err.endswith("replace them by hand and accept that with --fix\n")
+    assert token not in ended.err
+
+
+@looped
 async def test_several_cassettes_are_checked_at_once(tmp_path: Path) -> None:
     """One that is missing does not hide what the next one is; the exit code is 3 all the same."""
     path, missing = await recorded(tmp_path / "c.json"), tmp_path / "missing.json"

@@ -1,0 +1,136 @@
+"""The ways in which others run this program: a GitHub Action, a pre-commit hook, a container."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from processes import CASSETTES
+
+ROOT = Path(__file__).parent.parent
+PROGRAM = Path(sys.executable).parent / "mrtr-cassette"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A repository with a committed cassette, on a runner where the action is installed."""
+    (tmp_path / "suite" / "cassettes").mkdir(parents=True)
+    shutil.copy(CASSETTES / "demo-server.json", tmp_path / "suite" / "cassettes" / "one.json")
+    installed = tmp_path / "runner" / "mrtr-cassette" / "bin"
+    installed.mkdir(parents=True)
+    (installed / "mrtr-cassette").symlink_to(PROGRAM)
+    return tmp_path
+
+
+def run_action(folder: Path, **inputs: str) -> tuple[int, str]:
+    """Run the steps of the action after the installation as GitHub does."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    given = {name: facts["default"] for name, facts in action["inputs"].items()} | inputs
+    install, *steps = action["runs"]["steps"]
+    assert 'pip" install' in install["run"]
+    said = ""
+    for step in steps:
+        assert step["shell"] == "bash"
+        env = {
+            name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: given[found[1]], value)
+            for name, value in step["env"].items()
+        }
+        done = subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", step["run"]],
+            cwd=folder,
+            env={**os.environ, **env, "RUNNER_TEMP": str(folder / "runner")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said += done.stdout + done.stderr
+        if done.returncode:
+            return done.returncode, said
+    return 0, said
+
+
+def edit(path: Path) -> None:
+    """Edit a cassette by hand."""
+    tree = json.loads(path.read_text())
+    tree["interactions"][0]["request"]["http"]["path"] = "/elsewhere"
+    path.write_text(json.dumps(tree, indent=2))
+
+
+def test_action_checks_what_is_committed(folder):
+    """Without inputs it finds every cassette, and fails where one was edited."""
+    assert run_action(folder) == (0, "suite/cassettes/one.json: 19 interactions, all as recorded\n")
+    edit(folder / "suite/cassettes/one.json")
+    code, said = run_action(folder)
+    assert code == 3
+    assert "accept the edit with" in said
+    assert run_action(folder, cassettes="") == (0, "")
+
+
+@pytest.mark.parametrize(("asks", "code"), [("server/discover", 0), ("tools/none", 1)])
+def test_action_plays_a_cassette_to_a_command(folder, asks, code):
+    """The command finds the server's address, and a miss fails the step; a report is written."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": asks}
+    request = (
+        f"urllib.request.Request(os.environ['MRTR_CASSETTE_URL'], {json.dumps(call).encode()!r})"
+    )
+    (folder / "client.py").write_text(
+        f"import os, urllib.request\nrequest = {request}\n"
+        "request.add_header('Content-Type', 'application/json')\nurllib.request.urlopen(request)\n"
+    )
+    ended = run_action(
+        folder, replay="suite/cassettes/one.json", run=f"{shlex.quote(sys.executable)} client.py"
+    )
+    assert ended[0] == code, ended[1]
+    assert (folder / "runner" / "mrtr-cassette.xml").exists()
+
+
+def test_hook_checks_the_cassettes_of_a_commit(folder):
+    """It is called with the files that its pattern takes, and fails where one was edited."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["language"] == "python"
+    path = "suite/cassettes/one.json"
+    assert re.search(hook["files"], path)
+    assert not re.search(hook["files"], "suite/one.json")
+    command = [*shlex.split(hook["entry"]), path]
+    env = {**os.environ, "PATH": f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"}
+    codes = []
+    for change in (lambda _: None, edit):
+        change(folder / path)
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, check=False)
+        codes.append(done.returncode)
+    assert codes == [0, 3]
+
+
+def test_container_has_and_runs_what_exists(folder):
+    """What it copies is in the repository, it isn't root, and its command plays a cassette."""
+    lines = (ROOT / "Containerfile").read_text().splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    copied = [
+        words.split()[:-1] for step, words in steps if step == "COPY" and "--from" not in words
+    ]
+    assert all((ROOT / name).exists() for names in copied for name in names)
+    facts = dict(steps)
+    assert facts["USER"].split(":")[0] != "0"
+    (program,) = json.loads(facts["ENTRYPOINT"])
+    assert program.endswith("/bin/mrtr-cassette")
+    command = [
+        str(folder / "suite/cassettes/one.json") if word == "/cassette.json" else word
+        for word in json.loads(facts["CMD"])
+    ]
+    client = "import os; print(os.environ['MRTR_CASSETTE_URL'])"
+    done = subprocess.run(
+        [PROGRAM, *command, "--port", "0", "--", sys.executable, "-c", client],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("listening on http://")
+    assert "warning: listening on 0.0.0.0" in done.stderr
