@@ -24,6 +24,7 @@ FOLDERS = (
     "drive",
     "answers",
     "report",
+    "view",
 )
 """The folders of the core; a module imports from its own folder and from those before it."""
 

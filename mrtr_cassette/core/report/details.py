@@ -223,7 +223,9 @@ def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
     exchanges, shared = recorded.exchanges, recorded.shared
     for position in range(shared, len(exchanges)):
         exchange = exchanges[position]
-        if position > shared:
+        ask = exchanges[position - 1].ask if position > shared else None
+        # A client that is to call again, and nothing else, asks nobody.
+        if ask is not None and ask.input_requests:
             asked_ms = exchanges[position - 1].ended_ms
             yield _stretch("person", asked_ms, exchange.started_ms)
         at_ms = exchange.started_ms

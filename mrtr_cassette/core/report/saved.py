@@ -1,0 +1,117 @@
+"""A report of a replay that was saved as JSON, read back.
+
+Owns: reading what `summary.summary_data` returns.
+Rule: a report is a file from elsewhere: what is not as it was written is named by its place.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from mrtr_cassette.core.report.misses import MissReport, Nearest
+from mrtr_cassette.core.report.summary import (
+    HarmlessRequest,
+    InteractionOutcome,
+    Outcome,
+    ReplayReport,
+)
+from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import NotJsonError
+
+T = TypeVar("T")
+
+
+class UnreadableReportError(ValueError):
+    """A file is no report of a replay; the message says where."""
+
+
+def saved_report(raw: bytes) -> ReplayReport:
+    """Return a report as it was when it was saved.
+
+    Raises:
+        UnreadableReportError: it is none.
+    """
+    try:
+        tree = parse(raw)
+    except NotJsonError as error:
+        raise UnreadableReportError(f"no JSON: {error}") from None
+    return ReplayReport(
+        _member(tree, "cassette", str, ""),
+        tuple(_outcome(*each) for each in _items(tree, "interactions", "")),
+        tuple(_miss(*each) for each in _items(tree, "misses", "")),
+        tuple(_harmless(*each) for each in _items(tree, "harmless", "")),
+    )
+
+
+def _member(tree: Any, name: str, kind: type[T], place: str) -> T:
+    value = tree.get(name) if isinstance(tree, dict) else None
+    if not isinstance(value, kind):
+        raise UnreadableReportError(f"{place}/{name} is no {_KINDS[kind]}")
+    return value
+
+
+_KINDS: dict[type, str] = {str: "text", int: "whole number", list: "list", dict: "object"}
+
+
+def _items(tree: Any, name: str, place: str) -> list[tuple[Any, str]]:
+    items: list[Any] = _member(tree, name, list, place)
+    return [(item, f"{place}/{name}/{index}") for index, item in enumerate(items)]
+
+
+def _optional_text(tree: Any, name: str, place: str) -> str | None:
+    is_absent = isinstance(tree, dict) and tree.get(name) is None
+    return None if is_absent else _member(tree, name, str, place)
+
+
+def _outcome(tree: Any, place: str) -> InteractionOutcome:
+    word = _member(tree, "outcome", str, place)
+    try:
+        outcome = Outcome(word)
+    except ValueError:
+        raise UnreadableReportError(f"{place}/outcome is none of a replay") from None
+    return InteractionOutcome(
+        _member(tree, "number", int, place),
+        _member(tree, "call", str, place),
+        outcome,
+        _member(tree, "plays", int, place),
+    )
+
+
+def _miss(tree: Any, place: str) -> MissReport:
+    nearest: Nearest | None = None
+    if isinstance(tree, dict) and tree.get("nearest") is not None:
+        facts: dict[str, Any] = _member(tree, "nearest", dict, place)
+        inner = f"{place}/nearest"
+        nearest = Nearest(
+            _member(facts, "interaction", int, inner),
+            _member(facts, "turn", int, inner),
+            _member(facts, "call", str, inner),
+        )
+    questions = _items(tree, "questions", place)
+    return MissReport(
+        reason=_member(tree, "reason", str, place),
+        detail=_member(tree, "detail", str, place),
+        request=_member(tree, "request", str, place),
+        questions=tuple(str(question) for question, _ in questions),
+        cassette=_member(tree, "cassette", str, place),
+        nearest=nearest,
+        differences=tuple(
+            Difference(
+                _member(each, "pointer", str, inner),
+                _optional_text(each, "recorded", inner),
+                _optional_text(each, "received", inner),
+            )
+            for each, inner in _items(tree, "differences", place)
+        ),
+        fixes=(_member(tree, "fix", str, place),),
+        text=_member(tree, "text", str, place),
+    )
+
+
+def _harmless(tree: Any, place: str) -> HarmlessRequest:
+    return HarmlessRequest(
+        _member(tree, "call", str, place),
+        _member(tree, "answer", str, place),
+        _member(tree, "times", int, place),
+    )

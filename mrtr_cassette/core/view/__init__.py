@@ -1,0 +1,1 @@
+"""A cassette as a page that a browser opens from disk."""

@@ -1,0 +1,67 @@
+"""Pages on disk.
+
+Owns: the style and the script that every page has, writing a page, and opening it in a browser.
+Does not own: what a page shows (`core.view`).
+Rule: a page takes the place of a page only, never of another file.
+"""
+
+from __future__ import annotations
+
+import webbrowser
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from mrtr_cassette.core.view.page import START, Assets, View, page
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.cassette_file import check_writable
+from mrtr_cassette.shell.files import reason_of, write_whole
+
+
+@cache
+def _assets() -> Assets:
+    folder = resources.files("mrtr_cassette.core.view")
+    return Assets(*((folder / name).read_text("utf-8") for name in ("page.css", "page.js")))
+
+
+def check_page_place(path: Path) -> None:
+    """Make sure that a page can be written to this place.
+
+    Raises:
+        CassetteError: there is no folder for it, or the system refuses the name.
+        UsageError: another file is there.
+    """
+    start = START.encode()
+    try:
+        check_writable(path)
+        if path.exists() and (not path.is_file() or _first_bytes(path, len(start)) != start):
+            raise UsageError(
+                f"{path} exists and is no page of this program", hint="name another file"
+            )
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+
+
+def _first_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(count)
+
+
+def write_page(path: Path, view: View) -> None:
+    """Write a page, in the place of an earlier one.
+
+    Raises:
+        CassetteError: it can't be written.
+        UsageError: another file is there.
+    """
+    check_page_place(path)
+    pieces = (piece.encode("utf-8") for piece in page(view, _assets()))
+    try:
+        write_whole(path, pieces, replace=True)
+    except OSError as error:
+        raise CassetteError(path, f"can't write the page: {reason_of(error)}") from None
+
+
+def open_page(path: Path) -> bool:
+    """Open a page in the user's browser; return whether there is one."""
+    return webbrowser.open(path.resolve().as_uri())

@@ -1,0 +1,100 @@
+"""Facts about the command `view`, each of a real process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from builders import cassette_of, encode_cassette, missed, player_of, post, retry, tool
+from harness import looped, run
+from messages import NO, YES, asks, text
+from pages import Node, assert_readable, assert_safe, parsed
+
+from mrtr_cassette.core.report.summary import report_of_replay, summary_data
+
+CALL = tool("deploy", env="prod")
+SCRIPT = ((CALL, asks("a")), (retry(CALL, {"a": YES}), text("done")))
+
+
+def cassette(folder: Path) -> Path:
+    """Write a cassette with one call that asks."""
+    path = folder / "deploy.json"
+    path.write_bytes(encode_cassette(cassette_of(*SCRIPT)))
+    return path
+
+
+def report(folder: Path) -> Path:
+    """Write the report of a replay that missed an answer."""
+    player = player_of(*SCRIPT)
+    player.request_received(post(CALL))
+    missed(player, retry(CALL, {"a": NO}))
+    path = folder / "report.json"
+    path.write_text(json.dumps(summary_data(report_of_replay(player))))
+    return path
+
+
+def page(path: Path) -> Node:
+    """Return a page, which is as every page must be."""
+    made = parsed(path.read_text("utf-8").removeprefix("<!doctype html>\n"))
+    assert_safe(made)
+    assert_readable(made)
+    return made
+
+
+@looped
+async def test_view_writes_a_page(tmp_path: Path) -> None:
+    """The page has the cassette's name, in this directory, and may be written again."""
+    path = cassette(tmp_path)
+    (tmp_path / "here").mkdir()
+    for _ in range(2):
+        ended = await run("view", path, cwd=tmp_path / "here")
+        assert (ended.code, ended.out, ended.err) == (0, "", "wrote deploy.html\n")
+    assert page(tmp_path / "here" / "deploy.html").one("h1").text == "deploy.json"
+
+
+@looped
+async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
+    """With a report, misses stand beside the nearest recorded requests."""
+    ended = await run(
+        "view", cassette(tmp_path), "-o", tmp_path / "p.html", "--report", report(tmp_path)
+    )
+    assert ended.code == 0
+    made = page(tmp_path / "p.html")
+    assert made.by_id("i1").one(class_="miss").attributes["id"] == "m1"
+
+
+@looped
+async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
+    """A foreign file, a report of another cassette or none, and no cassette are told."""
+    path = cassette(tmp_path)
+    other = report(tmp_path)
+    tree = json.loads(other.read_text())
+    other.write_text(json.dumps({**tree, "interactions": tree["interactions"] * 2}))
+    for arguments, code, said in (
+        ((path, "-o", path), 2, "deploy.json exists and is no page of this program"),
+        ((path, "--report", tmp_path / "none.json"), 2, "none.json: no such file"),
+        ((path, "--report", path), 2, "deploy.json is no JSON report of a replay: /cassette is no"),
+        ((path, "--report", other), 2, "has 2 interactions, and not 1"),
+        ((tmp_path / "missing.json",), 3, "there is no such cassette"),
+    ):
+        ended = await run("view", *arguments, cwd=tmp_path)
+        assert ended.code == code
+        assert said in ended.err
+    assert not list(tmp_path.glob("*.html"))
+
+
+@looped
+async def test_view_opens_the_page(tmp_path: Path) -> None:
+    """`--open` hands the page to the user's browser; where there is none it says where the page is."""
+    path = cassette(tmp_path)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    ended = await run("view", path, "--open", cwd=tmp_path, env={"BROWSER": f"{browser} %s"})
+    assert ended.code == 0
+    assert (tmp_path / "opened").read_text().strip() == (tmp_path / "deploy.html").as_uri()
+    ended = await run(
+        "view", path, "--open", cwd=tmp_path, env={"BROWSER": "/bin/false %s", "PATH": ""}
+    )
+    assert ended.code == 0
+    assert f"open {(tmp_path / 'deploy.html').as_uri()}" in ended.err

@@ -1,0 +1,176 @@
+"""Facts about a page as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from builders import (
+    Step,
+    cassette_of,
+    changed,
+    get,
+    loaded,
+    missed,
+    play,
+    player_of,
+    post,
+    retry,
+    tool,
+)
+from harmless import HOSTILE
+from messages import NO, YES, asks, form, text
+from pages import Node, assert_readable, assert_safe, parsed
+from pushed_cassettes import branched
+
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.report.details import detailed
+from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay
+from mrtr_cassette.core.view.page import START, Assets, View, page
+
+ASSETS = Assets("p { color: red }", '"use strict";')
+CALL = tool("deploy", env="prod")
+BRANCHED: tuple[Step, ...] = (
+    (CALL, asks("a", state="eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m")),
+    (retry(CALL, {"a": YES}, state="eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"), text("done")),
+    (retry(CALL, {"a": NO}, state="eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"), text("left")),
+)
+
+
+def page_of(recording: Cassette, replay: ReplayReport | None = None) -> Node:
+    """Return the page of a recording, which is as every page must be."""
+    html = "".join(page(View(detailed(recording), replay), ASSETS))
+    assert html.startswith(START)
+    made = parsed(html.removeprefix("<!doctype html>\n"))
+    assert_safe(made)
+    assert_readable(made)
+    return made
+
+
+def of_script(*script: Step, **options: Any) -> Node:
+    """Return the page of a script."""
+    return page_of(loaded(cassette_of(*script, **options), "cassettes/talk.json"))
+
+
+def test_page_tells_what_was_recorded() -> None:
+    """Name, origin, count, and how secrets are kept stand in its head."""
+    made = of_script(*BRANCHED, redacts=True, seals_answers=True)
+
+    assert made.one("title").text == "talk.json - mrtr-cassette"
+    assert made.one("h1").text == "talk.json"
+    assert [each.text for each in made.one("header").every(class_="chip")] == [
+        "2 calls",
+        "2 ask, 2 turns",
+        "1 answered again in another way",
+        "request states sealed",
+        "known secrets redacted",
+        "answers sealed",
+    ]
+    facts = [each.text for each in made.one("header").every("dd")]
+    assert facts[0] == "http://localhost:8000/mcp"
+
+
+def test_page_has_landmarks_and_headings_in_order() -> None:
+    """A reader who hears the page finds its parts: no level of headings is left out."""
+    made = page_of(branched())
+
+    for name in ("header", "search", "main", "footer"):
+        assert made.one(name)
+    levels = [int(each.name[1]) for each in made.every("h1", "h2", "h3", "h4", "h5")]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert made.one("html").attributes["lang"] == "en"
+
+
+def test_what_needs_the_script_is_hidden_without_it() -> None:
+    """The tools and the keys are shown by the script; all calls are there without."""
+    made = of_script(*BRANCHED)
+
+    assert "hidden" in made.one("search").attributes
+    assert "hidden" in made.one(class_="keys").attributes
+    assert len(list(made.every("li", class_="call"))) == 2
+
+
+def test_each_session_is_a_section() -> None:
+    """Calls of a session stand together, under its name and its client."""
+    session = ("Mcp-Session-Id", "sess-0123456789abcdef")
+    made = of_script((post(tool("a")), text("x")), (post(tool("b"), session), text("x")))
+
+    headings = [each.text for each in made.one("main").every("h2")]
+    assert headings == ["Calls without a session", "mrtr-session:1"]
+
+
+def test_idle_time_is_marked() -> None:
+    """Where time was cut out of the axis, there is a mark, and a text says so."""
+    recording = loaded(cassette_of((CALL, text("x")), (tool("b"), text("x"))))
+    first, second = recording.interactions
+    late = replace(second.exchanges[0], started_ms=9000.0, ended_ms=9003.0)
+    made = page_of(replace(recording, interactions=(first, replace(second, exchanges=(late,)))))
+
+    assert len(list(made.every("line", class_="cut"))) == 1
+    assert "idle time cut 1 time" in made.text
+
+
+def test_empty_cassette_is_a_page() -> None:
+    """A cassette without anything says so."""
+    assert "Nothing was recorded." in of_script().one("main").text
+
+
+def test_replay_is_told_beside_the_recording() -> None:
+    """What was missed stands in the nearest call, which is open; what was never played is marked."""
+    script = ((CALL, text("x")), (tool("other"), text("y")))
+    player = player_of(*script)
+    play(player, CALL)
+    missed(player, tool("deploy", env="test"))
+    missed(player, get("/nowhere"))
+    made = page_of(loaded(cassette_of(*script)), report_of_replay(player))
+
+    chips = [each.text for each in made.one("header").every(class_="chip")]
+    assert chips[-2:] == ["replay played 1 of 2", "missed 2 requests"]
+    nearest = made.by_id("i1")
+    assert "open" in nearest.attributes
+    assert nearest.one("article", class_="miss").attributes["id"] == "m1"
+    assert [each.text for each in nearest.every("td")] == ['"prod"', '"test"']
+    assert "never played" in made.by_id("i2").text
+
+
+@pytest.mark.parametrize(
+    "mark", ["<script>alert(1)</script>", "</script></style>", "--><!--", HOSTILE]
+)
+def test_recorded_texts_are_inert(mark: str) -> None:
+    """Nothing recorded is an element, an attribute or a character that can't be seen."""
+    words = f"\"' onload=alert(1) {mark}"
+    ask: dict[str, Any] = {"resultType": "input_required", "inputRequests": {words: form(words)}}
+    properties = {words: {"title": words, "description": words, "enum": [words, words]}}
+    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
+    call = changed(tool(words), "params", "arguments", to={words: words})
+    plain = of_script(
+        (call, ask),
+        (retry(call, {words: {"action": "accept", "content": {words: words}}}), text(words)),
+        (tool("x"), {words: words, "isError": True}),
+        (get("/x"), words.encode()),
+    )
+    kinds = {each.name for each in plain.every()}
+
+    assert len(list(plain.every("script"))) == len(list(plain.every("style"))) == 1
+    assert kinds <= {each.name for each in of_script(*_harmless_script()).every()} | {
+        "select",
+        "option",
+    }
+    for node in plain.every():
+        for value in (*node.attributes.values(), *(c for c in node.children if isinstance(c, str))):
+            assert all(line.isprintable() for line in value.split("\n")), value
+
+
+def _harmless_script() -> tuple[Step, ...]:
+    ask = {"resultType": "input_required", "inputRequests": {"a": form("a")}}
+    properties = {"a": {"title": "a", "description": "b", "enum": ["c", "d"]}}
+    ask["inputRequests"]["a"]["params"]["requestedSchema"] = {"properties": properties}
+    return (
+        (CALL, ask),
+        (retry(CALL, {"a": {"action": "accept", "content": {"a": "c"}}}), text("x")),
+        (tool("x"), {"y": "z", "isError": True}),
+        (get("/x"), b"page"),
+    )
