@@ -42,17 +42,6 @@ def test_one_name_means_one_class() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_the_design_names_every_module() -> None:
-    """`docs/design.md` has one row for each folder and says what each module owns."""
-    design = (PACKAGE.parent / "docs" / "design.md").read_text(encoding="utf-8")
-    unnamed = [
-        name_of(path)
-        for path in MODULES
-        if not path.stem.startswith("_") and f"`{path.stem}`" not in design
-    ]
-    assert unnamed == []
-
-
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_no_document_has_the_marks_of_a_merge(path: Path) -> None:
     """Both sides of a conflict were read, and one text was made of them."""
