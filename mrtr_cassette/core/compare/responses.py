@@ -38,7 +38,7 @@ NO_STATES: Final[Mapping[str, str]] = {}
 
 _SURROGATE = re.compile(
     rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
-    rb"|(mrtr-session|mrtr-event)(?:(?::|%3A)[0-9]{1,9}){1,2}"
+    rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
 )
 """A surrogate; which interaction, session and event it is of depends on what else was recorded."""
 TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")

@@ -32,7 +32,9 @@ from mrtr_cassette.core.record.history import (
     ended_with_session,
     ends_of,
     lasting,
+    seeks_stream,
     session_facts,
+    streams_of_closing,
 )
 from mrtr_cassette.core.record.linking import (
     AskFacts,
@@ -94,7 +96,7 @@ def has_recording(
     """Tell whether a cassette has all exchanges of a recording already.
 
     An exchange is known by its number, its times and its status: the rest of it reads otherwise in
-    a cassette, and may have been edited since.
+    a cassette, and may have been edited since. A listening stream may have been left out.
 
     Args:
         cassette: what may have them.
@@ -104,11 +106,19 @@ def has_recording(
     own = {exchange.number: exchange for each in cassette.interactions for exchange in each.own}
     if not exchanges or cassette.recorded_at != header.recorded_at:
         return False
-    offset = max((number or 0 for number in own), default=0) - max(exchanges)
-    return all(
-        offset + number in own and _moment(own[offset + number]) == _moment(exchange)
-        for number, exchange in exchanges.items()
-    )
+    highest = max((number or 0 for number in own), default=0)
+    for last in sorted(exchanges, reverse=True):
+        offset = highest - last
+        if all(
+            _moment(own[offset + number]) == _moment(exchange)
+            if offset + number in own
+            else seeks_stream(exchange.request)
+            for number, exchange in exchanges.items()
+        ):
+            return True
+        if not seeks_stream(exchanges[last].request):
+            break
+    return False
 
 
 def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
@@ -172,6 +182,8 @@ class _Assembly:
         """Yield the interactions, those of the earlier recording first."""
         for journal_number in sorted(self._exchanges):
             self._read(self._offset + journal_number)
+        for number in streams_of_closing(self._history):
+            del self._history[number], self._facts[number]
         self._ended = ended_with_session(self._history)
         ends = ends_of(self._history)
         pushes = link_pushes(self._history, ends)

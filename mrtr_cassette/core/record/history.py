@@ -24,10 +24,11 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
-from mrtr_cassette.core.wire.http import Response
+from mrtr_cassette.core.wire.http import EVENT_STREAM, Request, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
 _LONGEST_TEXT = 200
+_LOWEST_REFUSAL = 400
 _CUT_HASH = re.compile(r"(?:<[^<>]*|sha256(?::|%3A)[0-9a-f]*)\Z")
 _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 
@@ -94,6 +95,8 @@ class SessionFacts:
             arrived, and the response to that comes on a listening stream.
         is_answered: its response has the response to the request.
         ends_session: it is a DELETE.
+        seeks_stream: it is a GET of a listening stream.
+        is_silent: its response, if there is any, has no message of a server that lets it listen.
     """
 
     session: str
@@ -106,6 +109,8 @@ class SessionFacts:
     ended: Moment
     is_answered: bool
     ends_session: bool = False
+    seeks_stream: bool = False
+    is_silent: bool = False
 
     @property
     def listens(self) -> bool:
@@ -148,7 +153,20 @@ def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: boo
         ended=NEVER if is_accepted else _ended(exchange),
         is_answered=not is_accepted and _has_answer(response),
         ends_session=exchange.request.method == "DELETE",
+        seeks_stream=seeks_stream(exchange.request),
+        is_silent=_is_silent(response),
     )
+
+
+def seeks_stream(request: Request) -> bool:
+    """Tell whether a request asks for a listening stream."""
+    return request.method == "GET" and EVENT_STREAM in request.header("accept")
+
+
+def _is_silent(response: Response | None) -> bool:
+    if response is None or not response.is_event_stream:
+        return response is None or response.status >= _LOWEST_REFUSAL
+    return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 
 def _beginning_of(key: str) -> str:
@@ -259,4 +277,32 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
         and each.session != NO_SESSION
         and each.session in deletes
         and last.get(each.session, 0) <= each.ended.after
+    }
+
+
+def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
+    """Return the streams that clients opened once more while they ended their session, in vain.
+
+    Whether a client comes back before its DELETE, after it, or not at all is chance.
+
+    Args:
+        facts: by number, in arrival order.
+    """
+    ended = {each.session for each in facts.values() if each.ends_session} - {NO_SESSION}
+    last: dict[str, int] = {}
+    sought: set[str] = set()
+    again: list[int] = []
+    for number, each in facts.items():
+        if each.session not in ended or each.ends_session:
+            continue
+        if not each.seeks_stream:
+            last[each.session] = number
+        elif each.session in sought:
+            again.append(number)
+        else:
+            sought.add(each.session)
+    return {
+        number
+        for number in again
+        if facts[number].is_silent and number > last.get(facts[number].session, 0)
     }

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.record.elicitation_ids import ElicitationIds
 from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
 from mrtr_cassette.core.secrets.surrogates import (
     EVENT_SURROGATE_BYTES,
@@ -55,6 +56,7 @@ class Surrogates:
         self._event_ids: dict[int, list[str]] = {}
         self._events: dict[tuple[str, str], str] = {}
         self._last_events: Counter[int] = Counter()
+        self._elicitations = ElicitationIds()
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
@@ -75,6 +77,7 @@ class Surrogates:
             self._named.setdefault(sha256_of(state), state)
             if exchange.issued_sha256 is not None:
                 self._named.setdefault(exchange.issued_sha256, state)
+        self._elicitations.add_earlier(exchange)
         response = exchange.response
         for piece in () if response is None else response.pieces:
             for span in event_id_spans(piece.raw):
@@ -94,7 +97,7 @@ class Surrogates:
         """Take note of an exchange of this recording, and of its session as the journal has it."""
         if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
             self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
-
+        self._elicitations.add(number, exchange)
         if session:
             self._session_of[number] = session
         response = exchange.response
@@ -104,15 +107,13 @@ class Surrogates:
                 self._event_ids[number] = ids
 
     def name_session_of(self, number: int) -> None:
-        """Name the session of an exchange, and the ids of its events; they come in file order."""
+        """Name the session of an exchange, the ids of its events and of its questions."""
         session = self._session_of.get(number, "")
         name = reveal_text(session, self._name_session) if session else ""
-        ids = self._event_ids.get(number)
-        if ids is None:
-            return
         match = SESSION_SURROGATE.fullmatch(name)
         place = 0 if match is None else int(match[1])
-        for sha256 in ids:
+        self._elicitations.name(number, session, place)
+        for sha256 in self._event_ids.get(number, ()):
             # A resumed stream has events again under the same ids.
             if (session, sha256) not in self._events:
                 self._last_events[place] += 1
@@ -176,6 +177,7 @@ class Surrogates:
 
         States of other exchanges that it repeats are replaced too.
         """
+        exchange = self._elicitations.put_into(exchange, self._session_of.get(number, ""))
         if not (self._named or self._echoed_by or self._sessions or self._events):
             return exchange
         exchange = self._with_events(number, exchange)

@@ -122,10 +122,12 @@ class OpenPushes:
         if message.kind is not Kind.REQUEST:
             return None
         pending = self._pending.get(session, {})
-        if len(pending) == 1 and _call_id(call.message) is None:
+        is_nobodys = _call_id(call.message) is None
+        if is_nobodys and len(pending) == 1:
             ((number, call),) = pending.values()
+            is_nobodys = False
         keys = self._turns.get(number)
-        if keys is None or not keys.unanswered:
+        if keys is None or is_nobodys or not keys.unanswered:
             keys = self._turns[number] = TurnKeys()
         request = input_request(message.method, message.params)
         push = OpenPush(number, call, keys.key_for(message.method), request, message)

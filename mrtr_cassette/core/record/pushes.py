@@ -157,7 +157,9 @@ class _Session:
         if listens and len(self.pending) == 1:
             (owner,) = self.pending
         opened = self._open.get(owner)
-        if opened is None or not opened.keys.unanswered:
+        # On a stream that calls share, whether requests overlap is chance.
+        is_nobodys = listens and owner == number
+        if opened is None or is_nobodys or not opened.keys.unanswered:
             opened = self._open[owner] = _OpenTurn(LinkedTurn(), TurnKeys())
             self.turns.setdefault(owner, []).append(opened.turn)
         key = opened.keys.key_for(push.method)

@@ -1,4 +1,6 @@
-"""What stands for a request state, a session id or an event id: a sealed hash, later a surrogate.
+"""What stands for a request state or the id of a session, an event or an elicitation.
+
+That is a sealed hash, later a surrogate; an elicitation's id is no secret and is not hashed.
 
 Owns: the spelling of both, and putting surrogates in the place of sealed hashes.
 Does not own: where states stand (`states`), and which surrogate a state gets (`record`).
@@ -16,6 +18,7 @@ from collections.abc import Callable
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
 EVENT_SURROGATE_BYTES = re.compile(rb"mrtr-event:([0-9]{1,9}):([0-9]{1,9})")
+ELICITATION_SURROGATE_BYTES = re.compile(rb"mrtr-elicitation:([0-9]{1,9}):([0-9]{1,9})")
 STATE_SURROGATE = re.compile(
     r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
 )
@@ -91,3 +94,13 @@ def event_surrogate(session: int, index: int) -> str:
         index: which of the events with an id in this session, from 1.
     """
     return f"mrtr-event:{session}:{index}"
+
+
+def elicitation_surrogate(session: int, index: int) -> str:
+    """Return the surrogate of the id that a server made up for a question.
+
+    Args:
+        session: the number of its session; 0 where it has none.
+        index: which of the elicitations with such an id in this session, from 1.
+    """
+    return f"mrtr-elicitation:{session}:{index}"

@@ -33,7 +33,7 @@ from messages import NO, YES, array_asks, asks, text
 from pushing import SESSION, PushingSession, elicit, posted, roots
 
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
-from mrtr_cassette.core.exchange.recorded import Branch
+from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.record.assembly import has_recording
@@ -43,6 +43,7 @@ from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+FIRST_AT, SECOND_AT = "2026-08-01T00:00:00+00:00", "2026-08-01T00:00:01+00:00"
 
 
 def states(interaction: InteractionModel) -> list[Any]:
@@ -552,9 +553,6 @@ def test_array_dialect_is_assembled_like_the_other() -> None:
     assert states(cassette.interactions[0])[0] == states(cassette.interactions[0])[1]
 
 
-FIRST_AT, SECOND_AT = "2026-08-01T00:00:00+00:00", "2026-08-01T00:00:01+00:00"
-
-
 def test_cassette_knows_the_recording_that_it_has() -> None:
     """A recording is known by when it began and by its exchanges, added or not, edited or not."""
     first = converse((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), {}))
@@ -577,6 +575,41 @@ def test_cassette_knows_the_recording_that_it_has() -> None:
     assert not has([], SECOND_AT, both)
     one_more = assembled([], recorded_at=SECOND_AT)
     assert not has(added, SECOND_AT, one_more)
+
+
+def closing(*order: str) -> tuple[CassetteModel, list[RecordedExchange]]:
+    """Return a recording of a session whose client resumes its stream while it leaves, or not."""
+    session = PushingSession()
+    session.post(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
+    listening = get("/mcp", ("Accept", "text/event-stream"), SESSION)
+    session.end(session.open(listening), roots())
+    session.post(CALL, text("done"))
+    for each in order:
+        if each == "DELETE":
+            session.post(Request("DELETE", "/mcp", (SESSION,), b""), Answer((), (), 200))
+        else:
+            session.post(listening, Answer((b"{}",), (), 404))
+    return assembled(session.talk.exchanges, recorded_at=FIRST_AT), session.talk.exchanges
+
+
+def test_stream_that_a_client_resumes_while_it_leaves_is_left_out() -> None:
+    """Whether it does is chance, so it is no change of the cassette."""
+    without, _ = closing("DELETE")
+    for order in (("DELETE", "resume"), ("resume", "DELETE"), ("resume", "DELETE", "resume")):
+        assert closing(*order)[0].interactions == without.interactions
+    assert closing("resume")[0].interactions != without.interactions
+
+
+@pytest.mark.parametrize("order", [("DELETE", "resume"), ("resume", "DELETE")])
+def test_recording_is_known_without_what_was_left_out(order: tuple[str, ...]) -> None:
+    """A cassette has all of a recording though it lacks such a stream."""
+    model, exchanges = closing(*order)
+    header = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append")
+    journal = {each.number or 0: each for each in exchanges}
+
+    assert has_recording(loaded(model), header, journal)
+    longer = {**journal, 9: exchange(tool("more"), text("x"), number=9)}
+    assert not has_recording(loaded(model), header, longer)
 
 
 def test_pushed_requests_and_posted_answers_are_turns() -> None:

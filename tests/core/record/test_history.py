@@ -16,6 +16,7 @@ from mrtr_cassette.core.record.history import (
     ends_of,
     lasting,
     session_facts,
+    streams_of_closing,
 )
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 
@@ -127,6 +128,39 @@ def test_stream_ends_with_its_session() -> None:
     told = {1: left, 2: stayed, 3: facts(), 4: delete, 5: delete, 6: later, 7: elsewhere}
     assert ended_with_session(told) == {2: 4, 6: 4}
     assert ended_with_session({1: facts("", rank=Rank.LISTENING), 2: facts("")}) == {}
+
+
+def test_stream_that_is_opened_once_more_while_the_session_ends_is_told() -> None:
+    """Nothing was said on it, and nothing but closing came after it; the first one counts."""
+
+    def sought(session: str = "s", **known: Any) -> SessionFacts:
+        return facts(session, request_id=None, seeks_stream=True, **{"is_silent": True, **known})
+
+    delete = facts(request_id=None, ends_session=True)
+    told = {1: sought(), 2: facts(), 3: sought(), 4: facts(), 5: sought(), 6: delete, 7: sought()}
+
+    assert streams_of_closing(told) == {5, 7}
+    assert streams_of_closing({**told, 7: sought(is_silent=False)}) == {5}
+    assert streams_of_closing({**told, 8: facts()}) == set()
+    assert streams_of_closing({**told, 6: facts()}) == set()
+    assert streams_of_closing({each: told[each] for each in (2, 4, 6, 7)}) == set()
+    nobodys = {1: sought(""), 2: facts("", ends_session=True), 3: sought("")}
+    assert streams_of_closing(nobodys) == set()
+
+
+def test_stream_on_which_nothing_is_said_is_silent() -> None:
+    """A refusal, none at all, and events without a message say nothing to who listens."""
+    listening = get("/mcp", ("Accept", "text/event-stream"))
+    primed = Answer((b"id: 1\ndata:\n\n",), STREAM_HEADERS)
+    spoken = Answer((sse(elicit()),), STREAM_HEADERS)
+    refused = Answer((b"{}",), (), 404)
+    never = RecordedExchange(4, exchange(listening, b"{}").request, None, 1.0, 2.0, None, None)
+
+    silent = [facts_of(exchange(listening, each)) for each in (primed, refused)]
+    assert all(each.seeks_stream and each.is_silent for each in (*silent, facts_of(never)))
+    assert not facts_of(exchange(listening, spoken)).is_silent
+    assert not facts_of(exchange(listening, b"{}")).is_silent
+    assert not facts_of(exchange(get("/page"), b"{}")).seeks_stream
 
 
 def test_response_of_a_call_on_its_stream_is_its_end() -> None:

@@ -70,7 +70,7 @@ def test_call_is_pending_until_it_has_its_response() -> None:
     broken = session.open(with_id(CALL, 4))
     session.end(broken)
     session.say(stream, roots(3))
-    assert pushed_to(session, stream) == [(stream, "roots-2")]
+    assert pushed_to(session, stream) == [(stream, "roots-1")]
 
 
 def test_calls_of_another_session_are_not_asked() -> None:
@@ -125,6 +125,19 @@ def test_turn_begins_when_all_before_it_is_answered() -> None:
         session.post(posted(elicit(number), YES))
     session.say(call, elicit(6))
     assert [key for _, key in pushed_to(session, call)] == ["elicitation-1"]
+
+
+def test_request_that_is_no_calls_is_a_turn_of_its_own() -> None:
+    """Where several calls share a stream, nothing tells whether they asked together."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(CALL)
+    session.post(OTHER)
+    session.say(stream, elicit(1), elicit(2))
+
+    assert pushed_to(session, stream) == [(stream, "elicitation-1"), (stream, "elicitation-1")]
+    push = answered(session, session.post(posted(elicit(1), YES)))
+    assert push is not None
 
 
 def test_answer_after_the_end_of_the_call_still_answers() -> None:

@@ -5,6 +5,7 @@ import hashlib
 from mrtr_cassette.core.secrets.surrogates import (
     as_recorded,
     compared_sha256,
+    elicitation_surrogate,
     event_surrogate,
     occurrence_in,
     reveal,
@@ -77,3 +78,4 @@ def test_surrogate_tells_its_occurrence() -> None:
 def test_event_is_named_by_session_and_count() -> None:
     """The name of an event tells its session, and which of its events it is."""
     assert event_surrogate(3, 12) == "mrtr-event:3:12"
+    assert elicitation_surrogate(3, 12) == "mrtr-elicitation:3:12"
