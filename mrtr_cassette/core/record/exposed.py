@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import Cassette, TurnPlace
-from mrtr_cassette.core.record.sealing import redacted_response
+from mrtr_cassette.core.record.sealing import redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
+
+_NOTHING = Request("GET", "/", (), b"")
+"""A request in which there is nothing to find."""
 
 
 class ExposedSecret(NamedTuple):
@@ -53,7 +56,7 @@ def _rules_in_request(rules: RedactionRules, request: Request) -> list[str]:
 def _rules_in_response(rules: RedactionRules, response: Response | None) -> list[str]:
     redactor, matched = _noting(rules)
     if response is not None:
-        redacted_response(response, redactor)
+        redacted(_NOTHING, response, redactor)
     return list(matched)
 
 
