@@ -9,16 +9,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Recording, Replay, diff, record, replay
+    from mrtr_cassette.api import Recording, Replay, diff, record, replay, verify
     from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
     from mrtr_cassette.core.compare.changes import Change
     from mrtr_cassette.core.compare.conversations import Stage
+    from mrtr_cassette.core.drive.recorded_script import TurnChange
     from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
+    from mrtr_cassette.core.report.verification import Verification, VerifiedInteraction
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
     from mrtr_cassette.options import RecordOptions, ReplayOptions
     from mrtr_cassette.testing.use import MrtrCassette
+    from mrtr_cassette.verify_options import VerifyOptions
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,13 +40,18 @@ __all__ = [
     "ReplayOptions",
     "Stage",
     "Turn",
+    "TurnChange",
     "UnplayedError",
     "UnpublishedError",
     "UpstreamError",
     "UsageError",
+    "Verification",
+    "VerifiedInteraction",
+    "VerifyOptions",
     "diff",
     "record",
     "replay",
+    "verify",
 ]
 _ELSEWHERE = {
     "CassetteComparison": "core.compare.cassettes",
@@ -59,10 +67,14 @@ _ELSEWHERE = {
     "RecordOptions": "options",
     "ReplayOptions": "options",
     "Turn": "core.report.inspection",
+    "TurnChange": "core.drive.recorded_script",
     "UnplayedError": "core.report.failures",
     "UnpublishedError": "core.report.failures",
     "UpstreamError": "errors",
     "UsageError": "errors",
+    "Verification": "core.report.verification",
+    "VerifiedInteraction": "core.report.verification",
+    "VerifyOptions": "verify_options",
 }
 """The modules of the names that `api` does not define."""
 

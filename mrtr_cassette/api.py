@@ -1,14 +1,15 @@
-"""The library: recording, replaying and comparing from Python.
+"""The library: recording, replaying, verifying and comparing from Python.
 
-Owns: `record` and `replay` with what they show of a run, and `diff`.
-Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`).
-Rule: the keywords of `record` and `replay` are the fields of their option classes.
+Owns: `record` and `replay` with what they show of a run, `verify` and `diff`.
+Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`, `shell.verifying`).
+Rule: the keywords of `record`, `replay` and `verify` are the fields of their option classes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from mrtr_cassette.core.report.failures import MissesError, UnplayedError, Unpub
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
+from mrtr_cassette.core.report.verification import Verification
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.option_values import FilePath
 from mrtr_cassette.options import (
@@ -40,6 +42,8 @@ from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
+from mrtr_cassette.shell.verifying import verify_cassette
+from mrtr_cassette.verify_options import VerifyOptions
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -202,6 +206,26 @@ class RecordKeywords(_Keywords, total=False):
     existing: Existing
 
 
+class VerifyKeywords(TypedDict, total=False):
+    """The keywords of `verify`, as types; `VerifyOptions` says what each does."""
+
+    max_body: int
+    log: Callable[[str], None] | None
+    headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    ca_file: FilePath | None
+    insecure: bool
+    only: Collection[str]
+    ignore: Collection[str]
+    ignore_from: FilePath | None
+    learn: FilePath | None
+    allow_destructive: bool
+    fail_on: Collection[str]
+    jobs: int
+    timeout: int
+    before: str
+    after: str
+
+
 def record(
     upstream: str | Sequence[str],
     path: FilePath = "cassette.json",
@@ -268,6 +292,32 @@ def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) 
         started = partial(replayed_by_client, Path(path), options)
         return Proxy(partial(_shown_as, Replay, partial(_awaited, started)), check)
     return Proxy(partial(_shown_as, Replay, partial(replaying, Path(path), options)), check)
+
+
+def verify(
+    path: FilePath, upstream: str | Sequence[str], **options: Unpack[VerifyKeywords]
+) -> Verification:
+    """Repeat what a cassette recorded with a live server, and tell what it does differently.
+
+    It returns when all has been compared; a program with an event loop runs it in a thread.
+
+    Args:
+        path: the cassette, which is only read.
+        upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
+            argument has `{port}`.
+        **options: as in `VerifyOptions`; `help(mrtr_cassette.VerifyOptions)` lists them.
+
+    Raises:
+        UsageError: an option is wrong.
+        CassetteError: the cassette can't be read, or not be sent over the server's transport.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    checked = VerifyOptions(**options)
+    # A loop of its own, whatever runs in the caller's thread.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(
+            lambda: asyncio.run(verify_cassette(Path(path), upstream, checked))
+        ).result()
 
 
 def _check_recording(recording: Recording) -> None:

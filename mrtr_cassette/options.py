@@ -36,7 +36,7 @@ OnMiss = Literal["raise", "report"]
 MEBIBYTE = 1024 * 1024
 
 
-def _option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
+def as_option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
     """Return the metadata of a field that is an option."""
     return {"option": Option(kind=kind, help=text, flag=flag, **facts)}
 
@@ -54,7 +54,7 @@ class Options:
 
     max_body: int = field(
         default=256 * MEBIBYTE,
-        metadata=_option(
+        metadata=as_option(
             "number",
             "Largest body that is taken and kept",
             "--max-body",
@@ -65,7 +65,7 @@ class Options:
     )
     log: Callable[[str], None] | None = field(
         default=None,
-        metadata=_option(
+        metadata=as_option(
             "function",
             "Takes one line of text at a time, from the thread of the proxy: each recorded "
             "exchange, each miss, each problem",
@@ -88,7 +88,7 @@ class ProxyOptions(Options):
 
     host: str = field(
         default="127.0.0.1",
-        metadata=_option(
+        metadata=as_option(
             "text",
             "Address to listen on; any but loopback opens the proxy to others",
             "--host",
@@ -96,7 +96,7 @@ class ProxyOptions(Options):
     )
     port: int = field(
         default=0,
-        metadata=_option(
+        metadata=as_option(
             "number",
             "Port to listen on; 0 takes a free one",
             "--port",
@@ -106,13 +106,13 @@ class ProxyOptions(Options):
     )
     allow_hosts: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list", "Let clients call the proxy by this name too", "--allow-host", metavar="NAME"
         ),
     )
     allow_origins: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Let pages of this origin call the proxy, such as https://app.example",
             "--allow-origin",
@@ -121,7 +121,7 @@ class ProxyOptions(Options):
     )
     ignore: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Leave a value out of matching: a JSON Pointer into the params, such as "
             "/inputResponses/summary or /arguments/requestedAt",
@@ -131,7 +131,7 @@ class ProxyOptions(Options):
     )
     repeat: Repeats = field(
         default="auto",
-        metadata=_option(
+        metadata=as_option(
             "choice",
             "Whether a call may be played more often than recorded; auto: where it only reads",
             "--repeat",
@@ -168,7 +168,7 @@ class UpstreamOptions(Options):
 
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "headers",
             "Add a header to every request to the upstream, in the place of one of that name",
             "--header",
@@ -177,7 +177,7 @@ class UpstreamOptions(Options):
     )
     ca_file: FilePath | None = field(
         default=None,
-        metadata=_option(
+        metadata=as_option(
             "file",
             "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
             "--ca-file",
@@ -186,7 +186,7 @@ class UpstreamOptions(Options):
     )
     insecure: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
         ),
     )
@@ -208,7 +208,7 @@ class ReplayOptions(ProxyOptions):
 
     pace: Pace = field(
         default="none",
-        metadata=_option(
+        metadata=as_option(
             "choice",
             "Send event streams at once, or in the recorded rhythm",
             "--pace",
@@ -217,7 +217,7 @@ class ReplayOptions(ProxyOptions):
     )
     strict: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch",
             "Also miss requests that were not recorded and that every server answers alike, such "
             "as ping",
@@ -226,13 +226,13 @@ class ReplayOptions(ProxyOptions):
     )
     fail_on_unplayed: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch", "Fail where not all of the cassette was played", "--fail-on-unplayed"
         ),
     )
     on_miss: OnMiss = field(
         default="raise",
-        metadata=_option(
+        metadata=as_option(
             "choice",
             "raise: misses are an error when the block ends; report: they are only reported",
             choices=("raise", "report"),
@@ -247,7 +247,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
 
     match_headers: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Keep this header of requests too, so that replay tells equal calls apart by it",
             "--match-header",
@@ -256,7 +256,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     request_state: RequestStates = field(
         default="sealed",
-        metadata=_option(
+        metadata=as_option(
             "choice",
             "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
             "--request-state",
@@ -265,7 +265,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     redact: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Replace what this regular expression matches by a placeholder, besides the known "
             "shapes of secrets; with a group, group 1",
@@ -275,7 +275,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     redact_keys: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Replace values under this member name too, such as pin",
             "--redact-key",
@@ -284,7 +284,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     no_redact: Collection[str] = field(
         default=(),
-        metadata=_option(
+        metadata=as_option(
             "list",
             "Switch off a rule, such as jwt, or a member name, such as password",
             "--no-redact",
@@ -293,7 +293,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     strict_redaction: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch",
             "Keep only the size and a digest of bodies that can't be searched for secrets; a "
             "response without its body can't be replayed",
@@ -302,11 +302,13 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     seal_answers: bool = field(
         default=False,
-        metadata=_option("switch", "Keep only hashes of what the user answered", "--seal-answers"),
+        metadata=as_option(
+            "switch", "Keep only hashes of what the user answered", "--seal-answers"
+        ),
     )
     fsync: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch",
             "Have each exchange on the medium before its client has it, against a power cut",
             "--fsync",
@@ -314,7 +316,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     publish_anyway: bool = field(
         default=False,
-        metadata=_option(
+        metadata=as_option(
             "switch",
             "Write the cassette even if the command failed, or every request got an error that is "
             "not MCP's",
@@ -323,7 +325,7 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
     )
     existing: Existing = field(
         default="keep",
-        metadata=_option(
+        metadata=as_option(
             "choice",
             "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
             "has is played, and what it lacks is recorded and added",
@@ -386,7 +388,7 @@ class SuiteOptions:
 
     max_age: int = field(
         default=0,
-        metadata=_option(
+        metadata=as_option(
             "number",
             "Days after which a cassette is old: mode once records it anew, the other modes that "
             "replay it warn; 0: never",
@@ -429,9 +431,14 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
         )
 
 
-for _class in (ReplayOptions, RecordOptions):
-    _lines = [
+def list_options(options: type[Options]) -> None:
+    """Say in the description of a class what each of its options does."""
+    lines = [
         f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
-        for name, option in options_of(_class).items()
+        for name, option in options_of(options).items()
     ]
-    _class.__doc__ = "\n".join([f"{_class.__doc__}\n\nArgs:", *_lines])
+    options.__doc__ = "\n".join([f"{options.__doc__}\n\nArgs:", *lines])
+
+
+for _class in (ReplayOptions, RecordOptions):
+    list_options(_class)

@@ -23,13 +23,18 @@ def test_public_names_are_these():
         "ReplayOptions",
         "Stage",
         "Turn",
+        "TurnChange",
         "UnplayedError",
         "UnpublishedError",
         "UpstreamError",
         "UsageError",
+        "Verification",
+        "VerifiedInteraction",
+        "VerifyOptions",
         "diff",
         "record",
         "replay",
+        "verify",
     ]
 
 

@@ -15,6 +15,7 @@ from mrtr_cassette.cli.demo import demo
 from mrtr_cassette.cli.files import diff, inspect, recover, schema
 from mrtr_cassette.cli.record import record
 from mrtr_cassette.cli.replay import replay
+from mrtr_cassette.cli.verify import verify
 from mrtr_cassette.cli.view import view
 from mrtr_cassette.cli.wrap import unwrap, wrap
 
@@ -36,5 +37,18 @@ def main() -> None:
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 
 
-for command in (record, replay, inspect, view, diff, recover, check, wrap, unwrap, schema, demo):
+for command in (
+    record,
+    replay,
+    verify,
+    inspect,
+    view,
+    diff,
+    recover,
+    check,
+    wrap,
+    unwrap,
+    schema,
+    demo,
+):
     main.add_command(command)

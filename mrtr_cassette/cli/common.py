@@ -31,6 +31,7 @@ from mrtr_cassette.options import (
     default_of,
     options_of,
 )
+from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,7 +48,7 @@ Decorator = Callable[[Any], Any]
 TERMS: Final[Terms] = {
     **{
         name: option.flag
-        for options in (RecordOptions, ReplayOptions)
+        for options in (RecordOptions, ReplayOptions, VerifyOptions)
         for name, option in options_of(options).items()
         if option.flag
     },

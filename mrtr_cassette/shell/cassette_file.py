@@ -25,6 +25,10 @@ from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 _URL = re.compile("https?:/", re.IGNORECASE)
 """What a URL begins with that was taken for a path, which has no two slashes in a row."""
 
+_MARK = re.compile(rb'"\$schema"\s*:\s*"urn:mrtr-cassette:cassette:')
+_BEGINNING = 1024
+"""Bytes of a cassette in which its schema is named."""
+
 
 @contextmanager
 def without_collection() -> Iterator[None]:
@@ -155,3 +159,12 @@ def check_replaceable(path: Path) -> None:
     check_writable(path)
     if path.exists() and not path.is_file():
         raise CassetteError(path, "is no regular file", hint="name a file")
+
+
+def is_cassette(path: Path) -> bool:
+    """Tell whether a JSON file says at its beginning that it is a cassette."""
+    try:
+        with path.open("rb") as file:
+            return _MARK.search(file.read(_BEGINNING)) is not None
+    except OSError:
+        return False

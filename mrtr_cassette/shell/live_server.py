@@ -83,21 +83,25 @@ class LiveServer:
                 if answer is not None:
                     steps.answer(answer)
 
-    async def listen(self, steps: Steps, supply: Supply | None = None) -> None:
+    async def listen(self, steps: Steps, supply: Supply | None = None) -> Observation | None:
         """Send one request whose response is a listening stream, and read it beside all others.
 
         Returns when the response has begun. Where it ends, or there is none, nothing is heard; a
         server need not have such a stream. `close` leaves it.
+
+        Returns:
+            what is seen of it; None where there is nothing to send.
         """
         observation = steps.next()
         if observation is None:
-            return
+            return None
         begun = asyncio.Event()
         reading = self._begin(observation, steps, supply, begun)
         self._listening.append(reading)
         waiting = asyncio.ensure_future(begun.wait())
         await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
+        return observation
 
     async def close(self) -> None:
         """Leave the listening streams, and whatever else is under way."""

@@ -7,23 +7,34 @@ Rule: an ask that is not the recorded one is never answered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from mrtr_cassette.core.compare.changes import heaviest
-from mrtr_cassette.core.compare.responses import changes_of_ask
+from mrtr_cassette.core.compare.changes import Change, heaviest, without_ignored
+from mrtr_cassette.core.compare.responses import (
+    changes_beside,
+    changes_of_ask,
+    changes_of_result,
+    question_changes,
+)
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     LiveAsk,
     LivePush,
     NeedsAnswers,
+    Posted,
 )
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.dialect import answers_text
+from mrtr_cassette.core.exchange.pushed import message_of
+from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn, RecordedExchange
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
+from mrtr_cassette.core.protocol.jsonrpc import Message, classify
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.surrogates import reveal, sha256_of
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+
+_ASKS = f"/{INPUT_REQUESTS}"
 
 
 class IssuedState(NamedTuple):
@@ -33,48 +44,190 @@ class IssuedState(NamedTuple):
     recorded: str
 
 
+class TurnChange(NamedTuple):
+    """One place where a live server differs from a recorded conversation.
+
+    Attributes:
+        turn: the turn that asks, from 1; or 0 for the final response.
+        change: the place.
+    """
+
+    turn: int
+    change: Change
+
+
 class RecordedScript:
-    """The answers of a recorded conversation, up to its last ask, which the client answers.
+    """The answers of a recorded conversation, as far as it goes.
 
     Attributes:
         states: the states that the live server has issued so far.
+        changes: where its asks so far, and the final response, differ from the recorded ones.
+        live: the live exchange at the place of each recorded one so far.
     """
 
-    def __init__(self, exchanges: Sequence[RecordedExchange]) -> None:
-        """Take a recorded conversation, from its first request to an ask."""
+    def __init__(
+        self,
+        exchanges: Sequence[RecordedExchange],
+        pushed_turns: Sequence[PushedTurn] = (),
+        ignored: Collection[str] = (),
+    ) -> None:
+        """Take a recorded conversation.
+
+        Args:
+            exchanges: from its first request on; the last one may ask, and have no answer here.
+            pushed_turns: the turns in which the server pushed what it asks.
+            ignored: pointers at which, and below which, nothing counts.
+        """
         self._exchanges = exchanges
+        self._ignored = ignored
+        self._unasked = [list(turn.asked) for turn in pushed_turns]
+        self._turns = pushed_turns
+        self._answered = 0
         self.states: list[IssuedState] = []
+        self.changes: list[TurnChange] = []
+        self.live: list[RecordedExchange] = []
 
     @property
     def problem(self) -> str | None:
         """Why the conversation can't be repeated, or None."""
         if self._exchanges[0].call.answers is not None:
             return "the recorded conversation begins with a retry whose ask was not recorded"
-        for turn, exchange in enumerate(self._exchanges[1:], start=1):
-            answers = answers_text(exchange.request.body) or b""
+        for turn, answers in self._answers():
             if SEALED_ANSWER.search(answers.decode("latin-1")):
                 return f"the recorded answer of turn {turn} is sealed: only its hash is known"
             if _without_numbers(answers) != answers:
                 return f"the recorded answer of turn {turn} has redacted secrets"
         return None
 
+    def _answers(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the recorded answers with the numbers of their turns."""
+        for position, exchange in enumerate(self._exchanges[1:]):
+            yield self._turn_of(position), answers_text(exchange.request.body) or b""
+        for at, turn in enumerate(self._turns):
+            for answer in turn.answers:
+                yield turn.position + at + 1, answer.exchange.request.body
+
+    def _turn_of(self, position: int) -> int:
+        """Return the number of the turn that the response of an exchange asks."""
+        return position + 1 + sum(turn.position <= position for turn in self._turns)
+
+    @property
+    def _recorded_by_hash(self) -> dict[str, str]:
+        return {sha256_of(live): recorded for live, recorded in self.states}
+
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Give the recorded answers, if the ask is the recorded one."""
-        recorded = self._exchanges[ask.turn - 1].ask
-        recorded_state = None if recorded is None else recorded.request_state
-        if ask.request_state is not None and recorded_state is not None:
-            self.states.append(IssuedState(ask.request_state, recorded_state))
-        recorded_by_hash = {sha256_of(live): recorded for live, recorded in self.states}
-        changes = changes_of_ask(self._exchanges[ask.turn - 1], ask.exchange, recorded_by_hash)
+        position = ask.turn - 1 - self._answered
+        turn = self._turn_of(position)
+        self.live.append(ask.exchange)
+        recorded = self._exchanges[position] if position < len(self._exchanges) else None
+        if recorded is None or recorded.ask is None:
+            asked = None if ask.exchange.ask is None else ask.exchange.ask.message
+            return self._refused(ask, turn, [_round(None, asked)])
+        if unasked := self._unasked_at(position):
+            return self._refused(ask, turn, [_round(message_of(unasked[0]), None)])
+        if ask.request_state is not None and recorded.ask.request_state is not None:
+            self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
+        states, ignored = self._recorded_by_hash, self._ignored
+        changes = changes_of_ask(recorded, ask.exchange, states, ignored)
         if heaviest(changes) == "question-changed":
-            return AskedOtherwise(ask, tuple(changes))
-        if ask.turn == len(self._exchanges):
+            return self._refused(ask, turn, changes)
+        changes += changes_beside(recorded, ask.exchange, states, ignored)
+        self.changes += [TurnChange(turn, change) for change in changes]
+        if position + 1 == len(self._exchanges):
             return NeedsAnswers(ask)
-        return Answered(answers_text(self._exchanges[ask.turn].request.body))
+        return Answered(answers_text(self._exchanges[position + 1].request.body))
 
-    def answer_push(self, push: LivePush) -> AskedOtherwise:
-        """Refuse what is pushed: before a retry, the server asks by its result."""
-        return AskedOtherwise(push, ())
+    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
+        """Post the recorded answer, if what is pushed was recorded at this place."""
+        position = push.turn - 1 - self._answered
+        open_turns = (
+            at
+            for at, turn in enumerate(self._turns)
+            if self._unasked[at] and turn.position <= position
+        )
+        at = next(open_turns, None)
+        asked = _asked(_message_in(push.exchange), self._recorded_by_hash)
+        if at is None:
+            return self._refused(push, self._turn_of(position), [_round(None, push.message)])
+        turn, unasked = self._turns[at], self._unasked[at]
+        number = turn.position + at + 1
+        # What was pushed together may come in another order.
+        compared = [self._changes_of_push(each, asked) for each in unasked]
+        index = next((index for index, changes in enumerate(compared) if not changes), None)
+        if index is None:
+            return self._refused(push, number, compared[0])
+        pushed = unasked.pop(index)
+        self._answered += 1
+        response = next((each for each in turn.answers if each.key == pushed.key), None)
+        message = None if response is None else response.exchange.call.message
+        if message is None:
+            return NeedsAnswers(push)
+        result, error = message.spelled(("result",)), message.spelled(("error",))
+        return Posted(result) if result is not None else Posted(error or b"{}", "error")
+
+    def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
+        recorded = _asked(message_of(pushed), {})
+        changes = question_changes({pushed.key: recorded}, {pushed.key: asked})
+        return without_ignored(changes, self._ignored)
+
+    def finished(self, exchange: RecordedExchange) -> None:
+        """Take the response that asks nothing."""
+        position = len(self.live)
+        self.live.append(exchange)
+        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
+        if unasked := self._unasked_at(position):
+            self._take(self._turn_of(position), [_round(message_of(unasked[0]), None)])
+        elif recorded.ask is not None:
+            self._take(self._turn_of(position), [_round(recorded.ask.message, None)])
+        else:
+            states = self._recorded_by_hash
+            self._take(0, changes_of_result(recorded, exchange, states, self._ignored))
+
+    def _unasked_at(self, position: int) -> list[PushedRequest]:
+        """Return what was pushed up to an exchange's response, and has not been pushed now."""
+        return [
+            pushed
+            for turn, unasked in zip(self._turns, self._unasked, strict=True)
+            for pushed in unasked
+            if turn.position <= position
+        ]
+
+    def _refused(
+        self, ask: LiveAsk | LivePush, turn: int, changes: Sequence[Change]
+    ) -> AskedOtherwise:
+        self._take(turn, changes)
+        return AskedOtherwise(ask, tuple(changes))
+
+    def _take(self, turn: int, changes: Sequence[Change]) -> None:
+        self.changes += [TurnChange(turn, change) for change in changes]
+
+
+def _round(recorded: Message | None, received: Message | None) -> Change:
+    """Return the change that there is a question more or less."""
+    return Change("rounds-changed", _ASKS, _shown(recorded), _shown(received))
+
+
+def _shown(message: Message | None) -> str | None:
+    if message is None:
+        return None
+    result = message.tree.get("result")
+    asked = _asked(message, {}) if result is None else result.get(INPUT_REQUESTS)
+    return canonical(asked)
+
+
+def _asked(message: Message, recorded_by_hash: dict[str, str]) -> object:
+    """Return what a pushed request asks, in the form of the 2026-07-28 revision."""
+    raw = _without_numbers(reveal(message.raw, recorded_by_hash.get))
+    tree = parse(raw)
+    return {key: tree[key] for key in ("method", "params") if key in tree}
+
+
+def _message_in(exchange: RecordedExchange) -> Message:
+    message = None if exchange.response is None else classify(exchange.response.body)
+    if message is None:
+        raise AssertionError("unreachable because a pushed request is a message")
+    return message
 
 
 def _without_numbers(raw: bytes) -> bytes:

@@ -1,16 +1,18 @@
-"""The outcome of a replay as JUnit XML, for tools that show test results.
+"""The outcome of a replay, or of verifying, as JUnit XML, for tools that show test results.
 
-Owns: its shape: a test case for each interaction, skipped where it was not played, and a failed
-one for each miss; harmless requests are the suite's output.
+Owns: its shape: a test case for each interaction. Of a replay, one is skipped where it was not
+played, each miss is a failed one, and harmless requests are the suite's output.
 Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
 character that `printable_json` leaves is one that XML can't hold.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from mrtr_cassette.core.report.summary import Outcome, ReplayReport, harmless_text
+from mrtr_cassette.core.report.verification import Verification, interaction_lines
 from mrtr_cassette.errors import printable_json
 
 
@@ -30,19 +32,50 @@ def junit(report: ReplayReport) -> bytes:
         )
         failure.text = printable_json(miss.text)
         cases.append(case)
-    counts = {
-        "tests": str(len(cases)),
-        "failures": str(len(report.misses)),
-        "errors": "0",
-        "skipped": str(len(report.incomplete)),
-    }
-    suites = ET.Element("testsuites", {"name": "mrtr-cassette replay", **counts})
-    suite = ET.SubElement(suites, "testsuite", {"name": cassette, **counts})
-    suite.extend(cases)
+    suite = _suite(cassette, cases, len(report.misses), len(report.incomplete))
     if report.harmless:
         ET.SubElement(suite, "system-out").text = printable_json(harmless_text(report.harmless))
-    ET.indent(suites)
-    xml: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return _xml("mrtr-cassette replay", [suite])
+
+
+def verification_junit(verifications: Sequence[Verification]) -> bytes:
+    """Return the outcome of verifying as XML, a suite for each cassette."""
+    suites = []
+    for verification in verifications:
+        cassette = printable_json(verification.cassette)
+        cases = []
+        for each in verification.interactions:
+            case = _case(cassette, f"#{each.number} {each.call}")
+            if verification.fails(each):
+                text = "\n".join(interaction_lines(each))
+                message = printable_json(each.reason or each.verdict)
+                failure = ET.SubElement(case, "failure", type=each.verdict, message=message)
+                failure.text = printable_json(text)
+            elif each.verdict == "skipped":
+                ET.SubElement(case, "skipped", message=printable_json(each.reason or ""))
+            cases.append(case)
+        skipped = verification.counts.get("skipped", 0)
+        suites.append(_suite(cassette, cases, len(verification.failures), skipped))
+    return _xml("mrtr-cassette verify", suites)
+
+
+def _suite(name: str, cases: Sequence[ET.Element], failures: int, skipped: int) -> ET.Element:
+    counts = {"tests": len(cases), "failures": failures, "errors": 0, "skipped": skipped}
+    texts = {key: str(count) for key, count in counts.items()}
+    suite = ET.Element("testsuite", {"name": name, **texts})
+    suite.extend(cases)
+    return suite
+
+
+def _xml(name: str, suites: Sequence[ET.Element]) -> bytes:
+    counts = {
+        key: str(sum(int(suite.get(key, "0")) for suite in suites))
+        for key in ("tests", "failures", "errors", "skipped")
+    }
+    root = ET.Element("testsuites", {"name": name, **counts})
+    root.extend(suites)
+    ET.indent(root)
+    xml: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
 
 

@@ -17,6 +17,7 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body, error_with_id
 from mrtr_cassette.core.report.wording import (
+    annotation_line,
     difference_line,
     fix_lines,
     printable_difference,
@@ -235,14 +236,4 @@ def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
 
 def annotation(report: MissReport) -> str:
     """Return a miss as a workflow command of GitHub Actions."""
-    file = _escaped(printable(report.cassette), _IN_PROPERTY)
-    title = _escaped(f"miss: {report.reason}", _IN_PROPERTY)
-    return f"::error file={file},title={title}::{_escaped(report.text, _IN_MESSAGE)}"
-
-
-_IN_MESSAGE = "%\r\n"
-_IN_PROPERTY = "%\r\n:,"
-
-
-def _escaped(text: str, characters: str) -> str:
-    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
+    return annotation_line(report.cassette, f"miss: {report.reason}", report.text)

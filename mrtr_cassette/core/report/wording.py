@@ -75,6 +75,22 @@ def difference_line(difference: Difference, other: str) -> str:
     return f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
 
 
+def annotation_line(file: str, title: str, text: str) -> str:
+    """Return an error as a workflow command of GitHub Actions, which shows it beside a file."""
+    shown = _escaped(printable(file), _IN_PROPERTY)
+    return (
+        f"::error file={shown},title={_escaped(title, _IN_PROPERTY)}::{_escaped(text, _IN_MESSAGE)}"
+    )
+
+
+_IN_MESSAGE = "%\r\n"
+_IN_PROPERTY = "%\r\n:,"
+
+
+def _escaped(text: str, characters: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in characters else char for char in text)
+
+
 def json_text(value: Any) -> str:
     """Return a JSON value for people: indented, its members in their order, all of it printable.
 

@@ -1,0 +1,154 @@
+"""`mrtr-cassette verify`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mrtr_cassette.cli.common import TERMS, Log, read_options, say, shared_options
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.verify_options import VerifyOptions
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.report.verification import Verification
+
+_COMMAND: Final = "mrtr_cassette.command"
+
+
+class _TakesCommand(click.Command):
+    """A command with arguments of its own before `--`, and a command line after it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take what stands after `--`."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_COMMAND] = args[end + 1 :]
+        return super().parse_args(ctx, args[:end])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show it too."""
+        return [*super().collect_usage_pieces(ctx), "[-- SERVER ...]"]
+
+
+@click.command(cls=_TakesCommand)
+@click.argument("cassettes", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--upstream", metavar="URL", help="The live server.")
+@shared_options(VerifyOptions)
+@click.option(
+    "--report",
+    "reports",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the verdicts: JSON, JUnit XML where the name ends in .xml, Markdown where it ends "
+    "in .md; may be repeated.",
+)
+@click.pass_context
+def verify(
+    context: click.Context,
+    /,
+    cassettes: tuple[Path, ...],
+    upstream: str | None,
+    reports: tuple[Path, ...],
+    **given: Any,
+) -> None:
+    """Repeat what CASSETTES recorded with a live server, and tell what it does differently.
+
+    A folder stands for all cassettes in it. The server is at --upstream, or -- SERVER starts it: on
+    pipes, or over HTTP where an argument has {port}. Each question of the server is compared with
+    the recorded one, and only the recorded one is answered.
+
+    The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
+    compared.
+    """
+    from mrtr_cassette.shell.cassette_file import check_writable
+    from mrtr_cassette.shell.running import run
+
+    log = Log("text")
+    options = read_options(VerifyOptions, given, log)
+    command = context.meta[_COMMAND]
+    if (upstream is None) is (not command):
+        raise UsageError(
+            "verify needs one live server",
+            hint="give --upstream URL, or -- SERVER ARGS, which starts it",
+        )
+    for report in reports:
+        check_writable(report)
+    paths = _cassettes_in(cassettes)
+    verifications, code = run(_verify(paths, upstream or command, options))
+    _report(verifications, reports)
+    sys.exit(code)
+
+
+def _cassettes_in(paths: Sequence[Path]) -> list[Path]:
+    """Return the cassettes, and those in folders.
+
+    Raises:
+        UsageError: a folder has none.
+    """
+    from mrtr_cassette.shell.cassette_file import is_cassette
+
+    cassettes: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            cassettes.append(path)
+            continue
+        within = [each for each in sorted(path.rglob("*.json")) if is_cassette(each)]
+        if not within:
+            raise UsageError(f"there is no cassette in {path}")
+        cassettes += within
+    return cassettes
+
+
+async def _verify(
+    paths: Sequence[Path], upstream: str | Sequence[str], options: VerifyOptions
+) -> tuple[list[Verification], int]:
+    from mrtr_cassette.core.report.verification import exit_code_of, verification_text
+    from mrtr_cassette.shell.verifying import verify_cassette
+
+    verifications = []
+    problems = 0
+    for path in paths:
+        try:
+            verification = await verify_cassette(path, upstream, options)
+        except CassetteError as error:
+            say(f"error: {error.in_terms(TERMS)}")
+            problems = error.exit_code
+            continue
+        say(verification_text(verification))
+        verifications.append(verification)
+    return verifications, problems or exit_code_of(verifications)
+
+
+def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
+    """Write the reports, and print what fails as annotations under GitHub Actions."""
+    import orjson
+
+    from mrtr_cassette.core.report.junit import verification_junit
+    from mrtr_cassette.core.report.verification import (
+        verification_annotations,
+        verification_data,
+        verification_markdown,
+    )
+    from mrtr_cassette.errors import printable_json
+    from mrtr_cassette.shell.files import write_report
+
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for verification in verifications:
+            for line in verification_annotations(verification):
+                click.echo(line)
+    for path in paths:
+        match path.suffix.lower():
+            case ".xml":
+                data = verification_junit(verifications)
+            case ".md":
+                data = verification_markdown(verifications).encode()
+            case _:
+                options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+                text = orjson.dumps(verification_data(verifications), option=options).decode()
+                data = printable_json(text).encode()
+        write_report(path, data)

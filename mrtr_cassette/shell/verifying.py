@@ -1,0 +1,207 @@
+"""Verifying: a live server is held to a cassette.
+
+Owns: starting or reaching the server for one cassette, sending what is repeated, in order or
+several at once, the commands around calls, and the files that say what doesn't count.
+Does not own: what is sent and what comes of it (`core.drive.verification`), the loop
+(`live_server`).
+Rule: a cassette is only read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
+from mrtr_cassette.core.drive.plan import Planned, planned
+from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.transports import over_http, over_pipes
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.report.verification import Verification, verification_of
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.upstream_servers import PORT, running_command
+from mrtr_cassette.shell.upstream_target import Target, target_of
+from mrtr_cassette.verify_options import VerifyOptions
+
+_STDERR: Final = 2
+"""The file descriptor of this process's stderr."""
+
+
+async def verify_cassette(
+    path: Path, upstream: str | Sequence[str], options: VerifyOptions
+) -> Verification:
+    """Hold a live server to one cassette.
+
+    Args:
+        path: the cassette.
+        upstream: URL of the server, or the command that starts it; one with `{port}` serves HTTP.
+        options: how they are compared.
+
+    Raises:
+        UsageError: the upstream is no URL and no command, or what is ignored can't be read.
+        CassetteError: the cassette can't be read, or not be sent over the server's transport.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    cassette = load_cassette(path)
+    rules = read_rules(options)
+    async with AsyncExitStack() as stack:
+        if not isinstance(upstream, str) and any(PORT in part for part in upstream):
+            # What waits for the command to listen waits in a thread.
+            running = running_command(upstream, Path.cwd())
+            started = await asyncio.to_thread(running.__enter__)
+            stack.push_async_callback(asyncio.to_thread, running.__exit__, None, None, None)
+            upstream = started.url
+        target = target_of(upstream, options, cassette.redaction or RedactionRules())
+        run = _Run(cassette, target, options, rules, stack)
+        verified = await run.all()
+        return verification_of(
+            str(path),
+            target.name if not target.is_on_pipes else target.origin,
+            verified,
+            options.fail_on,
+        )
+
+
+def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
+    """Return what doesn't count, by the options and by the files that they name.
+
+    Raises:
+        UsageError: a file can't be read.
+    """
+    rules = [IgnoredPlaces("*", tuple(options.ignore))]
+    files = [options.ignore_from, options.learn]
+    for path in [Path(file) for file in files if file is not None]:
+        try:
+            rules += read_ignored(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if path != (None if options.learn is None else Path(options.learn)):
+                raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            raise UsageError(f"can't read what {path} ignores: {reason}") from None
+    return rules
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    """One cassette and one live server, while they are compared."""
+
+    recorded: Cassette
+    target: Target
+    options: VerifyOptions
+    rules: Sequence[IgnoredPlaces]
+    stack: AsyncExitStack
+    verifier: Verifier = field(init=False)
+    _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
+    _listening: list[Repeated] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Have the cassette in the form of the server's transport."""
+        is_on_pipes = self.target.is_on_pipes
+        cassette = over_pipes(self.recorded) if is_on_pipes else over_http(self.recorded)
+        self.verifier = Verifier(
+            cassette,
+            self.target.path,
+            self._ignored_for,
+            allows_destructive=self.options.allow_destructive,
+            largest_body=self.options.max_body,
+        )
+
+    def _ignored_for(self, call: Call) -> tuple[str, ...]:
+        return ignored_in(self.rules, call)
+
+    async def all(self) -> list[Verified]:
+        """Repeat all conversations; those without sessions at once, where that is wanted."""
+        plan = planned(
+            self.verifier.cassette,
+            tuple(self.options.only),
+            is_on_pipes=self.target.is_on_pipes,
+        )
+        at_once = [each for each in plan if self.options.jobs > 1 and not each.needs_session]
+        verified = [await self._one(each) for each in plan if each not in at_once]
+        places = asyncio.Semaphore(self.options.jobs)
+
+        async def limited(each: Planned) -> Verified | None:
+            async with places:
+                return await self._one(each)
+
+        verified += await asyncio.gather(*map(limited, at_once))
+        for server in self._servers.values():
+            await server.close()
+        return [
+            *(each for each in verified if each is not None),
+            *(self.verifier.ended(each) for each in self._listening),
+        ]
+
+    async def _server(self, each: Planned) -> LiveServer:
+        """Return the live server of a session: over pipes each session is one start of it."""
+        key = each.session if self.target.is_on_pipes else ""
+        if key not in self._servers:
+            upstream = await self.stack.enter_async_context(self.target.connecting())
+            seconds = float(self.options.timeout)
+            server = LiveServer(upstream, self.target.origin, self.target.headers, seconds)
+            self._servers[key] = server
+        return self._servers[key]
+
+    async def _one(self, each: Planned) -> Verified | None:
+        """Repeat one interaction; None stands for a listening stream, which is still heard."""
+        try:
+            server = await self._server(each)
+            hints = self.verifier.hints_for(each)
+            if hints is not None:
+                await server.follow(hints)
+            repeated = self.verifier.begin(each)
+            if isinstance(repeated, Verified):
+                return repeated
+            if each.part == "listening":
+                repeated.has_begun(await server.listen(repeated.conversation))
+                self._listening.append(repeated)
+                return None
+            return await self._followed(server, repeated)
+        except (UpstreamError, BodyTooLargeError, CassetteError) as error:
+            return self.verifier.failed(each, str(error))
+
+    async def _followed(self, server: LiveServer, repeated: Repeated) -> Verified:
+        """Repeat a conversation, with the commands before and after it."""
+        each = repeated.planned
+        is_call = each.part == "call"
+        if is_call:
+            await self._run_command(self.options.before, each)
+        await server.follow(repeated.conversation)
+        verified = self.verifier.ended(repeated)
+        if is_call:
+            await self._run_command(self.options.after, each)
+        return verified
+
+    async def _run_command(self, command: str, each: Planned) -> None:
+        """Run a command around a call; what it prints goes to stderr.
+
+        Raises:
+            UpstreamError: it fails, so the server is not where it should be.
+        """
+        if not command:
+            return
+        about = {
+            "MRTR_CASSETTE_PATH": self.recorded.path,
+            "MRTR_CASSETTE_CALL": each.label,
+            "MRTR_CASSETTE_INTERACTION": str(each.interaction.number),
+        }
+        process = await asyncio.create_subprocess_shell(
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=_STDERR,
+            env={**os.environ, **about},
+        )
+        code = await process.wait()
+        if code:
+            raise UpstreamError(f"the command {command!r} around it failed with {code}")

@@ -1,0 +1,132 @@
+"""The options of verifying, for every front.
+
+Owns: which options there are, their defaults and help texts, and how the command line spells them.
+Does not own: the options that others have too (`options`), what they do (`shell.verifying`).
+Rule: as in `options`, nothing large is imported before there is a value to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.option_values import FilePath
+from mrtr_cassette.options import UpstreamOptions, as_option, list_options
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerifyOptions(UpstreamOptions):
+    """The options of holding a live server to a cassette."""
+
+    only: Collection[str] = field(
+        default=(),
+        metadata=as_option(
+            "list",
+            "Verify only calls whose method, name, both ('tools/call add') or number match this "
+            "pattern",
+            "--only",
+            metavar="PATTERN",
+        ),
+    )
+    ignore: Collection[str] = field(
+        default=(),
+        metadata=as_option(
+            "list",
+            "Leave a value out of the comparison: a JSON Pointer into the result, such as "
+            "/structuredContent/at",
+            "--ignore",
+            metavar="POINTER",
+        ),
+    )
+    ignore_from: FilePath | None = field(
+        default=None,
+        metadata=as_option(
+            "file",
+            "Leave out of the comparison what this file names",
+            "--ignore-from",
+            metavar="FILE",
+        ),
+    )
+    learn: FilePath | None = field(
+        default=None,
+        metadata=as_option(
+            "file",
+            "Ask twice what only reads, and add the pointers of what differs by itself to this "
+            "file",
+            "--learn",
+            metavar="FILE",
+        ),
+    )
+    allow_destructive: bool = field(
+        default=False,
+        metadata=as_option(
+            "switch",
+            "Also call tools of which the server says that they may destroy something",
+            "--allow-destructive",
+        ),
+    )
+    fail_on: Collection[str] = field(
+        default=(),
+        metadata=as_option(
+            "list",
+            "Fail on this verdict only, such as question-changed; not-reached always fails",
+            "--fail-on",
+            metavar="VERDICT",
+        ),
+    )
+    jobs: int = field(
+        default=1,
+        metadata=as_option(
+            "number",
+            "How many conversations without a session are repeated at once",
+            "--jobs",
+            metavar="N",
+            smallest=1,
+            largest=256,
+        ),
+    )
+    timeout: int = field(
+        default=60,
+        metadata=as_option(
+            "number",
+            "Seconds that one response may take",
+            "--timeout",
+            metavar="SECONDS",
+            smallest=1,
+        ),
+    )
+    before: str = field(
+        default="",
+        metadata=as_option(
+            "text", "Run this shell command before each call", "--before", metavar="COMMAND"
+        ),
+    )
+    after: str = field(
+        default="",
+        metadata=as_option(
+            "text", "Run this shell command after each call", "--after", metavar="COMMAND"
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        for pointer in self.ignore:
+            if not pointer.startswith("/"):
+                raise UsageError(
+                    f"<<ignore>> {pointer!r} is no JSON Pointer",
+                    hint="it begins with a slash, such as /structuredContent/at",
+                )
+        if self.fail_on:
+            from mrtr_cassette.core.compare.changes import VERDICTS
+
+            for verdict in self.fail_on:
+                if verdict not in VERDICTS:
+                    raise UsageError(
+                        f"<<fail_on>> {verdict!r} is no verdict",
+                        hint=f"the verdicts are {', '.join(VERDICTS)}",
+                    )
+
+
+list_options(VerifyOptions)
