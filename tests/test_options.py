@@ -7,19 +7,25 @@ from pathlib import Path
 import pytest
 
 import mrtr_cassette
-from mrtr_cassette.api import RecordKeywords, ReplayKeywords
+from mrtr_cassette.api import RecordKeywords, ReplayKeywords, VerifyKeywords
 from mrtr_cassette.cli import common
 from mrtr_cassette.errors import LIBRARY_TERMS, UsageError, in_terms
 from mrtr_cassette.options import RecordOptions, ReplayOptions, default_of, options_of
 from mrtr_cassette.testing import settings
+from mrtr_cassette.verify_options import VerifyOptions
 
 PACKAGE = Path(mrtr_cassette.__file__).parent
-BOTH = (RecordOptions, ReplayOptions)
-EVERY_OPTION = {name for options in BOTH for name in options_of(options)}
+EVERY_CLASS = (RecordOptions, ReplayOptions, VerifyOptions)
+EVERY_OPTION = {name for options in EVERY_CLASS for name in options_of(options)}
 
 
 @pytest.mark.parametrize(
-    ("keywords", "options"), [(RecordKeywords, RecordOptions), (ReplayKeywords, ReplayOptions)]
+    ("keywords", "options"),
+    [
+        (RecordKeywords, RecordOptions),
+        (ReplayKeywords, ReplayOptions),
+        (VerifyKeywords, VerifyOptions),
+    ],
 )
 def test_keywords_are_the_fields(keywords, options):
     """The keywords of the library have the names and the types of the fields."""
@@ -27,7 +33,7 @@ def test_keywords_are_the_fields(keywords, options):
     assert typing.get_type_hints(keywords) == {name: types[name] for name in options_of(options)}
 
 
-@pytest.mark.parametrize("options", BOTH)
+@pytest.mark.parametrize("options", EVERY_CLASS)
 def test_defaults_pass_their_own_checks(options):
     """All defaults, given one by one, make the same options as none."""
     given = options(**{name: default_of(options, name) for name in options_of(options)})
@@ -44,7 +50,7 @@ def test_values_can_not_be_changed():
         options.repeat = "always"
 
 
-@pytest.mark.parametrize("options", BOTH)
+@pytest.mark.parametrize("options", EVERY_CLASS)
 def test_every_option_can_be_given_in_a_shell(options):
     """Each has one flag or several, but for a function, and for misses, which the exit code tells."""
     for name, option in options_of(options).items():
@@ -145,11 +151,14 @@ def test_the_guide_lists_every_option_of_a_test_suite():
 
 def test_only_the_command_line_names_its_flags():
     """No text of the core, the library or pytest's side has a flag of the command line in it."""
-    flags = {option.flag for options in BOTH for option in options_of(options).values()} - {""}
+    flags = {option.flag for options in EVERY_CLASS for option in options_of(options).values()} - {
+        ""
+    }
     flags |= {"--force", "--append", "--output", "--upstream"}
     pattern = re.compile(rf"({'|'.join(sorted(flags))})(?![a-z-])")
     ours = {
         PACKAGE / "options.py",
+        PACKAGE / "verify_options.py",
         *(PACKAGE / "cli").rglob("*.py"),
         *(PACKAGE / "demo").rglob("*"),
     }
