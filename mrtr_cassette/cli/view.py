@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mrtr_cassette.cli.common import Log, say, tell_of_journal
+from mrtr_cassette.errors import UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.summary import ReplayReport
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("cassette", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path), required=False)
 @click.option(
     "-o",
     "--output",
@@ -29,24 +31,37 @@ if TYPE_CHECKING:
     help="A JSON report of a replay: misses stand beside the nearest recorded requests.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-def view(cassette: Path, output: Path | None, report: Path | None, *, opens: bool) -> None:
+def view(
+    cassette: Path, other: Path | None, output: Path | None, report: Path | None, *, opens: bool
+) -> None:
     """Write CASSETTE as a page for a browser.
 
     One HTML file that needs no network: when each call waited for the server and when for a person,
-    each question as a form with its answer in it, results, branches side by side.
+    each question as a form with its answer in it, results, branches side by side. With OTHER it
+    is the page of that one, and shows what differs: changed questions stand side by side.
     """
+    from mrtr_cassette.core.compare.cassettes import compared
     from mrtr_cassette.core.report.details import detailed
+    from mrtr_cassette.core.view.differences import Earlier
     from mrtr_cassette.core.view.page import View
     from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
     from mrtr_cassette.shell.page_file import check_page_place, open_page, write_page
 
-    page = output if output is not None else Path(f"{cassette.stem}.html")
+    if other is not None and report is not None:
+        raise UsageError("--report is about one cassette; don't name a second one with it")
+    shown = cassette if other is None else other
+    page = output if output is not None else Path(f"{shown.stem}.html")
     check_page_place(page)
-    tell_of_journal(cassette, Log("text"))
+    tell_of_journal(shown, Log("text"))
     with without_collection():
-        details = detailed(load_cassette(cassette))
+        recording = load_cassette(shown)
+        details = detailed(recording)
+        earlier = None
+        if other is not None:
+            first = load_cassette(cassette)
+            earlier = Earlier(detailed(first), compared(first, recording))
         replay = None if report is None else _report(report, len(details.interactions))
-        write_page(page, View(details, replay))
+        write_page(page, View(details, replay, earlier))
     say(f"wrote {page}")
     if opens and not open_page(page):
         say(f"there is no browser to open it with; open {page.resolve().as_uri()}")
@@ -55,7 +70,6 @@ def view(cassette: Path, output: Path | None, report: Path | None, *, opens: boo
 def _report(path: Path, interactions: int) -> ReplayReport:
     """Read the report of a replay of a cassette with so many interactions."""
     from mrtr_cassette.core.report.saved import UnreadableReportError, saved_report
-    from mrtr_cassette.errors import UsageError
     from mrtr_cassette.shell.files import reason_of
 
     try:

@@ -64,6 +64,22 @@ async def test_view_shows_a_report_of_a_replay(tmp_path: Path) -> None:
 
 
 @looped
+async def test_view_compares_two_cassettes(tmp_path: Path) -> None:
+    """With a second cassette it is the page of that one, and shows what differs from the first."""
+    path = cassette(tmp_path)
+    other = tmp_path / "other.json"
+    other.write_bytes(encode_cassette(cassette_of(SCRIPT[0], (SCRIPT[1][0], text("gone")))))
+    ended = await run("view", path, other, cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "wrote other.html\n")
+    made = page(tmp_path / "other.html")
+    assert made.one("h1").text == "deploy.json and other.json"
+    assert [each.text for each in made.by_id("c1").every("td")] == ['"done"', '"gone"']
+    refused = await run("view", path, other, "--report", report(tmp_path), cwd=tmp_path)
+    assert refused.code == 2
+    assert "--report is about one cassette" in refused.err
+
+
+@looped
 async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
     """A foreign file, a report of another cassette or none, and no cassette are told."""
     path = cassette(tmp_path)

@@ -1,7 +1,7 @@
-"""A call on a page: a row with its time, and all that was said below it.
+"""All that was said in a call, one thing below the other.
 
-Owns: rows, their time lines, branches side by side, and the final response.
-Does not own: turns (`questions`), what is noted of a call (`notes`), the page (`page`).
+Owns: the request, branches side by side, notifications, and the final response.
+Does not own: turns (`questions`), values (`values`), the row of the call (`rows`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mrtr_cassette.core.report.details import FinalResponse, InteractionDetails, Said
-from mrtr_cassette.core.report.summary import InteractionOutcome, Outcome
 from mrtr_cassette.core.view.markup import Markup, element, joined, recorded
 from mrtr_cassette.core.view.questions import turn_section
-from mrtr_cassette.core.view.timeline import Axis, shown_time
+from mrtr_cassette.core.view.timeline import shown_time
 from mrtr_cassette.core.view.values import (
     chip,
     content_blocks,
@@ -27,110 +26,15 @@ from mrtr_cassette.core.view.values import (
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, shorten
 
-_LANE_HEIGHT: Final = 16
-_LEAST_WIDTH: Final = 0.6
-"""In percent of the axis; what is shorter could not be seen."""
-_SHOWN_ARGUMENTS: Final = 90
+SHOWN: Final = "i"
+"""What the ids of the shown cassette's calls begin with."""
+GONE: Final = "o"
+"""The same of calls that only the other cassette has."""
 _FEW_SAID: Final = 4
 
 
-def row(
-    details: InteractionDetails,
-    axis: Axis,
-    branches: Sequence[InteractionDetails],
-    outcome: InteractionOutcome | None,
-    notes: Sequence[Markup],
-) -> Markup:
-    """Return the row of a call.
-
-    Args:
-        details: the call.
-        axis: the time axis of its session.
-        branches: the calls that share an ask with it and answer it in another way.
-        outcome: what became of it in a replay, or None where there was none.
-        notes: what is said of it before anything else, such as misses near it.
-    """
-    interaction = details.interaction
-    arguments = "" if details.parameters is None else canonical(details.parameters)
-    if isinstance(details.parameters, dict):
-        pairs = [
-            f"{name}: {value if isinstance(value, str) else canonical(value)}"
-            for name, value in details.parameters.items()
-        ]
-        arguments = ", ".join(pairs)
-    title = element(
-        "h3",
-        element("span", f"#{interaction.number}", class_="number"),
-        " ",
-        element("span", recorded(details.method), class_="method"),
-        [" ", element("b", recorded(details.name))] if details.name else None,
-    )
-    summary = element(
-        "summary",
-        element(
-            "div",
-            title,
-            element("p", recorded(shorten(arguments, _SHOWN_ARGUMENTS)), class_="arguments"),
-            class_="what",
-        ),
-        element("div", _chips(details, branches, outcome, has_notes=bool(notes)), class_="chips"),
-        _lane(details, axis),
-    )
-    body = element("div", notes, _body(details, branches), class_="flow")
-    marks = _marks(details, branches, outcome, has_notes=bool(notes))
-    return element(
-        "li",
-        element("details", summary, body, id=f"i{interaction.number}", open=bool(notes)),
-        class_="call",
-        data_is=" ".join(marks),
-    )
-
-
-def _marks(
-    details: InteractionDetails,
-    branches: Sequence[InteractionDetails],
-    outcome: InteractionOutcome | None,
-    *,
-    has_notes: bool,
-) -> list[str]:
-    """Return by what a reader may pick out a row."""
-    marks = {
-        "asks": bool(details.interaction.turns),
-        "branches": bool(branches) or details.interaction.branch is not None,
-        "fails": details.final.kind in {"error", "failed result"},
-        "noted": has_notes,
-        "unplayed": outcome is not None and outcome.outcome is not Outcome.PLAYED,
-    }
-    return [name for name, applies in marks.items() if applies]
-
-
-def _chips(
-    details: InteractionDetails,
-    branches: Sequence[InteractionDetails],
-    outcome: InteractionOutcome | None,
-    *,
-    has_notes: bool,
-) -> list[Markup]:
-    interaction = details.interaction
-    chips = []
-    if has_notes:
-        chips.append(chip("look here", "bad"))
-    if outcome is not None and outcome.outcome is not Outcome.PLAYED:
-        word = "never played" if outcome.outcome is Outcome.UNPLAYED else outcome.outcome.value
-        chips.append(chip(word, "bad"))
-    if interaction.turns:
-        chips.append(chip(counted(len(interaction.turns), "turn"), "person"))
-    if branches:
-        chips.append(chip(f"{len(branches) + 1} branches"))
-    if interaction.branch is not None:
-        chips.append(chip(f"branch of #{interaction.branch.of}"))
-    if interaction.is_orphan:
-        chips.append(chip("orphan", "bad"))
-    chips.append(_final_chip(details))
-    return chips
-
-
-def _final_chip(details: InteractionDetails) -> Markup:
+def final_chip(details: InteractionDetails) -> Markup:
+    """Return in short how a call ended."""
     interaction = details.interaction
     match details.final.kind:
         case "result":
@@ -146,53 +50,24 @@ def _final_chip(details: InteractionDetails) -> Markup:
             return chip(interaction.ended.partition(",")[0], "bad" if is_cut else "")
 
 
-# Time
+def conversation(
+    details: InteractionDetails,
+    branches: Sequence[InteractionDetails] = (),
+    prefix: str = SHOWN,
+) -> list[Markup]:
+    """Return all that was said in a call.
 
-
-def _lane(details: InteractionDetails, axis: Axis) -> Markup:
-    """Return when a call waited for the server, and when for a person."""
-    bars = [_bar(axis, *each) for each in details.stretches]
-    totals = {
-        whose: sum(each.end_ms - each.start_ms for each in details.stretches if each.whose == whose)
-        for whose in ("server", "person")
-    }
-    words = f"server {shown_time(totals['server'])}"
-    if any(each.whose == "person" for each in details.stretches):
-        words += f", person {shown_time(totals['person'])}"
-    drawing = element(
-        "svg",
-        bars,
-        width="100%",
-        height=_LANE_HEIGHT,
-        role="img",
-        aria_label=words,
-    )
-    return element("div", drawing, element("small", words), class_="lane")
-
-
-def _bar(axis: Axis, whose: str, start_ms: float, end_ms: float) -> Markup:
-    start = min(axis.position(start_ms), 100 - _LEAST_WIDTH)
-    width = max(axis.position(end_ms) - start, _LEAST_WIDTH)
-    return element(
-        "rect",
-        x=f"{start:.2f}%",
-        y=2,
-        width=f"{width:.2f}%",
-        height=_LANE_HEIGHT - 4,
-        class_=f"{whose}-time",
-    )
-
-
-# What was said
-
-
-def _body(details: InteractionDetails, branches: Sequence[InteractionDetails]) -> list[Markup]:
+    Args:
+        details: the call.
+        branches: the calls that share an ask with it and answer it in another way.
+        prefix: what its ids on the page begin with.
+    """
     interaction = details.interaction
-    number = interaction.number
-    parts = [_request(details)]
+    place = f"{prefix}{interaction.number}"
+    parts = [_request(details, place)]
     if interaction.branch is not None:
         of, shared = interaction.branch
-        link = element("a", f"#{of}", href=f"#i{of}t{shared}")
+        link = element("a", f"#{of}", href=f"#i{of}t{shared}") if prefix == SHOWN else f"#{of}"
         words = [
             "Shares the question of turn ",
             str(shared),
@@ -206,8 +81,8 @@ def _body(details: InteractionDetails, branches: Sequence[InteractionDetails]) -
         parts.append(element("p", words, class_="note"))
     times = details.answering_ms
     for at, (turn, answering_ms) in enumerate(zip(interaction.turns, times, strict=True), start=1):
-        parts.append(turn_section(turn, f"i{number}t{at}", at, answering_ms))
-        sharing = [each for each in branches if each.interaction.branch == (number, at)]
+        parts.append(turn_section(turn, f"{place}t{at}", at, answering_ms))
+        sharing = [each for each in branches if each.interaction.branch == (interaction.number, at)]
         if sharing:
             parts.append(_side_by_side([details, *sharing], at))
     if details.said:
@@ -216,9 +91,8 @@ def _body(details: InteractionDetails, branches: Sequence[InteractionDetails]) -
     return parts
 
 
-def _request(details: InteractionDetails) -> Markup:
-    number = details.interaction.number
-    heading = element("h4", element("a", "The client calls", href=f"#i{number}"))
+def _request(details: InteractionDetails, place: str) -> Markup:
+    heading = element("h4", element("a", "The client calls", href=f"#{place}"))
     facts: list[tuple[str, str | Markup]] = [
         ("call", element("code", recorded(f"{details.method} {details.name}".rstrip())))
     ]
@@ -271,7 +145,7 @@ def _branch_column(details: InteractionDetails, turn: int) -> Markup:
     link = element("a", f"#{interaction.number}", href=f"#i{interaction.number}")
     return element(
         "article",
-        element("h5", "In ", link, " ", _final_chip(details)),
+        element("h5", "In ", link, " ", final_chip(details)),
         facts_list(facts),
         _outline(details.final),
     )

@@ -1,16 +1,36 @@
-"""What a page notes beside a recording: requests that a replay missed.
+"""What a page notes of a call: that a replay missed a request near it.
 
-Owns: a miss beside the recorded call that comes nearest.
+Owns: notes, and a miss beside the recorded call that comes nearest.
 Does not own: why nothing matched (`replay.diagnosis`), a miss as a text (`report.misses`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.view.markup import Markup, element, recorded
 from mrtr_cassette.core.view.values import chip, difference_table
+
+
+class Note(NamedTuple):
+    """What a page says of a call before anything else.
+
+    Attributes:
+        label: the note in short, for the row.
+        kind: how the label looks.
+        content: the note.
+    """
+
+    label: str
+    kind: str
+    content: Markup
+
+
+def miss_note(miss: MissReport, number: int) -> Note:
+    """Return a miss as a note of the call that comes nearest."""
+    return Note(f"miss: {miss.reason}", "bad", miss_article(miss, number))
 
 
 def miss_article(miss: MissReport, number: int) -> Markup:

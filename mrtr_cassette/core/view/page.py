@@ -18,9 +18,11 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.report.details import CassetteDetails, InteractionDetails
 from mrtr_cassette.core.report.summary import ReplayReport
-from mrtr_cassette.core.view.conversations import row
+from mrtr_cassette.core.view.conversations import GONE
+from mrtr_cassette.core.view.differences import Earlier, difference_notes, differences_section
 from mrtr_cassette.core.view.markup import Markup, element, joined, recorded
-from mrtr_cassette.core.view.notes import miss_article, misses_section
+from mrtr_cassette.core.view.notes import Note, miss_note, misses_section
+from mrtr_cassette.core.view.rows import row
 from mrtr_cassette.core.view.timeline import SessionTimeline, shown_time, timelines
 from mrtr_cassette.core.view.values import chip, facts_list
 from mrtr_cassette.errors import counted
@@ -36,7 +38,7 @@ _FILTERS: Final = {
     "asks": "calls that ask",
     "fails": "errors",
     "branches": "branches",
-    "noted": "calls with notes",
+    "noted": "differences and misses",
     "unplayed": "never played",
 }
 _HEIGHT: Final = 18
@@ -79,15 +81,16 @@ class View:
     Attributes:
         details: the cassette.
         replay: what a replay of it came to, or None.
+        earlier: the cassette that it is compared with, or None.
     """
 
     details: CassetteDetails
     replay: ReplayReport | None = None
+    earlier: Earlier | None = None
 
 
 def page(view: View, assets: Assets) -> Iterator[str]:
     """Yield a page in pieces."""
-    inspection = view.details.inspection
     misses = view.replay.misses if view.replay is not None else ()
     yield START
     yield joined(
@@ -96,7 +99,7 @@ def page(view: View, assets: Assets) -> Iterator[str]:
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
-        element("title", f"{_name(inspection.cassette)} - mrtr-cassette"),
+        element("title", f"{_title(view)} - mrtr-cassette"),
     )
     # Both are ours; an element would escape them.
     yield f"<style>{assets.style}</style></head><body>"
@@ -106,14 +109,36 @@ def page(view: View, assets: Assets) -> Iterator[str]:
     yield _toolbar()
     yield '<main id="calls">'
     yield misses_section(misses) or ""
-    notes: dict[int, list[Markup]] = defaultdict(list)
+    notes: dict[int, list[Note]] = defaultdict(list)
     for number, miss in enumerate(misses, start=1):
         if miss.nearest is not None:
-            notes[miss.nearest.interaction].append(miss_article(miss, number))
+            notes[miss.nearest.interaction].append(miss_note(miss, number))
+    earlier = view.earlier
+    if earlier is not None:
+        yield differences_section(earlier.comparison)
+        for number, note in difference_notes(earlier, view.details).items():
+            notes[number].append(note)
     yield from _sessions(view, notes)
+    if earlier is not None:
+        yield from _gone(earlier)
     yield "</main>"
     yield _footer(view)
     yield f"<script>{assets.script}</script></body></html>\n"
+
+
+def _gone(earlier: Earlier) -> Iterator[Markup | str]:
+    """Yield the calls that only the earlier cassette has."""
+    numbers = {each.recorded for each in earlier.comparison.interactions if each.received is None}
+    gone = [each for each in earlier.details.interactions if each.interaction.number in numbers]
+    if gone:
+        heading = element("h2", "Only in ", recorded(earlier.comparison.recorded))
+        rows = [row(each, None, prefix=GONE) for each in gone]
+        yield element(
+            "section",
+            element("div", heading, class_="session-head"),
+            element("ol", rows, class_="calls"),
+            class_="session",
+        )
 
 
 def _policy(assets: Assets) -> str:
@@ -126,6 +151,13 @@ def _policy(assets: Assets) -> str:
 
 def _source(text: str) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _title(view: View) -> str:
+    names = [_name(view.details.inspection.cassette)]
+    if view.earlier is not None:
+        names.insert(0, _name(view.earlier.comparison.recorded))
+    return " and ".join(names)
 
 
 def _name(path: str) -> str:
@@ -150,6 +182,10 @@ def _header(view: View) -> Markup:
         chips.append(chip("known secrets redacted", "redacted"))
     if details.seals_answers:
         chips.append(chip("answers sealed", "sealed"))
+    if view.earlier is not None:
+        same = view.earlier.comparison.counts["="]
+        words = f"{same} of {len(calls)} as in {_name(view.earlier.comparison.recorded)}"
+        chips.append(element("a", chip(words, "good"), href="#differences"))
     if view.replay is not None:
         played = len(calls) - len(view.replay.incomplete)
         chips.append(chip(f"replay played {played} of {len(calls)}", "good"))
@@ -168,7 +204,7 @@ def _header(view: View) -> Markup:
     return element(
         "header",
         element("p", "mrtr-cassette", class_="brand"),
-        element("h1", recorded(_name(inspection.cassette))),
+        element("h1", recorded(_title(view))),
         element("div", chips, class_="chips"),
         facts,
     )
@@ -192,7 +228,7 @@ def _toolbar() -> Markup:
     )
 
 
-def _sessions(view: View, notes: dict[int, list[Markup]]) -> Iterator[Markup | str]:
+def _sessions(view: View, notes: dict[int, list[Note]]) -> Iterator[Markup | str]:
     interactions = view.details.interactions
     branches: dict[int, list[InteractionDetails]] = defaultdict(list)
     for each in interactions:

@@ -1,4 +1,4 @@
-"""Facts about calls on a page."""
+"""Facts about what was said in a call, on a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from builders import (
     Answer,
-    Step,
     answer,
     cassette_of,
     get,
@@ -17,77 +16,18 @@ from builders import (
     retry,
     stream,
     tool,
+    with_meta,
 )
-from messages import NO, YES, asks, text
-from pages import Node, assert_readable, parsed
+from messages import CLIENT_KEY, NO, YES, asks, text
+from pages import parsed
+from rows import chips_of, rows_of
 
-from mrtr_cassette.core.report.details import InteractionDetails, detailed
-from mrtr_cassette.core.report.summary import InteractionOutcome, Outcome
-from mrtr_cassette.core.view.conversations import row
-from mrtr_cassette.core.view.markup import Markup, element, joined
-from mrtr_cassette.core.view.timeline import timelines
+from mrtr_cassette.core.report.details import detailed
+from mrtr_cassette.core.view.conversations import GONE, conversation
+from mrtr_cassette.core.view.markup import joined
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-
-
-def calls_of(*script: Step) -> tuple[InteractionDetails, ...]:
-    """Return the calls of a script."""
-    return detailed(loaded(cassette_of(*script))).interactions
-
-
-def rows_of(*script: Step, notes: tuple[Markup, ...] = (), outcome: Outcome | None = None) -> Node:
-    """Return the rows of a script."""
-    calls = calls_of(*script)
-    (timeline,) = timelines(calls)
-    made = []
-    for each in calls:
-        interaction = each.interaction
-        branches = [
-            other
-            for other in calls
-            if other.interaction.branch and other.interaction.branch.of == interaction.number
-        ]
-        played = None
-        if outcome is not None:
-            played = InteractionOutcome(interaction.number, interaction.call, outcome, 0)
-        made.append(row(each, timeline.axis, branches, played, notes))
-    page = parsed(joined(made))
-    assert_readable(page)
-    return page
-
-
-def chips_of(page: Node) -> list[list[str]]:
-    """Return what the rows tell in short."""
-    return [
-        [chip.text for chip in next(each.every("summary")).every(class_="chip")]
-        for each in page.every("li", class_="call")
-    ]
-
-
-def test_row_tells_a_call_in_short() -> None:
-    """Number, method, name, arguments, turns and the end stand in its summary."""
-    page = rows_of((CALL, asks("a")), (retry(CALL, {"a": YES}), text("done")))
-
-    summary = next(page.every("summary"))
-    assert summary.one("h3").text == "#1 tools/call deploy"
-    assert summary.one(class_="arguments").text == "env: prod"
-    assert chips_of(page) == [["1 turn", "result"]]
-    assert page.one("li").attributes["data-is"] == "asks"
-    assert "open" not in page.by_id("i1").attributes
-
-
-def test_time_is_drawn_by_whose_it_is() -> None:
-    """The server's and the person's time are bars, in order; their sums are a text."""
-    page = rows_of((CALL, asks("a")), (retry(CALL, {"a": YES}), text("done")))
-
-    drawing = page.one("svg")
-    assert [each.attributes["class"] for each in drawing.every("rect")] == [
-        "server-time", "person-time", "server-time",
-    ]  # fmt: skip
-    starts = [float(each.attributes["x"].removesuffix("%")) for each in drawing.every("rect")]
-    assert starts == sorted(starts)
-    assert drawing.attributes["aria-label"] == "server 6 ms, person 1 ms"
 
 
 def test_all_that_was_said_stands_below() -> None:
@@ -172,21 +112,35 @@ def test_what_is_out_of_the_ordinary_is_told() -> None:
     assert "Continues a request state" in page.by_id("i1").text
 
 
-def test_outcome_of_a_replay_is_told() -> None:
-    """What a replay never played, or not wholly, is marked; what it played is as ever."""
-    assert chips_of(rows_of((CALL, text("x")), outcome=Outcome.UNPLAYED)) == [
-        ["never played", "result"]
-    ]
-    in_part = rows_of((CALL, text("x")), outcome=Outcome.PLAYED_IN_PART)
-    assert chips_of(in_part) == [["played in part", "result"]]
-    assert in_part.one("li").attributes["data-is"] == "unplayed"
-    assert chips_of(rows_of((CALL, text("x")), outcome=Outcome.PLAYED)) == [["result"]]
+def test_client_is_named() -> None:
+    """A call tells which client made it, where that says so."""
+    page = rows_of((with_meta(CALL, **{CLIENT_KEY: {"name": "agent"}}), text("x")))
+
+    assert "clientagent" in page.one("section", class_="sent").text
 
 
-def test_notes_come_first() -> None:
-    """A call with a note is open, and the note stands before anything else."""
-    page = rows_of((CALL, text("x")), notes=(element("article", "note"),))
+def test_branches_of_any_shape_stand_side_by_side() -> None:
+    """Answers without an action and results without content are compared as JSON."""
+    page = rows_of(
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": 5}, state=STATE), {"x": 1}),
+        (retry(CALL, {"a": 6}, state=STATE), Answer((), (), 202)),
+    )
 
-    assert "open" in page.by_id("i1").attributes
-    assert chips_of(page) == [["look here", "result"]]
-    assert next(page.one(class_="flow").every()).text == "note"
+    first, second = page.one(class_="columns").every("article")
+    assert first.text.endswith('a5thenno further turn{ "x": 1 }')
+    assert second.text.endswith("a6thenno further turn")
+
+
+def test_calls_of_another_cassette_have_ids_of_their_own() -> None:
+    """What only the other cassette has stands on the same page, and leads to nothing of this one."""
+    script = (
+        (CALL, asks("a", state=STATE)),
+        (retry(CALL, {"a": YES}, state=STATE), text("done")),
+        (retry(CALL, {"a": NO}, state=STATE), text("left")),
+    )
+    _, branch = detailed(loaded(cassette_of(*script))).interactions
+    shown = parsed(joined(conversation(branch, prefix=GONE)))
+
+    assert [each.attributes["href"] for each in shown.every("a")] == ["#o2", "#o2t1"]
+    assert "with #1, and" in shown.text

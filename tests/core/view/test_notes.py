@@ -8,7 +8,7 @@ from pages import parsed
 
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.summary import reports_of_misses
-from mrtr_cassette.core.view.notes import miss_article, misses_section
+from mrtr_cassette.core.view.notes import miss_article, miss_note, misses_section
 
 CALL = tool("deploy", env="prod")
 
@@ -50,3 +50,12 @@ def test_replay_without_misses_has_no_list() -> None:
     """Where all was played there is nothing to note."""
     assert misses_section(()) is None
     assert parsed(misses_section(misses()[:1]) or "").one("h2").text == "1 request was missed"
+
+
+def test_miss_is_a_note_of_the_nearest_call() -> None:
+    """The label says that there was a miss, and why."""
+    near, _ = misses()
+    note = miss_note(near, 1)
+
+    assert (note.label, note.kind) == ("miss: answers-differ", "bad")
+    assert note.content == miss_article(near, 1)

@@ -19,15 +19,18 @@ from builders import (
     post,
     retry,
     tool,
+    with_meta,
 )
 from harmless import HOSTILE
-from messages import NO, YES, asks, form, text
+from messages import CLIENT_KEY, NO, YES, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
 from pushed_cassettes import branched
 
+from mrtr_cassette.core.compare.cassettes import compared
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.report.details import detailed
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay
+from mrtr_cassette.core.view.differences import Earlier
 from mrtr_cassette.core.view.page import START, Assets, View, page
 
 ASSETS = Assets("p { color: red }", '"use strict";')
@@ -39,9 +42,14 @@ BRANCHED: tuple[Step, ...] = (
 )
 
 
-def page_of(recording: Cassette, replay: ReplayReport | None = None) -> Node:
+def page_of(
+    recording: Cassette, replay: ReplayReport | None = None, first: Cassette | None = None
+) -> Node:
     """Return the page of a recording, which is as every page must be."""
-    html = "".join(page(View(detailed(recording), replay), ASSETS))
+    earlier = None
+    if first is not None:
+        earlier = Earlier(detailed(first), compared(first, recording))
+    html = "".join(page(View(detailed(recording), replay, earlier), ASSETS))
     assert html.startswith(START)
     made = parsed(html.removeprefix("<!doctype html>\n"))
     assert_safe(made)
@@ -96,10 +104,13 @@ def test_what_needs_the_script_is_hidden_without_it() -> None:
 def test_each_session_is_a_section() -> None:
     """Calls of a session stand together, under its name and its client."""
     session = ("Mcp-Session-Id", "sess-0123456789abcdef")
-    made = of_script((post(tool("a")), text("x")), (post(tool("b"), session), text("x")))
+    asked = with_meta(tool("a"), **{CLIENT_KEY: {"name": "agent", "version": "2"}})
+    made = of_script((post(asked), text("x")), (post(tool("b"), session), text("x")))
 
     headings = [each.text for each in made.one("main").every("h2")]
     assert headings == ["Calls without a session", "mrtr-session:1"]
+    first = next(made.every("section", class_="session"))
+    assert next(first.every(class_="chip")).text == "agent 2"
 
 
 def test_idle_time_is_marked() -> None:
@@ -134,6 +145,24 @@ def test_replay_is_told_beside_the_recording() -> None:
     assert nearest.one("article", class_="miss").attributes["id"] == "m1"
     assert [each.text for each in nearest.every("td")] == ['"prod"', '"test"']
     assert "never played" in made.by_id("i2").text
+
+
+def test_two_cassettes_are_one_page() -> None:
+    """The page of the later one notes what differs, and has what only the first one has."""
+    old = (*BRANCHED, (tool("gone"), asks("b")))
+    new = (*BRANCHED[:2], (BRANCHED[2][0], text("changed")))
+    first = loaded(cassette_of(*old), "old/talk.json")
+    made = page_of(loaded(cassette_of(*new), "new/other.json"), first=first)
+
+    assert made.one("h1").text == "talk.json and other.json"
+    assert "1 of 2 as in talk.json" in made.one("header").text
+    assert "open" in made.by_id("i2").attributes
+    assert made.by_id("c2").text.startswith("Differs from #2 of the first cassette")
+    assert [each.text for each in made.one("main").every("h2")] == [
+        "Differences", "Calls without a session", "Only in old/talk.json",
+    ]  # fmt: skip
+    assert made.by_id("o3").name == "details"
+    assert made.by_id("o3t1")
 
 
 @pytest.mark.parametrize(
