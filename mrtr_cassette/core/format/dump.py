@@ -173,6 +173,16 @@ def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
     return tree
 
 
+def response_text(response: Response, depth: int) -> bytes:
+    """Return a response as it stands in the file.
+
+    Args:
+        response: the response.
+        depth: how many levels of the file are around it.
+    """
+    return _indented(_response_tree(response)).replace(b"\n", b"\n" + b"  " * depth)
+
+
 def _answer_tree(request: Request) -> Tree:
     head: Tree = {"headers": header_map(request.headers)}
     if request.is_line:

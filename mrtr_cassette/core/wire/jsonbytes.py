@@ -345,6 +345,20 @@ def _replacements_in(
     yield Span(start, end), b",".join(added)
 
 
+def item_spans(raw: bytes, of: Span) -> list[Span]:
+    """Return the spans of the items of the array at a span, in order."""
+    text = raw.decode("latin-1")
+    index = _skip_space(text, of.start + 1)
+    spans = []
+    while text[index] != "]":
+        end = _scan_value(text, index)[1]
+        spans.append(Span(index, end))
+        index = _skip_space(text, end)
+        if text[index] == ",":
+            index = _skip_space(text, index + 1)
+    return spans
+
+
 def _members_of(raw: bytes, of: Span) -> Iterator[_Member]:
     """Yield the members of the object at a span."""
     text = raw.decode("latin-1")

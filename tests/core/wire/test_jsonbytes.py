@@ -13,6 +13,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     canonical_number,
     find_spans,
     is_deep,
+    item_spans,
     parse,
     replace_members,
     splice,
@@ -285,3 +286,18 @@ def test_members_of_what_is_no_object_are_refused() -> None:
     """There is nothing to take out of an array."""
     with pytest.raises(NotJsonError):
         replace_members(b'{"p":[1]}', ("p",), {"b": None})
+
+
+@pytest.mark.parametrize(
+    ("raw", "items"),
+    [
+        (b"[]", []),
+        (b"[ ]", []),
+        (b'[1, "a,]" ,{"b":[2]}]', [b"1", b'"a,]"', b'{"b":[2]}']),
+        (b"[\n  [],\n  null\n]", [b"[]", b"null"]),
+    ],
+)
+def test_the_items_of_an_array_are_found(raw, items):
+    """Each item has its span, whatever stands in it."""
+    spans = item_spans(raw, Span(0, len(raw)))
+    assert [raw[span.start : span.end] for span in spans] == items

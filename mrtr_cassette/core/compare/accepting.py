@@ -1,0 +1,194 @@
+"""Taking responses of a live server into a cassette.
+
+Owns: which responses can be taken, and the form in which they are.
+Does not own: what differs (`responses`), which changes somebody accepts, the file
+(`format.replacing`).
+Rule: a response is taken whole, as a cassette only has what a server said; requests and answers
+stay as the client sent them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.caller_values import caller_values
+from mrtr_cassette.core.exchange.pushed import pushed_asks
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.format.replacing import with_responses
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.messages import Ask, messages_in, splice_pieces
+from mrtr_cassette.core.record.history import is_journal_token
+from mrtr_cassette.core.replay.reply import echoes_in
+from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, renumber
+from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal, reveal_text
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Piece, Response, header_value
+from mrtr_cassette.core.wire.jsonbytes import splice
+from mrtr_cassette.core.wire.sse import event_id_spans
+
+_NUMBER = re.compile("[0-9]{1,9}")
+
+
+class TakenResponse(NamedTuple):
+    """A response of a live server that is to stand in a cassette.
+
+    Attributes:
+        interaction: the interaction that it belongs to.
+        position: index of its exchange there.
+        live: the live exchange, in the form in which it would be recorded.
+        states: the recorded request state or session id by the SHA-256 of the live one.
+    """
+
+    interaction: RecordedInteraction
+    position: int
+    live: RecordedExchange
+    states: Mapping[str, str]
+
+    @property
+    def recorded(self) -> RecordedExchange:
+        """The exchange whose response goes."""
+        return self.interaction.exchanges[self.position]
+
+
+def why_not_taken(taken: TakenResponse, cassette: Cassette) -> str | None:
+    """Return why a live response can't stand in the cassette, as a sentence; None where it can."""
+    recorded, live = taken.recorded, taken.live
+    if live.response is None:
+        return "the live server gave no response"
+    if recorded in pushed_asks(cassette.interactions) or any(
+        located.message.kind is Kind.REQUEST for located in messages_in(live.response)
+    ):
+        return "the server pushed requests in it, which are part of the recorded turns"
+    old, new = recorded.ask, live.ask
+    if old is not None and new is not None:
+        return _why_not_asked(taken, old, new)
+    if old is not None and _has_branches(recorded, cassette):
+        return "other branches answer the question that is gone"
+    return None if new is None else "the server asks once more, and no answer is recorded"
+
+
+def _why_not_asked(taken: TakenResponse, old: Ask, new: Ask) -> str | None:
+    """Return why the recorded answer can't be one to a live ask."""
+    if (old.request_state is None) != (new.request_state is None):
+        return "a request state came or went, which the recorded answer has to repeat"
+    if old.dialect != new.dialect:
+        return f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
+    unanswered = new.input_requests.keys() - old.input_requests.keys()
+    if unanswered and taken.position + 1 < len(taken.interaction.exchanges):
+        return f"no answer is recorded for {', '.join(sorted(unanswered))}"
+    return None
+
+
+def _has_branches(exchange: RecordedExchange, cassette: Cassette) -> bool:
+    return sum(exchange in each.exchanges for each in cassette.interactions) > 1
+
+
+def accepted(data: bytes, cassette: Cassette, responses: Iterable[TakenResponse]) -> bytes:
+    """Return the file of a cassette with responses of a live server in it.
+
+    Args:
+        data: the file's bytes.
+        cassette: the same, loaded.
+        responses: those that are taken; for none of them `why_not_taken` gives a reason.
+    """
+    numbers = _Numbers(data)
+    taken = {each.recorded: _as_recorded(each, numbers) for each in responses}
+    return with_responses(data, cassette, taken) if taken else data
+
+
+class _Numbers:
+    """Numbers for what the cassette has no number for yet."""
+
+    def __init__(self, data: bytes) -> None:
+        """Begin after the numbers that a file has."""
+        self._last: Counter[str] = Counter()
+        self._given: dict[tuple[str, str], str] = {}
+        for match in PLACEHOLDER.finditer(data.decode("latin-1")):
+            if _NUMBER.fullmatch(match["token"]):
+                self._last[match["rule"]] = max(self._last[match["rule"]], int(match["token"]))
+
+    def of(self, rule: str, token: str) -> str:
+        """Return the number of a secret, a new one where it has none."""
+        if (rule, token) not in self._given:
+            self._last[rule] += 1
+            self._given[rule, token] = str(self._last[rule])
+        return self._given[rule, token]
+
+
+def _as_recorded(taken: TakenResponse, numbers: _Numbers) -> Response:
+    """Return a live response in the form in which the cassette would have it."""
+    recorded, live = taken.recorded, taken.live
+    response = live.response
+    if response is None:
+        raise AssertionError("unreachable because a response is taken")
+    values = caller_values(recorded.call.message)
+    echoed = [
+        (echo.span, own)
+        for echo in echoes_in(live.call.message, response)
+        if (own := echo.value.of(values)) is not None
+    ]
+    pieces = splice_pieces(response.pieces, echoed)
+    old = recorded.response
+    old_pieces = () if old is None else old.pieces
+    pieces = _with_event_ids(pieces, old_pieces)
+    texts = [reveal(piece.raw, taken.states.get) for piece in pieces]
+    before = b"".join(piece.raw for piece in old_pieces)
+    texts = _with_numbers(texts, before, numbers)
+    pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
+    headers = _headers(response.headers, () if old is None else old.headers, taken.states)
+    return replace(response, headers=headers, pieces=pieces)
+
+
+def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """Give the events of a response the ids of the recorded ones, in order.
+
+    An event of which there was none loses its id: no client can have it.
+    """
+    known = deque(
+        piece.raw[span.start : span.end] for piece in old for span in event_id_spans(piece.raw)
+    )
+    changed = []
+    for piece in new:
+        spans = [
+            span
+            for span in event_id_spans(piece.raw)
+            if SEALED_HASH.fullmatch(piece.raw[span.start : span.end].decode("latin-1"))
+        ]
+        ids = [(span, known.popleft() if known else b"") for span in spans]
+        changed.append(piece._replace(raw=splice(piece.raw, ids)))
+    return tuple(changed)
+
+
+def _with_numbers(texts: list[bytes], before: bytes, numbers: _Numbers) -> list[bytes]:
+    """Number the placeholders of a response: as in the recorded one where it has as many."""
+    recorded: dict[str, deque[str]] = defaultdict(deque)
+    for match in PLACEHOLDER.finditer(before.decode("latin-1")):
+        if _NUMBER.fullmatch(match["token"]):
+            recorded[match["rule"]].append(match["token"])
+    whole = b"".join(texts).decode("latin-1")
+    matches = PLACEHOLDER.finditer(whole)
+    counts = Counter(match["rule"] for match in matches if is_journal_token(match["token"]))
+    as_many = {rule for rule, tokens in recorded.items() if len(tokens) == counts[rule]}
+
+    def number(rule: str, token: str) -> str | None:
+        if not is_journal_token(token):
+            return None
+        return recorded[rule].popleft() if rule in as_many else numbers.of(rule, token)
+
+    return [renumber(text, number) for text in texts]
+
+
+def _headers(new: Headers, old: Headers, states: Mapping[str, str]) -> Headers:
+    session = header_value(old, SESSION_HEADER)
+    return tuple(
+        (
+            name,
+            session
+            if session and name.lower() == SESSION_HEADER
+            else reveal_text(value, states.get),
+        )
+        for name, value in new
+    )

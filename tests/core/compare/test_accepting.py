@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    answer,
+    cassette_of,
+    conversation,
+    encode_cassette,
+    loaded,
+    progress,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_id,
+    with_token,
+)
+from messages import NO, YES, Json, array_asks, asks, form, text
+
+from mrtr_cassette.core.compare.accepting import TakenResponse, accepted, why_not_taken
+from mrtr_cassette.core.compare.cassettes import compared
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.format.dump import dump
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.secrets.surrogates import sha256_of
+
+CALL = with_token(tool("deploy", env="prod"), 1)
+STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
+OTHER = (tool("other"), text("as it was"))
+YES_RETRY, NO_RETRY = retry(CALL, {"a": YES}, state=STATE), retry(CALL, {"a": NO}, state=STATE)
+
+
+def question(words: str, state: str | None, *keys: str) -> Json:
+    """Return an ask."""
+    asked = asks(*keys or ("a",), state=state)
+    return {**asked, "inputRequests": {key: form(words) for key in keys or ("a",)}}
+
+
+ASKED = (
+    OTHER,
+    (CALL, question("Deploy?", STATE)),
+    (YES_RETRY, text("done")),
+    OTHER,
+)
+
+
+def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
+    """Return the file of a script, and the cassette in it."""
+    data = dump(loaded(cassette_of(*script, **options), "f"))
+    return data, load(data, "f")
+
+
+def live(request: bytes, response: Json, **options: bool) -> RecordedExchange:
+    """Return what a live server responds to a request under another id and token."""
+    request = with_token(with_id(request, "mrtr-cassette-1"), "mrtr-cassette-1")
+    return conversation((request, response), **options).exchanges[0]
+
+
+def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExchange) -> Any:
+    """Return a live response in the place of that of one exchange."""
+    interaction = cassette.interactions[number - 1]
+    recorded = interaction.exchanges[position].ask
+    state = None if recorded is None else recorded.request_state
+    states = {} if state is None else {sha256_of(LIVE): state}
+    return TakenResponse(interaction, position, exchange, states)
+
+
+def lines_changed(old: bytes, new: bytes) -> list[str]:
+    """Return the lines of a new file that the old one lacks, without its recording block."""
+    before = old.decode().split("\n")
+    after = new.partition(b'\n  "recording"')[0].decode().split("\n")
+    return [line.strip() for line in after if line not in before]
+
+
+def test_a_result_takes_the_place_of_the_recorded_one() -> None:
+    """It has the recorded id, and nothing else in the file changes but the digests."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 1, live(YES_RETRY, text("Deployed")))
+
+    assert why_not_taken(each, cassette) is None
+    new = accepted(data, cassette, [each])
+
+    assert lines_changed(data, new) == ['"text": "Deployed"']
+    old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
+    differing = [
+        {name for name in one if one[name] != other[name]}
+        for one, other in zip(old_recording["exchanges"], recording["exchanges"], strict=True)
+    ]
+    assert differing == [set(), set(), {"sha256"}, set()]
+    again = load(new, "f")
+    assert [len(each.exchanges) for each in again.interactions] == [1, 2, 1]
+    (change,) = [
+        change
+        for each in compared(cassette, again).interactions
+        for stage in each.stages
+        for change in stage.changes
+    ]
+    assert change[:2] == ("text-changed", "/content/0/text")
+
+
+def test_a_question_keeps_the_recorded_state() -> None:
+    """The recorded answer repeats it, so it goes on with the new question."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 0, live(CALL, question(f"Now? {LIVE}", LIVE)))
+
+    assert why_not_taken(each, cassette) is None
+    new = accepted(data, cassette, [each])
+    (line,) = lines_changed(data, new)
+    assert line.startswith('"message": "Now? mrtr-state:')
+    first, second = load(new, "f").interactions[1].exchanges
+    assert first.ask is not None
+    assert second.call.answers is not None
+    assert first.ask.request_state == second.call.answers.request_state
+
+
+def test_both_copies_of_a_shared_question_change() -> None:
+    """Branches of one question stay branches of it."""
+    data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
+    assert cassette.interactions[2].branch is not None
+    new = accepted(data, cassette, [taken(cassette, 2, 0, live(CALL, question("Now?", LIVE)))])
+    assert lines_changed(data, new) == ['"message": "Now?"'] * 2
+    shared = load(new, "f").interactions
+    assert shared[1].exchanges[0] is shared[2].exchanges[0]
+
+
+def test_a_question_that_is_gone_ends_the_conversation() -> None:
+    """With its turn go the answer and what came of it; the file is as if recorded so."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 0, live(CALL, text("done at once")))
+
+    assert why_not_taken(each, cassette) is None
+    new = accepted(data, cassette, [each])
+    alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+    assert len(load(new, "f").interactions[1].exchanges) == 1
+    assert len(json.loads(new)["recording"]["exchanges"]) == 3
+
+
+def test_a_later_question_that_is_gone_leaves_the_earlier_ones() -> None:
+    """The turns before it stay, byte for byte."""
+    second = retry(YES_RETRY, {"b": YES}, state="t" * 30, number=3)
+    script = (
+        (CALL, question("Deploy?", STATE)),
+        (YES_RETRY, question("Sure?", "t" * 30, "b")),
+        (second, text("done")),
+    )
+    data, cassette = file_of(*script)
+    new = accepted(data, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
+    alone, _ = file_of(script[0], (YES_RETRY, text("done")))
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+
+    unanswered, cassette = file_of(*script[:2])
+    new = accepted(unanswered, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+
+
+def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
+    """More events, fewer events, and a stream in the place of one body."""
+    data, cassette = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
+    request = with_token(with_id(CALL, "mrtr-cassette-1"), "mrtr-cassette-1")
+    for count in (0, 1, 3):
+        said = [progress("mrtr-cassette-1", done) for done in range(count)]
+        new_response = stream(*said, answer(request, text("later")))
+        new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, new_response))])
+        assert b"mrtr-cassette-1" not in new
+        (facts,) = json.loads(new)["recording"]["exchanges"]
+        assert len(facts["pieces"]) == count + 1
+        response = load(new, "f").interactions[0].exchanges[0].response
+        assert response is not None
+        assert all(piece.after for piece in response.pieces)
+
+    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, text("plain")))])
+    assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
+    back = accepted(
+        new,
+        load(new, "f"),
+        [taken(load(new, "f"), 1, 0, live(CALL, stream(answer(request, text("done")))))],
+    )
+    assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
+
+
+def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
+    """As many as before are the same ones; others get numbers that nothing has."""
+    secrets = [f"ghp_{letter * 36}" for letter in "abc"]
+    script = ((CALL, text(f"key {secrets[0]}")), (tool("b"), text(f"key {secrets[1]}")))
+    data, cassette = file_of(*script, redacts=True)
+    for words, shown in (
+        (f"new {secrets[2]}", "new <github:1>"),
+        (
+            f"{secrets[2]} {secrets[0]} {secrets[2]} <github:x>",
+            "<github:3> <github:4> <github:3> <github:x>",
+        ),
+    ):
+        new = accepted(
+            data, cassette, [taken(cassette, 1, 0, live(CALL, text(words), redacts=True))]
+        )
+        assert lines_changed(data, new) == [f'"text": "{shown}"']
+
+
+def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
+    """A client of the replay has these; an event that is new has none."""
+
+    def opened(session: str, *ids: str) -> Any:
+        begin = rpc("initialize", {})
+        events = b"".join(b"id: %b\ndata: \n\n" % each.encode() for each in ids)
+        reply = stream(answer(begin, {"capabilities": {}}))
+        headers = (*reply.headers, ("Mcp-Session-Id", session))
+        return begin, reply._replace(headers=headers, chunks=(events, *reply.chunks))
+
+    data, cassette = file_of(opened("a-session-0123456789abcdef", "event-one-0123456789"))
+    begin, reply = opened(
+        "b-session-0123456789abcdef", "other-one-0123456789", "other-two-0123456789"
+    )
+    exchange = conversation((begin, reply)).exchanges[0]
+    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    assert new.count(b"mrtr-event:1:1") == 1
+    assert b"mrtr-session:1" in new
+    assert b"sha256:" not in new.partition(b'\n  "recording"')[0]
+
+
+@pytest.mark.parametrize(
+    ("position", "response", "reason"),
+    [
+        (0, question("Deploy?", None), "a request state came or went"),
+        (0, question("Deploy?", LIVE, "a", "b"), "no answer is recorded for b"),
+        (0, array_asks("a", state=LIVE), "the server asks in the dialect array"),
+        (1, question("Sure?", LIVE), "the server asks once more"),
+        (1, stream(rpc("elicitation/create", {}, 9)), "the server pushed requests in it"),
+    ],
+)
+def test_what_needs_another_answer_is_not_taken(position: int, response: Json, reason: str) -> None:
+    """The client's own words are never made up."""
+    _, cassette = file_of(*ASKED)
+    request = YES_RETRY if position else CALL
+    each = taken(cassette, 2, position, live(request, response))
+    assert (why_not_taken(each, cassette) or "").startswith(reason)
+
+
+def test_a_question_that_branches_answer_is_not_taken_away() -> None:
+    """Without it the branches would be the same call twice."""
+    _, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
+    each = taken(cassette, 2, 0, live(CALL, text("done")))
+    assert why_not_taken(each, cassette) == "other branches answer the question that is gone"
+    nothing = conversation((CALL, stream()._replace(status=0))).exchanges[0]
+    assert why_not_taken(taken(cassette, 2, 0, nothing), cassette) == (
+        "the live server gave no response"
+    )
+
+
+def test_a_file_that_is_spelled_otherwise_keeps_its_spelling() -> None:
+    """Whatever an editor made of the file, only the accepted response changes."""
+    tree = json.loads(encode_cassette(cassette_of(*ASKED)))
+    data = json.dumps(tree, indent=1, ensure_ascii=True).encode()
+    cassette = load(data, "f")
+    new = accepted(data, cassette, [taken(cassette, 2, 1, live(YES_RETRY, text("Deployed")))])
+    first, last = json.loads(data)["interactions"], json.loads(new)["interactions"]
+    last[1]["response"] = first[1]["response"]
+    assert first == last
+    assert new.startswith(data[: data.index(b'"Deploy?"')])
+    assert accepted(data, cassette, []) == data
