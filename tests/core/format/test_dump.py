@@ -7,12 +7,22 @@ from typing import Any
 
 import orjson
 import pytest
-from builders import STREAM_HEADERS, Answer, cassette_of, get, loaded, retry, sse, tool, values_of
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    cassette_of,
+    get,
+    loaded,
+    retry,
+    sse,
+    tool,
+    values_of,
+)
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched
 
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.dump import dump, dump_pieces
+from mrtr_cassette.core.format.dump import dump, dump_pieces, response_text
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End
@@ -127,3 +137,10 @@ def test_posted_answers_have_facts() -> None:
         (6, 3, 3, None, 6),
         (7, 3, 4, 0, 7),
     ]
+
+
+def test_a_response_alone_is_spelled_as_in_the_file():
+    """Its text stands in the file of its cassette, indented as deep."""
+    cassette = loaded(cassette_of((tool("a"), text("b"))))
+    response = cassette.interactions[0].exchanges[0].response
+    assert b'"response": ' + response_text(response, 3) in dump(cassette)

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
-from builders import answer, cassette_of, loaded, response_of, retry, tool
+from builders import answer, cassette_of, loaded, response_of, retry, stream, tool
 from messages import YES, Json, asks, text
 
 from mrtr_cassette.core.exchange.recorded import Cassette
@@ -75,3 +76,30 @@ def test_what_is_wrong_in_the_file_is_told() -> None:
     wrong = replace(response_of(answer(tool("b"), text("b"))), status=99)
     with pytest.raises(CassetteError, match="/interactions/1/response/status"):
         with_responses(data, cassette, {exchange: wrong})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_stream_has_a_time_for_each_event(count: int) -> None:
+    """Events that are new come with the last recorded one."""
+    recorded = loaded(cassette_of((CALL, stream(*[answer(CALL, text("a"))] * 2))), "f")
+    data = dump(recorded)
+    cassette = load(data, "f")
+    response = response_of(stream(*[answer(CALL, text("b"))] * count))
+    new = with_responses(data, cassette, {cassette.interactions[0].exchanges[0]: response})
+    (facts,) = json.loads(new)["recording"]["exchanges"]
+    assert len(facts["pieces"]) == count
+    assert (
+        facts["pieces"][-1]
+        == json.loads(data)["recording"]["exchanges"][0]["pieces"][min(count, 2) - 1]
+    )
+
+
+def test_an_ask_that_nobody_answered_may_end_the_call() -> None:
+    """The turns that came before it stay as they are spelled."""
+    again = retry(RETRY, {"b": YES}, number=3)
+    data = dump(loaded(cassette_of(SCRIPT[0], (RETRY, asks("b")), (again, text("a"))), "f"))
+    cassette = load(data, "f")
+    exchange = cassette.interactions[0].exchanges[1]
+    new = with_responses(data, cassette, {exchange: response_of(answer(RETRY, text("done")))})
+    alone = dump(loaded(cassette_of(*SCRIPT[:2]), "f"))
+    assert new.partition(b'"recording"')[0] == alone.partition(b'"recording"')[0]

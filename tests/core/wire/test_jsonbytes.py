@@ -301,3 +301,9 @@ def test_the_items_of_an_array_are_found(raw, items):
     """Each item has its span, whatever stands in it."""
     spans = item_spans(raw, Span(0, len(raw)))
     assert [raw[span.start : span.end] for span in spans] == items
+
+
+def test_large_integers_are_read_and_written_exactly():
+    """An integer of more than 18 digits within an array is no plain one."""
+    for text in ("[1234567890123456789]", '["é",7]'):
+        assert canonical(parse(text.encode())) == text.replace("é", "\\u00e9")
