@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mrtr_cassette.cli.common import TERMS, say
+from mrtr_cassette.cli.common import TERMS, progress_shown, say
 from mrtr_cassette.errors import CassetteError, counted
 
 
@@ -42,7 +42,8 @@ def _check(cassette: Path, *, fixes: bool) -> bool:
             f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
             f"{accepted.removed} removed; accepted"
         )
-    count, secrets = checking.check(cassette)
+    with progress_shown("reading", cassette) as progress:
+        count, secrets = checking.check(cassette, progress)
     say(f"{cassette}: {counted(count, 'interaction')}, all as recorded")
     for number, place, side, rule in secrets:
         where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"

@@ -7,6 +7,7 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from mrtr_cassette.errors import (
     MrtrCassetteError,
     Terms,
     UsageError,
+    printable,
     printable_json,
     printable_lines,
 )
@@ -37,7 +39,10 @@ if TYPE_CHECKING:
     import asyncio
     import signal
 
+    from mrtr_cassette.core.report.events import Work
     from mrtr_cassette.shell.announcing import OnEvent
+    from mrtr_cassette.shell.clock import Clock
+    from mrtr_cassette.shell.progress import Progress, Standing
     from mrtr_cassette.shell.record_session import RecordSession
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
@@ -87,6 +92,35 @@ def say(text: str) -> None:
     """Write a line to stderr, or several."""
     sys.stderr.write(f"{printable_lines(text)}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def progress_shown(work: Work, path: Path, clock: Clock | None = None) -> Iterator[Progress]:
+    """Give what shows on a terminal how far long work on a cassette has come, until it is done."""
+    from mrtr_cassette.core.report.events import progress_line
+    from mrtr_cassette.shell.clock import CLOCK
+    from mrtr_cassette.shell.progress import Progress
+
+    is_shown = False
+
+    def show(standing: Standing) -> None:
+        nonlocal is_shown
+        if sys.stderr.isatty():
+            is_shown = True
+            line = printable(progress_line(work, str(path), *standing))
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"{_WIPED}{line[:width]}")
+            sys.stderr.flush()
+
+    try:
+        yield Progress(show, clock or CLOCK)
+    finally:
+        if is_shown:
+            sys.stderr.write(_WIPED)
+
+
+_WIPED: Final = "\r\x1b[K"
+"""What empties a terminal's line."""
 
 
 def has_colour() -> bool:

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from mrtr_cassette.cli.common import Log, has_colour, painted, say, tell_of_journal
+from mrtr_cassette.cli.common import (
+    Log,
+    has_colour,
+    painted,
+    progress_shown,
+    say,
+    tell_of_journal,
+)
 from mrtr_cassette.errors import UsageError
 
 
@@ -32,8 +39,8 @@ def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None
     if mermaid and (full or as_json):
         raise UsageError(f"--mermaid and {'--full' if full else '--json'} don't go together")
     tell_of_journal(cassette, Log("text"))
-    with without_collection():
-        recording = load_cassette(cassette)
+    with without_collection(), progress_shown("reading", cassette) as progress:
+        recording = load_cassette(cassette, progress)
         if full:
             details = detailed(recording)
             shown = _json(review_data(details)) if as_json else review_text(details)
@@ -121,7 +128,8 @@ def recover(cassette: Path) -> None:
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
-    recovered = recover_journal(cassette)
+    with progress_shown("writing", cassette) as progress:
+        recovered = recover_journal(cassette, progress)
     if recovered is None:
         say(f"{cassette} has all that was recorded; {journal} was published before, and is removed")
         return

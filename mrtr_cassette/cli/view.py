@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mrtr_cassette.cli.common import Log, say, tell_of_journal
+from mrtr_cassette.cli.common import Log, progress_shown, say, tell_of_journal
 from mrtr_cassette.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def view(
     page = output if output is not None else Path(f"{shown.stem}.html")
     check_page_place(page)
     tell_of_journal(shown, Log("text"))
-    with without_collection():
-        recording = load_cassette(shown)
+    with without_collection(), progress_shown("reading", shown) as progress:
+        recording = load_cassette(shown, progress)
         details = detailed(recording)
         earlier = None
         if other is not None:

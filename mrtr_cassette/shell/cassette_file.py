@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import real_path, reason_of, write_whole
 from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
+from mrtr_cassette.shell.progress import Progress
 
 _URL = re.compile("https?:/", re.IGNORECASE)
 """What a URL begins with that was taken for a path, which has no two slashes in a row."""
@@ -42,12 +43,12 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_cassette(path: Path, progress: Callable[[int], None] = lambda _count: None) -> Cassette:
+def load_cassette(path: Path, progress: Progress | None = None) -> Cassette:
     """Load a cassette.
 
     Args:
         path: the file.
-        progress: called with the number of interactions that have been read, after each.
+        progress: told how many interactions have been read.
 
     Raises:
         CassetteError: it is missing or damaged; where only a journal stands, it says so.

@@ -12,15 +12,16 @@ from pathlib import Path
 from mrtr_cassette.core.format.check import AcceptedEdit, accept_edit
 from mrtr_cassette.core.record.exposed import ExposedSecret, exposed_secrets
 from mrtr_cassette.shell.cassette_file import load_cassette, publish, read_file
+from mrtr_cassette.shell.progress import Progress
 
 
-def check(path: Path) -> tuple[int, list[ExposedSecret]]:
+def check(path: Path, progress: Progress) -> tuple[int, list[ExposedSecret]]:
     """Return how many interactions a cassette has, all of them as recorded, and secrets in it.
 
     Raises:
         CassetteError: it is missing, damaged, or was edited.
     """
-    cassette = load_cassette(path)
+    cassette = load_cassette(path, progress)
     return len(cassette.interactions), list(exposed_secrets(cassette))
 
 

@@ -23,6 +23,7 @@ from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.files import real_path, remove_leftovers
+from mrtr_cassette.shell.progress import told_by
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.watching import OnAsk, Watcher
@@ -140,9 +141,10 @@ def keeping(
     finally:
         with journal.held():
             is_in_place = _close(journal, session)
+            progress = told_by(announcer, "writing", session.path, clock)
             wanted = options.publish_anyway or session.find_objection() is None
             if publishes and is_in_place and wanted:
-                session.published, lost = publish_journal(session.path)
+                session.published, lost = publish_journal(session.path, progress)
                 if lost is not None:
                     session.problem = lost
 

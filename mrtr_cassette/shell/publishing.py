@@ -19,12 +19,19 @@ from mrtr_cassette.core.record.assembly import assemble, has_recording, head_of
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.files import real_path, remove_leftovers
+from mrtr_cassette.shell.progress import Progress
 
 TOOL = f"mrtr-cassette {__version__}"
 
 
-def publish_journal(output: Path) -> tuple[int | None, str | None]:
+def publish_journal(
+    output: Path, progress: Progress | None = None
+) -> tuple[int | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
+
+    Args:
+        output: the cassette.
+        progress: told how many exchanges have been written.
 
     Returns:
         how many interactions the cassette has, or None where nothing was recorded and there is
@@ -37,7 +44,7 @@ def publish_journal(output: Path) -> tuple[int | None, str | None]:
     with closing(journal_file.RecordedJournal(path)) as journal:
         publication = None
         if journal:
-            publication = _Publication(journal, output)
+            publication = _Publication(journal, output, progress)
             cassette_file.publish(
                 output, publication.pieces(), replace=journal.header.existing != "keep"
             )
@@ -45,8 +52,14 @@ def publish_journal(output: Path) -> tuple[int | None, str | None]:
     return None if publication is None else publication.count, journal.lost
 
 
-def recover_journal(output: Path) -> tuple[int | None, str | None] | None:
+def recover_journal(
+    output: Path, progress: Progress | None = None
+) -> tuple[int | None, str | None] | None:
     """Publish what a killed recording left, unless it was published before it was killed.
+
+    Args:
+        output: the cassette.
+        progress: told how many exchanges have been written.
 
     Returns:
         the same as `publish_journal`; None where the cassette has all of it, and the journal is
@@ -60,7 +73,7 @@ def recover_journal(output: Path) -> tuple[int | None, str | None] | None:
     with closing(journal_file.RecordedJournal(path)) as journal:
         was_published = _is_published(journal, output)
     if not was_published:
-        return publish_journal(output)
+        return publish_journal(output, progress)
     path.unlink()
     return None
 
@@ -92,9 +105,15 @@ class _Publication:
         count: how many interactions were written.
     """
 
-    def __init__(self, journal: journal_file.RecordedJournal, output: Path) -> None:
+    def __init__(
+        self,
+        journal: journal_file.RecordedJournal,
+        output: Path,
+        progress: Progress | None = None,
+    ) -> None:
         """Load the cassette that the recording is added to, if there is one."""
         self.count = 0
+        self._progress = progress
         self._journal = journal
         self._earlier = None
         if journal.header.existing == "append" and output.exists():
@@ -106,6 +125,10 @@ class _Publication:
         return dump_pieces(head, self._counted())
 
     def _counted(self) -> Iterator[RecordedInteraction]:
+        written, total = 0, len(self._journal)
         for interaction in assemble(self._journal, self._earlier):
             self.count = interaction.number
+            if self._progress is not None:
+                written += len(interaction.own)
+                self._progress(written, total)
             yield interaction

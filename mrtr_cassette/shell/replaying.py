@@ -31,8 +31,6 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
-    reading_event,
-    reading_line,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import reports_of_misses
@@ -43,9 +41,9 @@ from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_server import access_of, listening, serving
+from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
-TOLD_AFTER = 500
 """Interactions after which to look whether a second has passed."""
 
 
@@ -153,7 +151,7 @@ def load_server(
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
-    progress = _progress_of(path, announcer, clock, told_after)
+    progress = told_by(announcer, "reading", path, clock, told_after)
     paced = options.pace == "recorded"
     with cassette_file.without_collection():
         cassette = over(cassette_file.load_cassette(path, progress))
@@ -166,21 +164,6 @@ def load_server(
         )
     asks = None if announcer.on_event is None else pushed_asks(cassette.interactions)
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
-
-
-def _progress_of(
-    path: Path, announcer: Announcer, clock: Clock, told_after: int
-) -> Callable[[int], None]:
-    """Return what says every second how many interactions have been read."""
-    said_at = clock.now()
-
-    def progress(count: int) -> None:
-        nonlocal said_at
-        if count % told_after == 0 and clock.now() - said_at >= 1:
-            said_at = clock.now()
-            announcer.say(partial(reading_event, count), partial(reading_line, str(path), count))
-
-    return progress
 
 
 @dataclass(slots=True)

@@ -60,8 +60,8 @@ async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
         told_after=1,
     ):
         pass
-    assert lines == [f"reading {path}: 2 interactions so far"]
-    assert events == [{"event": "reading", "interactions": 2}]
+    assert lines == [f"reading {path}: 2 of 3 interactions, 1 s left"]
+    assert events == [{"event": "reading", "interactions": 2, "of": 3, "left_s": 0.6}]
 
 
 @looped

@@ -153,6 +153,11 @@ def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
     return tree, interactions, exchanges
 
 
+def interaction_count(data: bytes) -> int:
+    """Return how many interactions a file has that is spelled as `dump` does."""
+    return data.count(_INTERACTIONS.between) + 1
+
+
 def _taken_out(tree: Any, layout: _List) -> list[Any]:
     """Return the items of a list, which is empty from then on."""
     *outer, name = layout.place

@@ -24,7 +24,7 @@ from mrtr_cassette.core.exchange.recorded import (
     Transport,
 )
 from mrtr_cassette.core.format.bodies import damaged, decode_body, headers_of
-from mrtr_cassette.core.format.codec import decode_parts
+from mrtr_cassette.core.format.codec import decode_parts, interaction_count
 from mrtr_cassette.core.format.digest import check_exchange
 from mrtr_cassette.core.format.model import (
     AnswerModel,
@@ -42,24 +42,25 @@ from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import CassetteError
 
 
-def load(
-    data: bytes, path: str, *, progress: Callable[[int], None] = lambda _count: None
-) -> Cassette:
+def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None = None) -> Cassette:
     """Read a cassette.
 
     Args:
         data: the file's bytes.
         path: how messages name the file.
-        progress: called with the number of interactions that have been read, after each.
+        progress: called after each interaction with how many have been read, and how many there
+            are, which is a guess where the file is not spelled as we spell it.
 
     Raises:
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
     head, interactions, exchanges = decode_parts(data, path)
     loader = _Loader(path, _Facts(exchanges), head.transport or "http")
+    total = interaction_count(data) if progress is not None else 0
     for number, interaction in enumerate(interactions, start=1):
         loader.add(number, interaction)
-        progress(number)
+        if progress is not None:
+            progress(number, total)
     loader.facts.read_rest()
     return Cassette(
         path=path,

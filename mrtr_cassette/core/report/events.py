@@ -8,8 +8,9 @@ Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_request
@@ -232,14 +233,18 @@ def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
 # Replaying
 
 
-def reading_event(count: int) -> dict[str, Any]:
-    """Return how much of a large cassette has been read."""
-    return {"event": "reading", "interactions": count}
+Work = Literal["reading", "writing"]
+_COUNTED: Final[Mapping[Work, str]] = {"reading": "interactions", "writing": "exchanges"}
 
 
-def reading_line(path: str, count: int) -> str:
-    """Return as a line how much of a large cassette has been read."""
-    return f"reading {path}: {count:,} interactions so far"
+def progress_event(work: Work, done: int, total: int, left_s: float) -> dict[str, Any]:
+    """Return how much of a large cassette has been read or written, and seconds for the rest."""
+    return {"event": work, _COUNTED[work]: done, "of": total, "left_s": round(left_s, 1)}
+
+
+def progress_line(work: Work, path: str, done: int, total: int, left_s: float) -> str:
+    """Return the same as a line."""
+    return f"{work} {path}: {done:,} of {total:,} {_COUNTED[work]}, {math.ceil(left_s)} s left"
 
 
 def played_event(play: Play) -> dict[str, Any]:

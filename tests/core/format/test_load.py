@@ -176,10 +176,11 @@ def test_head_of_the_cassette_is_loaded() -> None:
 
 def test_progress_is_told_after_each_interaction() -> None:
     """Whoever waits for a large cassette can be told how far its load is."""
-    counts: list[int] = []
-    load(encode_cassette(cassette_of(*BRANCHED)), "talk.json", progress=counts.append)
+    told: list[tuple[int, int]] = []
+    data = encode_cassette(cassette_of(*BRANCHED))
+    load(data, "talk.json", progress=lambda *standing: told.append(standing))
 
-    assert counts == [1, 2, 3]
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_branch_that_was_edited_on_one_side_is_refused() -> None:

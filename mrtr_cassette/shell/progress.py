@@ -1,0 +1,87 @@
+"""How far work has come that takes longer than a second.
+
+Owns: when somebody is told, and how long the rest will take.
+Does not own: the words (`core.report.events`), and where they are shown (the fronts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.report.events import Work, progress_event, progress_line
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.clock import CLOCK, Clock
+
+TOLD_AFTER: Final = 500
+"""Interactions after which to look whether a second has passed."""
+
+_EVERY_S: Final = 1.0
+
+
+class Standing(NamedTuple):
+    """How far work has come.
+
+    Attributes:
+        done: how many items are done.
+        total: how many there are.
+        left_s: seconds that the rest will take, if it goes on like this.
+    """
+
+    done: int
+    total: int
+    left_s: float
+
+
+class Progress:
+    """Tells every second how far work has come; work that takes less is told nothing of."""
+
+    def __init__(
+        self,
+        tell: Callable[[Standing], None],
+        clock: Clock = CLOCK,
+        told_after: int = TOLD_AFTER,
+    ) -> None:
+        """Begin the work.
+
+        Args:
+            tell: takes how far it has come.
+            clock: tells the time.
+            told_after: items after which to look whether a second has passed.
+        """
+        self._tell = tell
+        self._clock = clock
+        self._told_after = told_after
+        self._looked_at = 0
+        self._begun_at = self._told_at = clock.now()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take that so many items of so many are done."""
+        if done < self._looked_at + self._told_after:
+            return
+        self._looked_at = done
+        now = self._clock.now()
+        if now - self._told_at >= _EVERY_S:
+            self._told_at = now
+            rest = max(total - done, 0)
+            self._tell(Standing(done, max(total, done), (now - self._begun_at) * rest / done))
+
+
+def told_by(
+    announcer: Announcer,
+    work: Work,
+    path: Path,
+    clock: Clock = CLOCK,
+    told_after: int = TOLD_AFTER,
+) -> Progress:
+    """Return what tells the log of a run how far the work on a cassette has come."""
+
+    def tell(standing: Standing) -> None:
+        announcer.say(
+            partial(progress_event, work, *standing),
+            partial(progress_line, work, str(path), *standing),
+        )
+
+    return Progress(tell, clock, told_after)
