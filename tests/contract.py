@@ -12,6 +12,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from harness import http, post
@@ -117,6 +118,7 @@ class Contract:
         self.answers: Counter[str] = Counter()
         self.called: Counter[str] = Counter()
         self._sessions: set[str] = set()
+        self._count = count(secrets.randbelow(1000))
         self._pushed: dict[str, asyncio.Future[Any]] = {}
 
     async def __call__(self, visit: Visit) -> None:
@@ -188,7 +190,7 @@ class Contract:
         results = {
             "build": text("Built"),
             "report": json.loads(json.dumps(REPORT)),
-            "clock": text(f"at {secrets.token_hex(8)}"),
+            "clock": _clock(next(self._count)),
         }
         if name not in results:
             error = {"code": -32602, "message": f"Unknown tool: {name}"}
@@ -257,6 +259,24 @@ def deployed(answers: JsonObject) -> JsonObject:
     is_on = answers["confirm"]["action"] == "accept"
     done: JsonObject = json.loads(json.dumps(RESULT))
     return done if is_on else text("Not deployed", isError=True)
+
+
+def _clock(number: int) -> JsonObject:
+    """Return what differs by itself: a time, an id, a count and an order, beside what does not."""
+    random = secrets.SystemRandom()
+    items = [{"id": name} for name in "abcdefgh"]
+    random.shuffle(items)
+    inner = {"at": f"2026-08-01T00:00:{number % 60:02}.{secrets.randbelow(10**6)}Z", "zone": "UTC"}
+    return {
+        "content": [{"type": "text", "text": json.dumps(inner)}],
+        "structuredContent": {
+            "id": secrets.token_hex(8),
+            "count": number,
+            "items": items,
+            "stable": "yes",
+            "list": ["x", "y"],
+        },
+    }
 
 
 def _prompt() -> JsonObject:

@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.drive.ignored import IgnoredPlaces, ignored_in, read_ignored
+from mrtr_cassette.core.drive.ignored import (
+    IgnoredPlaces,
+    call_name,
+    ignored_in,
+    read_ignored,
+    write_ignored,
+)
+from mrtr_cassette.core.drive.learning import Learned, learned
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
 from mrtr_cassette.core.exchange.recorded import Cassette
@@ -27,7 +34,7 @@ from mrtr_cassette.core.report.verification import Verification, verification_of
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.files import reason_of, write_whole
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.upstream_servers import PORT, running_command
 from mrtr_cassette.shell.upstream_target import Target, target_of
@@ -64,12 +71,31 @@ async def verify_cassette(
         target = target_of(upstream, options, cassette.redaction or RedactionRules())
         run = _Run(cassette, target, options, rules, stack)
         verified = await run.all()
-        return verification_of(
-            str(path),
-            target.name if not target.is_on_pipes else target.origin,
-            verified,
-            options.fail_on,
-        )
+        if options.learn is not None:
+            _keep_learned(Path(options.learn), run.places)
+        name = target.origin if target.is_on_pipes else target.name
+        return verification_of(str(path), name, verified, options.fail_on, run.places)
+
+
+def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
+    """Add what was learned to the file.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    by_call: dict[str, list[str]] = {}
+    for call, place in places:
+        if place.reason is None:
+            by_call.setdefault(call, []).append(place.pointer)
+    if not by_call:
+        return
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for call, pointers in by_call.items():
+            text = write_ignored(text, call, pointers)
+        write_whole(path, [text.encode()], replace=True)
+    except OSError as error:
+        raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
 
 
 def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
@@ -99,9 +125,10 @@ class _Run:
     recorded: Cassette
     target: Target
     options: VerifyOptions
-    rules: Sequence[IgnoredPlaces]
+    rules: list[IgnoredPlaces]
     stack: AsyncExitStack
     verifier: Verifier = field(init=False)
+    places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
     _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
     _listening: list[Repeated] = field(default_factory=list, init=False)
 
@@ -181,7 +208,27 @@ class _Run:
         verified = self.verifier.ended(repeated)
         if is_call:
             await self._run_command(self.options.after, each)
+        if self.options.learn is not None and self.verifier.only_reads(each):
+            return await self._learned(server, verified)
         return verified
+
+    async def _learned(self, server: LiveServer, first: Verified) -> Verified:
+        """Have a conversation that only reads once more, and learn what differs by itself."""
+        again = self.verifier.begin(first.planned)
+        if not isinstance(again, Repeated) or not first.live:
+            return first
+        await server.follow(again.conversation)
+        name = call_name(first.planned.call)
+        known = ignored_in(self.rules, first.planned.call)
+        places = [each for each in learned(first, again.verified()) if each.pointer not in known]
+        self.places += [(name, place) for place in places if (name, place) not in self.places]
+        pointers = tuple(place.pointer for place in places if place.reason is None)
+        refused = [place.reason for place in places if place.reason is not None]
+        if pointers:
+            self.rules.append(IgnoredPlaces(name, pointers))
+            # What has been learned doesn't count in this conversation either.
+            first = self.verifier.verified_again(first)
+        return self.verifier.unstable(first, refused[0]) if refused else first
 
     async def _run_command(self, command: str, each: Planned) -> None:
         """Run a command around a call; what it prints goes to stderr.

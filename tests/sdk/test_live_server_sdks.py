@@ -2,91 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import pytest
-from builders import get, post
+from both_eras import LEGACY, MODERN, ON_PIPES, OVER_HTTP, planned
 from harness import looped
-from messages import CAPABLE, compact, message
-from processes import PEERS, listening
+from processes import listening
 from yarl import URL
 
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, LivePush, Posted
-from mrtr_cassette.core.drive.server_session import ServerSession
-from mrtr_cassette.core.protocol.messages import response_to
-from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.core.wire.lines import channel_request, line_request
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
-
-LEGACY = "2025-11-25"
-MODERN = "2026-07-28"
-ACCEPTS = ("Accept", "application/json, text/event-stream")
-ANSWERS = {
-    "elicitation/create": {"action": "accept", "content": {"name": "Autumn"}},
-    "roots/list": {"roots": [{"uri": "file:///plans"}]},
-    "sampling/createMessage": {
-        "role": "assistant",
-        "content": {"type": "text", "text": "Leaves fall"},
-        "model": "m",
-    },
-}
-KINDS = {"elicitation": {"form": {}}, "roots": {}, "sampling": {}}
-
-
-class Helpful:
-    """Answers whatever the server asks, by the method of the request."""
-
-    def answer(self, ask: Any) -> Answered:
-        """Answer by the retry."""
-        requests = ask.exchange.ask.message.tree["result"]["inputRequests"]
-        answers = {key: ANSWERS[request["method"]] for key, request in requests.items()}
-        return Answered(compact(answers))
-
-    def answer_push(self, push: LivePush) -> Posted:
-        """Answer by a response."""
-        return Posted(compact(ANSWERS[push.message.method]))
-
-
-async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:
-    """Call the tool that asks three times, and return the text of its result."""
-    session = ServerSession(Recorder(seals=True))
-
-    def sent(value: Any) -> Request:
-        body = compact(value)
-        headers = (("Mcp-Protocol-Version", era), ("Mcp-Method", value["method"]))
-        more = (("Mcp-Name", "plan"),) if value["method"] == "tools/call" else ()
-        return line_request(body) if on_pipe else post(body, ACCEPTS, *headers, *more)
-
-    params: Any = {"name": "plan", "arguments": {}}
-    if era == MODERN:
-        params["_meta"] = CAPABLE
-    else:
-        about: Any = {"protocolVersion": era, "capabilities": KINDS}
-        about["clientInfo"] = {"name": "test", "version": "1"}
-        opening = post(compact(message("initialize", about)), ACCEPTS)
-        opening = line_request(opening.body) if on_pipe else opening
-        await server.follow(Conversation(opening, Helpful(), session))
-        assert bool(session.id) is not on_pipe
-        initialized = sent(message("notifications/initialized", id=None))
-        await server.follow(Conversation(initialized, Helpful(), session))
-        listening_ = (
-            channel_request() if on_pipe else get("/mcp", ACCEPTS, ("Mcp-Protocol-Version", era))
-        )
-        await server.listen(Conversation(listening_, Helpful(), session))
-    call = Conversation(sent(message("tools/call", params)), Helpful(), session)
-    await server.follow(call)
-    await server.close()
-    assert isinstance(call.standing, Finished)
-    assert call.standing.turn == 4
-    exchange = call.standing.exchange
-    assert exchange.response is not None
-    located = response_to(exchange.call.message, exchange.response)
-    assert located is not None
-    return str(located.message.tree["result"]["content"][0]["text"])
 
 
 @pytest.mark.parametrize("transport", ["http", "pipes"])
@@ -95,14 +19,12 @@ async def test_server_is_asked_and_answered_in_both_eras(transport: str) -> None
     """Three questions, by the result or pushed, on the call's stream or the session's."""
     wanted = "Leaves fall in file:///plans"
     if transport == "pipes":
-        program = f"import sys; sys.path.insert(0, {str(PEERS)!r})\n"
-        program += "from server_both_eras import server; server.run('stdio')"
         for era in (LEGACY, MODERN):
-            async with pipe_upstream([sys.executable, "-c", program], 2**20) as piped:
+            async with pipe_upstream(ON_PIPES, 2**20) as piped:
                 server = LiveServer(piped, "the server")
                 assert await planned(server, era, on_pipe=True) == wanted
         return
-    with listening((sys.executable, str(PEERS / "server_both_eras.py"))) as peer:
+    with listening(OVER_HTTP) as peer:
         for era in (LEGACY, MODERN):
             async with connecting(URL(peer.url).origin(), None) as client:
                 server = LiveServer(client, peer.url)

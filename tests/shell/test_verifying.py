@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from contract import FORM, PROMPTS, TOOLS, Contract, Plant, Reply, progress, say_everything, text
-from harness import looped, taping
+from harness import looped, post, taping
+from messages import tool_call
 from standin import Script, Visit, response, upstream
 
 from mrtr_cassette.core.report.verification import Verification
@@ -551,3 +552,91 @@ async def test_verifying_leaves_the_cassette_as_it_is(cassette: Path) -> None:
     before = cassette.read_bytes()
     await verified(cassette, Contract(tools_list=refused))
     assert cassette.read_bytes() == before
+
+
+CLOCK = "tools/call clock"
+LEARNED = {
+    "/content/0/text#json/at",
+    "/structuredContent/count",
+    "/structuredContent/id",
+    "/structuredContent/items#order",
+}
+
+
+def in_clock(*path: Any, to: Any) -> Plant:
+    """Change what the clock says beside what differs by itself."""
+    return at("result", "structuredContent", *path)(to)
+
+
+def item_less(reply: Reply) -> None:
+    """Take an item out of the list whose order means nothing."""
+    reply.result["structuredContent"]["items"].pop()
+
+
+def other_zone(reply: Reply) -> None:
+    """Change what stands beside the time."""
+    text_ = reply.result["content"][0]
+    text_["text"] = text_["text"].replace("UTC", "CET")
+
+
+@looped
+async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path: Path) -> None:
+    """Exact places of times, ids, counts and orders; a change beside each of them is still found."""
+    path, rules = tmp_path / "clock.json", tmp_path / "rules" / "ignore.toml"
+    rules.parent.mkdir()
+    async with taping(path, Contract()) as tape:
+        await post(tape.url, tool_call("clock"))
+    before = await verified(path, Contract())
+    assert before.counts == {"text-changed": 1}
+    learning = await verified(path, Contract(), learn=rules)
+    assert learning.counts == {"same": 1}
+    assert set(learning.learned) == {(CLOCK, pointer) for pointer in LEARNED}
+    assert learning.refused == ()
+    for _ in range(3):
+        assert (await verified(path, Contract(), ignore_from=rules)).counts == {"same": 1}
+    for plant, pointer in (
+        (in_clock("stable", to="no"), "/structuredContent/stable"),
+        (in_clock("list", to=["y", "x"]), "/structuredContent/list/"),
+        (in_clock("more", to=1), "/structuredContent/more"),
+        (item_less, "/structuredContent/items/"),
+        (other_zone, "/content/0/text#json/zone"),
+    ):
+        found = await verified(path, Contract(clock=plant), ignore_from=rules)
+        changes = found.interactions[0].changes
+        assert changes, pointer
+        assert all(change.pointer.startswith(pointer) for _, change in changes), changes
+    again = await verified(path, Contract(), learn=rules)
+    assert again.learned == ()
+
+
+@looped
+async def test_what_would_hide_something_stable_is_not_learned(tmp_path: Path) -> None:
+    """Words of a sentence, a value that is there sometimes, and a question are told with a reason."""
+    import secrets
+
+    path, rules = tmp_path / "clock.json", tmp_path / "ignore.toml"
+    async with taping(path, Contract()) as tape:
+        await post(tape.url, tool_call("clock"))
+
+    def sentence(reply: Reply) -> None:
+        reply.said[-1]["result"] = text(f"It is {secrets.token_hex(4)} now")
+
+    def sometimes(reply: Reply) -> None:
+        reply.said[-1]["result"] = {"content": [], secrets.token_hex(4): 1}
+
+    for plant, reason in ((sentence, "'It is now'"), (sometimes, "would be hidden")):
+        learning = await verified(path, Contract(clock=plant), learn=rules)
+        assert learning.counts == {"unstable": 1}
+        assert reason in str(learning.refused)
+        assert learning.exit_code == 1
+        assert not rules.exists()
+
+
+@looped
+async def test_only_what_reads_is_asked_twice(cassette: Path, tmp_path: Path) -> None:
+    """A tool is called twice only where the server says that it changes nothing."""
+    server = Contract()
+    await verified(cassette, server, learn=tmp_path / "ignore.toml")
+    assert server.called["deploy"] == 4
+    assert server.called["build"] == 1
+    assert server.answers["prompt.1"] == 2

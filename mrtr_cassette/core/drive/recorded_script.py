@@ -25,6 +25,7 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     Posted,
 )
+from mrtr_cassette.core.drive.ordering import without_reordered
 from mrtr_cassette.core.exchange.pushed import message_of
 from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn, RecordedExchange
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
@@ -181,8 +182,9 @@ class RecordedScript:
         elif recorded.ask is not None:
             self._take(self._turn_of(position), [_round(recorded.ask.message, None)])
         else:
-            states = self._recorded_by_hash
-            self._take(0, changes_of_result(recorded, exchange, states, self._ignored))
+            states, ignored = self._recorded_by_hash, self._ignored
+            changes = changes_of_result(recorded, exchange, states, ignored)
+            self._take(0, without_reordered(changes, recorded, exchange, ignored))
 
     def _unasked_at(self, position: int) -> list[PushedRequest]:
         """Return what was pushed up to an exchange's response, and has not been pushed now."""

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 
-from mrtr_cassette.core.compare.changes import Change, Verdict, heaviest
+from mrtr_cassette.core.compare.changes import Change, Verdict, heaviest, without_ignored
 from mrtr_cassette.core.drive.conversation import Conversation, Finished
 from mrtr_cassette.core.drive.live_values import LiveValues
+from mrtr_cassette.core.drive.ordering import without_reordered
 from mrtr_cassette.core.drive.plan import Planned, endpoint_of
 from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript, TurnChange
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
@@ -246,6 +247,21 @@ class Verifier:
         if verified.planned.is_compared or verified.verdict == "not-reached":
             return verified
         return replace(verified, verdict="skipped", changes=(), reason="it was not selected")
+
+    def verified_again(self, verified: Verified) -> Verified:
+        """Return the verdict, where more places are left out now."""
+        ignored = self._ignored_for(verified.planned.call)
+        counting = without_ignored([each.change for each in verified.changes], ignored)
+        exchanges = verified.planned.interaction.exchanges
+        if len(verified.live) == len(exchanges):
+            counting = without_reordered(counting, exchanges[-1], verified.live[-1], ignored)
+        changes = tuple(each for each in verified.changes if each.change in counting)
+        verdict = heaviest(each.change for each in changes)
+        return replace(verified, verdict=verdict, changes=changes)
+
+    def unstable(self, verified: Verified, reason: str) -> Verified:
+        """Return the verdict on what differs by itself in a way that is not left out."""
+        return replace(verified, verdict="unstable", reason=reason)
 
     def failed(self, planned: Planned, reason: str) -> Verified:
         """Return that an interaction got no response, and why."""

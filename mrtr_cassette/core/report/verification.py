@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrtr_cassette.core.compare.changes import VERDICTS, Change, Verdict
+from mrtr_cassette.core.drive.learning import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import Verified
 from mrtr_cassette.core.report.wording import annotation_line, printable_difference
@@ -106,9 +107,22 @@ def exit_code_of(verifications: Sequence[Verification]) -> int:
 
 
 def verification_of(
-    cassette: str, upstream: str, verified: Iterable[Verified], fail_on: Collection[str]
+    cassette: str,
+    upstream: str,
+    verified: Iterable[Verified],
+    fail_on: Collection[str],
+    places: Iterable[tuple[str, Learned]] = (),
 ) -> Verification:
-    """Return what came of one cassette."""
+    """Return what came of one cassette.
+
+    Args:
+        cassette: its file.
+        upstream: the live server.
+        verified: what came of its interactions.
+        fail_on: the verdicts that fail; none stands for all that are a change.
+        places: what differs by itself, each with its call.
+    """
+    listed = list(places)
     ordered = sorted(verified, key=lambda each: each.planned.interaction.number)
     return Verification(
         printable(cassette),
@@ -124,6 +138,8 @@ def verification_of(
             for each in ordered
         ),
         frozenset(fail_on),
+        tuple((call, place.pointer) for call, place in listed if place.reason is None),
+        tuple((call, pointer, reason) for call, (pointer, reason) in listed if reason is not None),
     )
 
 

@@ -1,0 +1,78 @@
+"""Lists whose order means nothing.
+
+Owns: finding lists that have the same items in another order, and leaving such a change out.
+Does not own: comparing values (`compare`).
+Rule: an item that is missing, new or another one is a change all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from mrtr_cassette.core.compare.changes import TEXT_STEP, Change
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.pointers import pointer_path
+from mrtr_cassette.errors import NotJsonError
+
+ORDER: Final = "#order"
+"""At the end of a pointer to a list: the order of its items is left out."""
+
+
+def reordered_in(
+    before: RecordedExchange, after: RecordedExchange, pointers: Iterable[str]
+) -> list[str]:
+    """Return the outermost lists around some places that differ in their order only."""
+    lists: list[str] = []
+    for pointer in pointers:
+        steps = pointer.split("/")
+        outer = ["/".join(steps[:end]) for end in range(2, len(steps))]
+        found = next((each for each in outer if _has_same_items(before, after, each)), None)
+        if found is not None and found not in lists:
+            lists.append(found)
+    return lists
+
+
+def without_reordered(
+    changes: Sequence[Change],
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    ignored: Collection[str],
+) -> list[Change]:
+    """Return the changes but those in lists that differ in an order that is left out."""
+    lists = [each.removesuffix(ORDER) for each in ignored if each.endswith(ORDER)]
+    same = [f"{each}/" for each in lists if _has_same_items(recorded, live, each)]
+    return [change for change in changes if not change.pointer.startswith(tuple(same))]
+
+
+def _has_same_items(before: RecordedExchange, after: RecordedExchange, pointer: str) -> bool:
+    old, new = (_at(exchange, pointer) for exchange in (before, after))
+    if not (isinstance(old, list) and isinstance(new, list)):
+        return False
+    return sorted(map(canonical, old)) == sorted(map(canonical, new))
+
+
+def _at(exchange: RecordedExchange, pointer: str) -> Any:
+    """Return what stands at a place in the result of an exchange; None where nothing does."""
+    response = exchange.response
+    located = None if response is None else response_to(exchange.call.message, response)
+    value = None if located is None else located.message.tree.get("result")
+    if not pointer.startswith("/") or pointer.startswith("/#"):
+        return None
+    for number, part in enumerate(pointer.split(TEXT_STEP)):
+        if number:
+            try:
+                value = parse(value.encode()) if isinstance(value, str) else None
+            except NotJsonError:
+                return None
+        for step in pointer_path(part) if part else ():
+            value = _member(value, step)
+    return value
+
+
+def _member(value: Any, step: str) -> Any:
+    if isinstance(value, list):
+        return value[int(step)] if step.isdigit() and int(step) < len(value) else None
+    return value.get(step) if isinstance(value, dict) else None

@@ -1,0 +1,74 @@
+"""Verifying servers on the official SDKs: unchanged ones are the same, restarted with new keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from both_eras import LEGACY, MODERN, ON_PIPES, OVER_HTTP, on_pipes, planned
+from harness import looped
+from processes import CASSETTES, PROGRAM, Side, StartServer, listening
+from yarl import URL
+
+from mrtr_cassette import VerifyOptions
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.pipe_upstream import pipe_upstream
+from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.verifying import verify_cassette
+
+
+@pytest.mark.parametrize("side", ["python", "typescript"])
+def test_restarted_server_is_the_same(side: Side, start_server: StartServer) -> None:
+    """All kinds of input, three rounds with a state, a declined branch, streams, prompts and resources."""
+
+    @looped
+    async def check(url: str) -> None:
+        path = CASSETTES / f"{side}-sdk.json"
+        verification = await verify_cassette(path, url, VerifyOptions())
+        assert verification.counts == {"same": 19}
+        assert not any(each.changes for each in verification.interactions)
+
+    with start_server(side, 0) as server:
+        check(server.url)
+
+
+@looped
+async def test_server_that_pushes_is_the_same_over_http(tmp_path: Path) -> None:
+    """Questions on the call's stream and on the session's are answered as recorded, in both eras."""
+    path = tmp_path / "c.json"
+    with listening(OVER_HTTP) as server:
+        async with recording(server.url, path, RecordOptions()) as session:
+            for era in (LEGACY, MODERN):
+                async with connecting(URL(session.url).origin(), None) as client:
+                    await planned(LiveServer(client, session.url), era, on_pipe=False)
+    with listening(OVER_HTTP) as server:
+        verification = await verify_cassette(path, server.url, VerifyOptions())
+    assert verification.is_good
+    assert verification.counts == {"same": 4, "skipped": 1}
+
+
+@looped
+async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
+    """Each recorded start of the server is a start of its own, and it pushes as it did."""
+    path = tmp_path / "c.json"
+    record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
+    async with pipe_upstream(record, 2**20) as piped:
+        await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
+    verification = await verify_cassette(path, ON_PIPES, VerifyOptions())
+    assert verification.is_good, verification
+    assert verification.counts == {"same": 3}
+
+
+@looped
+async def test_what_was_recorded_over_http_is_held_to_a_server_on_pipes() -> None:
+    """What was said counts, and not how it was framed; the SDK's keys name the module of a tool."""
+    path = CASSETTES / "python-sdk.json"
+    verification = await verify_cassette(path, on_pipes("server_python"), VerifyOptions())
+    assert verification.counts == {"same": 18, "question-changed": 1}
+    (failure,) = verification.failures
+    assert [change.pointer for _, change in failure.changes] == [
+        "/inputRequests/__main__:confirm",
+        "/inputRequests/server_python:confirm",
+    ]
