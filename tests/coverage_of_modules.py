@@ -11,21 +11,32 @@ Rule: a floor rises or stays. Nothing here writes a lower one, nor one for a run
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
-import os
-import subprocess
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import coverage
+import hypothesis  # noqa: F401  most tests of the core need it
+import pytest
 
 TESTS: Final = Path(__file__).resolve().parent
 ROOT: Final = TESTS.parent
 CORE: Final = ROOT / "mrtr_cassette" / "core"
 FLOORS: Final = TESTS / "coverage_floors.json"
 PACKAGE: Final = "package"
+_OPTIONS: Final = (
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",  # hypothesis was imported before pytest began
+)
 
 
 class Measured(NamedTuple):
@@ -57,38 +68,45 @@ def test_file(module: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def coverage(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of coverage."""
-    command = [sys.executable, "-m", "coverage", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-def report(name: str, *options: str) -> Measured:
-    """Read what a data file says of the files that were measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "report.json"
-        done = coverage("json", "-q", "-o", str(path), *options)
-        if not path.exists():
-            return Measured(name, problem=done.stdout + done.stderr)
-        tree = json.loads(path.read_text())
-    percent = int(tree["totals"]["percent_covered"] * 10) / 10
-    missing = [line for file in tree["files"].values() for line in file["missing_lines"]]
-    return Measured(name, percent, missing)
+def of_package() -> Measured:
+    """Read what all tests cover."""
+    covered = coverage.Coverage()
+    covered.load()
+    return measured(PACKAGE, covered)
 
 
 def of_module(module: str) -> Measured:
-    """Run a module's own tests, and measure that module alone."""
+    """Run a module's own tests, and measure that module alone; only in a process of its own.
+
+    The process has no module of the package before, so that all lines of this one are seen to run.
+    """
     path = test_file(module)
     if path is None:
         return Measured(module, problem="has no test file of its own")
-    with tempfile.TemporaryDirectory() as folder:
-        data = f"--data-file={folder}/coverage"
-        included = f"--include={CORE / module}.py"
-        pytest = ("-m", "pytest", "-q", "-p", "no:cacheprovider", str(path))
-        done = coverage("run", f"--rcfile={os.devnull}", "--branch", included, data, *pytest)
-        if done.returncode:
-            return Measured(module, problem=f"its tests fail:\n{done.stdout}{done.stderr}")
-        return report(module, data, included)
+    covered = coverage.Coverage(
+        data_file=None, config_file=False, branch=True, include=[f"{CORE / module}.py"]
+    )
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        covered.start()
+        code = pytest.main([*_OPTIONS, str(path)])
+        covered.stop()
+    if code:
+        return Measured(module, problem=f"its tests fail:\n{said.getvalue()}")
+    return measured(module, covered)
+
+
+def measured(name: str, covered: coverage.Coverage) -> Measured:
+    """Return what a measurement says of the files in it."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        try:
+            covered.json_report(outfile=file.name)
+        except coverage.CoverageException as error:
+            return Measured(name, problem=str(error))
+        tree = json.load(file)
+    percent = int(tree["totals"]["percent_covered"] * 10) / 10
+    missing = [line for each in tree["files"].values() for line in each["missing_lines"]]
+    return Measured(name, percent, missing)
 
 
 def verdict(measured: Measured, floors: Mapping[str, float]) -> str | None:
@@ -107,11 +125,11 @@ def verdict(measured: Measured, floors: Mapping[str, float]) -> str | None:
 def raised(results: Sequence[Measured], floors: Mapping[str, float]) -> dict[str, float]:
     """Return the floors with what is higher now, and without modules that are gone."""
     names = {PACKAGE, *modules()}
-    measured = {one.name: one.percent for one in results if one.problem is None}
+    percents = {one.name: one.percent for one in results if one.problem is None}
     return {
-        name: max(floors.get(name, 0.0), measured.get(name, 0.0))
+        name: max(floors.get(name, 0.0), percents.get(name, 0.0))
         for name in sorted(names)
-        if name in measured or name in floors
+        if name in percents or name in floors
     }
 
 
@@ -124,10 +142,12 @@ def main() -> int:
     options = parser.parse_args()
     floors: dict[str, float] = json.loads(FLOORS.read_text()) if FLOORS.exists() else {}
     if options.package:
-        results = [report(PACKAGE)]
+        results = [of_package()]
     else:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            results = list(pool.map(of_module, options.modules or modules()))
+        # What each child needs is imported once, and forked.
+        forking = multiprocessing.get_context("fork")
+        with forking.Pool(maxtasksperchild=1) as pool:
+            results = pool.map(of_module, options.modules or modules(), chunksize=1)
     if options.raises:
         floors = raised(results, floors)
         FLOORS.write_text(json.dumps(floors, indent=2) + "\n")
