@@ -29,12 +29,19 @@ from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.transports import over_http, over_pipes
+from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.report.verification import Verification, verification_of
+from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+<<<<<<< HEAD
 from mrtr_cassette.shell.cassette_file import load_cassette
 from mrtr_cassette.shell.files import reason_of, write_whole
+=======
+from mrtr_cassette.shell.cassette_file import read_file
+from mrtr_cassette.shell.files import reason_of
+>>>>>>> fcd4208 (What a live server says now can be taken into the cassette that it was held to)
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.upstream_servers import PORT, running_command
 from mrtr_cassette.shell.upstream_target import Target, target_of
@@ -44,10 +51,34 @@ _STDERR: Final = 2
 """The file descriptor of this process's stderr."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """One cassette to which a live server was held.
+
+    Attributes:
+        data: the bytes of its file.
+        cassette: the same, loaded.
+        verified: what came of each interaction.
+        verification: the same as a report.
+        is_of_transport: the live server was called over the transport of the recording.
+    """
+
+    data: bytes
+    cassette: Cassette
+    verified: tuple[Verified, ...]
+    verification: Verification
+    is_of_transport: bool
+
+
 async def verify_cassette(
     path: Path, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
-    """Hold a live server to one cassette.
+    """Hold a live server to one cassette; the arguments and errors are those of `hold`."""
+    return (await hold(path, upstream, options)).verification
+
+
+async def hold(path: Path, upstream: str | Sequence[str], options: VerifyOptions) -> Held:
+    """Hold a live server to one cassette, and return all that came of it.
 
     Args:
         path: the cassette.
@@ -59,7 +90,8 @@ async def verify_cassette(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    cassette = load_cassette(path)
+    data = read_file(path)
+    cassette = load(data, str(path))
     rules = read_rules(options)
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
@@ -71,6 +103,7 @@ async def verify_cassette(
         target = target_of(upstream, options, cassette.redaction or RedactionRules())
         run = _Run(cassette, target, options, rules, stack)
         verified = await run.all()
+<<<<<<< HEAD
         if options.learn is not None:
             _keep_learned(Path(options.learn), run.places)
         name = target.origin if target.is_on_pipes else target.name
@@ -96,6 +129,16 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
         raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
+=======
+        verification = verification_of(
+            str(path),
+            target.name if not target.is_on_pipes else target.origin,
+            verified,
+            options.fail_on,
+        )
+        is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
+        return Held(data, cassette, tuple(verified), verification, is_of_transport)
+>>>>>>> fcd4208 (What a live server says now can be taken into the cassette that it was held to)
 
 
 def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
@@ -140,6 +183,7 @@ class _Run:
             cassette,
             self.target.path,
             self._ignored_for,
+            token_of=keyed_hash(os.urandom(16)),
             allows_destructive=self.options.allow_destructive,
             largest_body=self.options.max_body,
         )

@@ -26,8 +26,8 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, LARGEST_BODY, Request
 
 IgnoredFor = Callable[[Call], Collection[str]]
@@ -44,6 +44,7 @@ class Verified:
         changes: where the live server differs, information included.
         reason: why it was skipped, not reached or is unstable; None where it was compared.
         live: the live exchanges, each in the place of the recorded one, as far as there are any.
+        states: what the live server issued, with what the cassette has in its place.
     """
 
     planned: Planned
@@ -51,6 +52,7 @@ class Verified:
     changes: tuple[TurnChange, ...] = ()
     reason: str | None = None
     live: tuple[RecordedExchange, ...] = ()
+    states: tuple[IssuedState, ...] = ()
 
 
 class Repeated:
@@ -71,6 +73,9 @@ class Repeated:
 
     def verified(self) -> Verified:
         """Return what came of it."""
+        return replace(self._verified(), states=tuple(self._script.states))
+
+    def _verified(self) -> Verified:
         planned, script = self.planned, self._script
         standing = self.conversation.standing
         if isinstance(standing, Finished):
@@ -119,6 +124,10 @@ def own_response(exchange: RecordedExchange) -> Message | None:
     return None if located is None else located.message
 
 
+def _same_token(_rule: str, _secret: str) -> str:
+    return "0"
+
+
 class Verifier:
     """One cassette and one live server.
 
@@ -132,6 +141,7 @@ class Verifier:
         endpoint: str,
         ignored_for: IgnoredFor,
         *,
+        token_of: Callable[[str, str], str] = _same_token,
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
     ) -> None:
@@ -141,6 +151,7 @@ class Verifier:
             cassette: the recording, of the live server's transport.
             endpoint: path and query at which the live server is.
             ignored_for: says what doesn't count.
+            token_of: tells the secrets of a rule apart that the live server says.
             allows_destructive: tools that may destroy something are called as well.
             largest_body: bytes up to which a response is kept.
         """
@@ -149,7 +160,7 @@ class Verifier:
         self._recorded_endpoint = endpoint_of(cassette.upstream)
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
-        redactor = redactor_of(cassette)
+        redactor = None if cassette.redaction is None else Redactor(cassette.redaction, token_of)
         credentials = None if redactor is None else Credentials(redactor)
         self._new_recorder = partial(
             Recorder,

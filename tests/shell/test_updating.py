@@ -1,0 +1,285 @@
+"""Facts about taking what a live server says now into a cassette."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract import FORM, TOOLS, Contract, Plant, Reply, progress, say_everything, text
+from harness import looped, taping
+from standin import upstream
+
+from mrtr_cassette.core.drive.acceptance import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell.updating import Update, update_cassette
+from mrtr_cassette.shell.verifying import verify_cassette
+from mrtr_cassette.verify_options import VerifyOptions
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cassette of all that the server says."""
+    path = tmp_path_factory.mktemp("updated") / "contract.json"
+
+    @looped
+    async def record() -> None:
+        async with taping(path, Contract()) as tape:
+            await say_everything(tape.url)
+
+    record()
+    return path
+
+
+@pytest.fixture
+def cassette(recorded: Path, tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    return Path(shutil.copy(recorded, tmp_path / "contract.json"))
+
+
+def by(*verdicts: str) -> Any:
+    """Return a choice of what has these verdicts only."""
+    return lambda proposed: accepted_by_verdict(proposed, verdicts)
+
+
+def all_possible(proposed: Sequence[Proposal]) -> list[Proposal]:
+    """Choose all that can be taken."""
+    return [each for each in proposed if each.problem is None]
+
+
+async def updated(
+    path: Path, server: Contract, choose: Any = None, pending: Path | None = None
+) -> Update:
+    """Hold a server to a cassette, and take what is chosen, or what has no verdict of its own."""
+    choose = by(*ACCEPTABLE) if choose is None else choose
+    async with upstream(server) as live:
+        return await update_cassette(path, live.url, VerifyOptions(), choose, pending)
+
+
+async def counts(path: Path, server: Contract) -> dict[str, int]:
+    """Return the verdicts on a server."""
+    async with upstream(server) as live:
+        return (await verify_cassette(path, live.url, VerifyOptions())).counts
+
+
+def lines_of(path: Path) -> list[str]:
+    """Return the lines of a cassette before its recording block."""
+    return path.read_text().partition('\n  "recording"')[0].split("\n")
+
+
+def new_lines(path: Path, before: list[str]) -> list[str]:
+    """Return the lines of a cassette that it did not have."""
+    return [line.strip() for line in lines_of(path) if line not in before]
+
+
+def result_of(to: Any) -> Plant:
+    """Return what gives another result."""
+
+    def plant(reply: Reply) -> None:
+        reply.said[-1]["result"] = to
+
+    return plant
+
+
+def question(name: str, words: str) -> Plant:
+    """Return what asks with other words."""
+
+    def plant(reply: Reply) -> None:
+        reply.result["inputRequests"][name]["params"]["message"] = words
+
+    return plant
+
+
+def refused(reply: Reply) -> None:
+    """Give an error."""
+    reply.said[-1] = {"jsonrpc": "2.0", "error": {"code": -32603, "message": "Broken"}}
+
+
+@looped
+async def test_a_result_is_taken_and_nothing_else_changes(cassette: Path) -> None:
+    """The file has the new words; a server that says them is the same from then on."""
+    before = lines_of(cassette)
+    plants = {"report": result_of({"content": [{"type": "text", "text": "none"}]})}
+    update = await updated(cassette, Contract(**plants))
+
+    assert [(each.call, each.turn) for each in update.accepted] == [('tools/call "report"', 0)]
+    assert (update.left, update.written) == ((), cassette)
+    assert update.verification.is_good
+    assert new_lines(cassette, before) == ['"text": "none"']
+    assert set(await counts(cassette, Contract(**plants))) == {"same"}
+
+
+@looped
+async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
+    """Other verdicts stay; where none is accepted, the file is not even written."""
+    before = cassette.read_bytes()
+    plants = {"report": result_of(text("none")), "tools_list": result_of({"tools": TOOLS[:2]})}
+    update = await updated(cassette, Contract(**plants), by("surface-changed"))
+    assert [each.call for each in update.accepted] == ["tools/list"]
+    assert [each.call for each in update.left] == ['tools/call "report"']
+    assert not update.verification.is_good
+
+    cassette.write_bytes(before)
+    made = cassette.stat().st_mtime_ns
+    update = await updated(cassette, Contract(**plants), by("shape-changed"))
+    assert (update.accepted, update.written) == ((), None)
+    assert cassette.stat().st_mtime_ns == made
+    assert cassette.read_bytes() == before
+
+
+@looped
+async def test_a_response_is_taken_whole_or_not_at_all(cassette: Path) -> None:
+    """Words that changed beside a member that is gone wait for that to be accepted too."""
+    plants = {"report": result_of({**text("none"), "more": 1})}
+    update = await updated(cassette, Contract(**plants), by("text-changed"))
+    assert update.accepted == ()
+    update = await updated(cassette, Contract(**plants), by("text-changed", "shape-changed"))
+    assert [each.call for each in update.accepted] == ['tools/call "report"']
+
+
+@looped
+async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
+    cassette: Path,
+) -> None:
+    """All three rounds are taken in one run, each with the recorded answer; states stay linked."""
+    before = lines_of(cassette)
+    plants = {
+        "train.1": question("a", "First?"),
+        "train.2": question("b", "Second?"),
+        "train.end": result_of(text("Arrived")),
+        "deploy.1": question("confirm", "Sure?"),
+    }
+    server = Contract(**plants)
+    update = await updated(cassette, server)
+
+    assert update.left == ()
+    assert update.verification.is_good
+    # Both branches of `deploy` share its question.
+    assert sorted(new_lines(cassette, before)) == [
+        *['"message": "First?",', '"message": "Second?",'],
+        *['"message": "Sure?",'] * 2,
+        '"text": "Arrived"',
+    ]
+    assert (server.answers["train.1"], server.answers["train.2"], server.answers["train.3"]) == (
+        2,
+        1,
+        1,
+    )
+    assert set(await counts(cassette, Contract(**plants))) == {"same"}
+
+
+@looped
+async def test_errors_and_rounds_are_not_accepted_by_their_verdicts(cassette: Path) -> None:
+    """Somebody has to look at each; then they can be taken."""
+    before = cassette.read_bytes()
+    plants = {
+        "report": refused,
+        "late.1": result_of(text("Done")),
+        "prompt.end": lambda reply: reply.said.__setitem__(
+            0,
+            {
+                "jsonrpc": "2.0",
+                "result": {"resultType": "input_required", "inputRequests": {"x": FORM}},
+            },
+        ),
+    }
+    update = await updated(cassette, Contract(**plants))
+    assert update.accepted == ()
+    assert cassette.read_bytes() == before
+    assert {each.call: each.problem for each in update.left} == {
+        'tools/call "report"': None,
+        'tools/call "late"': None,
+        'prompts/get "greet"': "the server asks once more, and no answer is recorded",
+    }
+
+    update = await updated(cassette, Contract(**plants), all_possible)
+    assert len(update.accepted) == 2
+    left = await counts(cassette, Contract(**plants))
+    assert left == {"same": 16, "rounds-changed": 1}
+
+
+@looped
+async def test_streams_headers_and_statuses_are_taken(cassette: Path) -> None:
+    """A stream with fewer events, another header, a session: whatever belongs to a response."""
+
+    def quiet(reply: Reply) -> None:
+        reply.said[:-1] = [progress(7)]
+
+    def cached(reply: Reply) -> None:
+        reply.headers = ["Cache-Control: max-age=5"]
+
+    plants = {
+        "build": quiet,
+        "resources_read": cached,
+        "initialize": result_of({"capabilities": {}}),
+    }
+    update = await updated(cassette, Contract(**plants), all_possible)
+    assert {each.call for each in update.accepted} == {
+        'tools/call "build"',
+        'resources/read "config://port"',
+        "initialize",
+    }
+    assert update.left == ()
+    assert set(await counts(cassette, Contract(**plants))) == {"same"}
+
+
+@looped
+async def test_a_pushed_question_is_not_taken(cassette: Path) -> None:
+    """It is part of another response, with what the client posted; that is recorded again."""
+    before = cassette.read_bytes()
+
+    def other(reply: Reply) -> None:
+        reply.said[0]["params"]["message"] = "Really?"
+
+    update = await updated(cassette, Contract(push=other), all_possible)
+    (left,) = update.left
+    assert left.problem is not None
+    assert "pushed" in left.problem
+    assert cassette.read_bytes() == before
+
+
+@looped
+async def test_a_pending_file_is_written_in_the_place_of_the_cassette(
+    cassette: Path, tmp_path: Path
+) -> None:
+    """The cassette stays as it is, and the other one is what it would be."""
+    before = cassette.read_bytes()
+    pending = tmp_path / "pending.json"
+    plants = {"train.1": question("a", "First?"), "train.end": result_of(text("Arrived"))}
+    update = await updated(cassette, Contract(**plants), pending=pending)
+
+    assert update.written == pending
+    assert cassette.read_bytes() == before
+    assert set(await counts(pending, Contract(**plants))) == {"same"}
+    await updated(cassette, Contract(**plants))
+    assert cassette.read_bytes() == pending.read_bytes()
+
+
+@looped
+async def test_a_file_that_somebody_changed_meanwhile_is_left_alone(cassette: Path) -> None:
+    """What they wrote is not lost."""
+
+    def choose(proposed: Sequence[Proposal]) -> list[Proposal]:
+        tree = json.loads(cassette.read_text())
+        cassette.write_text(json.dumps(tree))
+        return all_possible(proposed)
+
+    plants = {"report": result_of(text("none"))}
+    with pytest.raises(CassetteError, match="it was changed meanwhile"):
+        await updated(cassette, Contract(**plants), choose)
+    assert len(cassette.read_text().splitlines()) == 1
+
+
+@looped
+async def test_an_unchanged_server_changes_nothing(cassette: Path) -> None:
+    """Nothing is proposed, and nobody is asked."""
+
+    def never(proposed: Sequence[Proposal]) -> list[Proposal]:
+        raise AssertionError(proposed)
+
+    update = await updated(cassette, Contract(), never)
+    assert (update.accepted, update.left, update.written) == ((), (), None)
+    assert update.verification.is_good
