@@ -35,13 +35,8 @@ from mrtr_cassette.core.report.verification import Verification, verification_of
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
-<<<<<<< HEAD
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.files import reason_of, write_whole
-=======
 from mrtr_cassette.shell.cassette_file import read_file
-from mrtr_cassette.shell.files import reason_of
->>>>>>> fcd4208 (What a live server says now can be taken into the cassette that it was held to)
+from mrtr_cassette.shell.files import reason_of, write_whole
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.upstream_servers import PORT, running_command
 from mrtr_cassette.shell.upstream_target import Target, target_of
@@ -103,11 +98,12 @@ async def hold(path: Path, upstream: str | Sequence[str], options: VerifyOptions
         target = target_of(upstream, options, cassette.redaction or RedactionRules())
         run = _Run(cassette, target, options, rules, stack)
         verified = await run.all()
-<<<<<<< HEAD
         if options.learn is not None:
             _keep_learned(Path(options.learn), run.places)
         name = target.origin if target.is_on_pipes else target.name
-        return verification_of(str(path), name, verified, options.fail_on, run.places)
+        verification = verification_of(str(path), name, verified, options.fail_on, run.places)
+        is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
+        return Held(data, cassette, tuple(verified), verification, is_of_transport)
 
 
 def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
@@ -129,16 +125,6 @@ def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
         write_whole(path, [text.encode()], replace=True)
     except OSError as error:
         raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
-=======
-        verification = verification_of(
-            str(path),
-            target.name if not target.is_on_pipes else target.origin,
-            verified,
-            options.fail_on,
-        )
-        is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
-        return Held(data, cassette, tuple(verified), verification, is_of_transport)
->>>>>>> fcd4208 (What a live server says now can be taken into the cassette that it was held to)
 
 
 def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
