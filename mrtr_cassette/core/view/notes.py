@@ -33,12 +33,13 @@ def miss_note(miss: MissReport, number: int) -> Note:
     return Note(f"miss: {miss.reason}", "bad", miss_article(miss, number))
 
 
-def miss_article(miss: MissReport, number: int) -> Markup:
+def miss_article(miss: MissReport, number: int, level: str = "h4") -> Markup:
     """Return a miss, with what was received beside what was recorded.
 
     Args:
         miss: the miss.
         number: its number, from 1.
+        level: of its heading.
     """
     nearest = miss.nearest
     place = None
@@ -50,7 +51,7 @@ def miss_article(miss: MissReport, number: int) -> Markup:
     return element(
         "article",
         element(
-            "h4",
+            level,
             element("a", f"Miss {number}", href=f"#m{number}"),
             ": ",
             recorded(miss.detail),
@@ -76,7 +77,7 @@ def misses_section(misses: Sequence[MissReport]) -> Markup | None:
     items = []
     for number, miss in enumerate(misses, start=1):
         if miss.nearest is None:
-            items.append(element("li", miss_article(miss, number)))
+            items.append(element("li", miss_article(miss, number, "h3")))
         else:
             link = element("a", f"Miss {number}", href=f"#m{number}")
             items.append(

@@ -1,0 +1,273 @@
+"""Facts about pages in a real browser, opened from disk, without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsers import Browser, browser_in
+from builders import Step, cassette_of, loaded, missed, player_of, retry, tool
+from messages import NO, YES, asks, form, text
+from processes import CASSETTES
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from mrtr_cassette.core.compare.cassettes import compared
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.report.details import detailed
+from mrtr_cassette.core.report.summary import report_of_replay
+from mrtr_cassette.core.view.differences import Earlier
+from mrtr_cassette.core.view.page import View
+from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.page_file import write_page
+
+CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+MANY = 2000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the pages of this module."""
+    return tmp_path_factory.mktemp("pages")
+
+
+@pytest.fixture(scope="module")
+def browser(folder: Path) -> Iterator[Browser]:
+    """A browser for this module."""
+    with browser_in(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def demo(folder: Path) -> Path:
+    """The page of the demo server's cassette."""
+    path = folder / "demo.html"
+    write_page(path, View(detailed(load_cassette(CASSETTES / "demo-server.json"))))
+    return path
+
+
+@pytest.fixture(scope="module")
+def noted(folder: Path) -> Path:
+    """A page with branches, hostile texts, misses and differences."""
+    path = folder / "noted.html"
+    first, second = recording("Sure?"), recording(HOSTILE_WORDS)
+    player = player_of(*script_of(HOSTILE_WORDS))
+    missed(player, tool("deploy", env=HOSTILE_WORDS))
+    missed(player, tool(HOSTILE_WORDS))
+    earlier = Earlier(detailed(first), compared(first, second))
+    write_page(path, View(detailed(second), report_of_replay(player), earlier))
+    return path
+
+
+HOSTILE_WORDS = (
+    "</script><script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"
+    "<style>* { display: none }</style>\"' onfocus=window.hurt=1 autofocus <form action=/x>"
+)
+
+
+def script_of(words: str) -> tuple[Step, ...]:
+    """Return a call that asks in these words, and is answered in two ways."""
+    ask: dict[str, Any] = asks(state=STATE) | {"inputRequests": {words: form(words)}}
+    properties = {words: {"type": "string", "title": words, "description": words}}
+    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
+    yes = {"action": "accept", "content": {words: words}}
+    return (
+        (CALL, ask),
+        (retry(CALL, {words: yes}, state=STATE), text(words)),
+        (retry(CALL, {words: NO}, state=STATE), {"isError": True, "content": [words]}),
+    )
+
+
+def recording(words: str) -> Cassette:
+    """Return the recording of such a call."""
+    return loaded(cassette_of(*script_of(words)), "talk.json")
+
+
+def is_open(browser: Browser, place: str) -> bool:
+    """Tell whether a call is open."""
+    return bool(browser.run("document.getElementById(arguments[0]).open", place))
+
+
+def test_page_shows_what_was_recorded(browser: Browser, demo: Path) -> None:
+    """Sessions, rows, bars of time, forms with their answers and results are there to be seen."""
+    browser.open(demo, "#i10")
+
+    assert browser.one("h1").text == "demo-server.json"
+    assert len(browser.driver.find_elements(By.CSS_SELECTOR, "li.call")) == 19
+    person = browser.one("#i10 .person-time")
+    assert person.value_of_css_property("fill") == 'url("#hatch")'
+    assert person.rect["width"] > 1
+    assert browser.one("#i10 .server-time").value_of_css_property("fill").startswith("rgb")
+    values = [
+        field.get_property("value")
+        for field in browser.driver.find_elements(By.CSS_SELECTOR, "#i10t1 input[type=text]")
+    ]
+    assert values[0] == "analytics"
+    assert not browser.one("#i10t1 input").is_enabled()
+    assert browser.one("#i10 .outcome").text == "Accepted"
+    assert "https://example.com/auth" in browser.run("document.body.textContent")
+
+
+def test_page_asks_nobody_for_anything(browser: Browser, demo: Path, noted: Path) -> None:
+    """Nothing but the file is requested, and its policy stops nothing that it needs."""
+    browser.requested()
+    browser.complaints()
+    for path in (demo, noted):
+        browser.open(path)
+        browser.one("#open-all").click()
+        assert browser.requested() <= {path.as_uri(), "about:blank"}
+        assert browser.complaints() == []
+
+
+def test_recorded_texts_do_nothing(browser: Browser, noted: Path) -> None:
+    """Scripts, styles and handlers that a server wrote are texts."""
+    browser.open(noted)
+    browser.one("#open-all").click()
+
+    assert browser.run("window.hurt === undefined")
+    counts = "['script', 'style', 'img', 'form'].map(n => document.getElementsByTagName(n).length)"
+    assert browser.run(counts) == [1, 1, 0, 0]
+    assert HOSTILE_WORDS in browser.one("#i1 .final pre").text
+
+
+def test_policy_stops_what_is_put_in_later(browser: Browser, demo: Path) -> None:
+    """Even an element that came into the page all the same could neither run nor fetch."""
+    browser.open(demo)
+    browser.complaints()
+    browser.run(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=http://example.com/x.png onerror=1>"
+        "<p style=color:red onclick=window.hurt=1 id=put>x</p>'), document.getElementById('put').click()"
+    )
+
+    assert browser.run("window.hurt === undefined")
+    assert any("Content Security Policy" in said for said in browser.complaints())
+
+
+def test_links_lead_to_calls_and_turns(browser: Browser, demo: Path) -> None:
+    """A link to a turn opens its call and scrolls there, also where a search hid it."""
+    browser.open(demo, "#i13t1")
+
+    top = "document.getElementById(arguments[0]).getBoundingClientRect().top"
+    assert is_open(browser, "i13")
+    assert not is_open(browser, "i12")
+    assert 0 <= browser.run(top, "i13t1") < 900
+    browser.one("#filter").send_keys("errors")
+    assert not browser.one("#i12").is_displayed()
+    browser.run("location.hash = '#i12t3'")
+    assert is_open(browser, "i12")
+    assert browser.one("#i12t3").is_displayed()
+
+
+def search(browser: Browser, words: str) -> str:
+    """Search for something and return what the page says of it."""
+    query = browser.one("#query")
+    query.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE, words)
+    browser.driver.execute_async_script("setTimeout(arguments[0], 200)")
+    return browser.one("#found").text
+
+
+def test_search_looks_into_everything(browser: Browser, demo: Path) -> None:
+    """Closed calls and the fields of forms are found; all words have to be there."""
+    browser.open(demo)
+
+    assert search(browser, "eu-west-1") == "1 of 19 calls"
+    assert browser.one("#i10").is_displayed()
+    assert not browser.one("#i9").is_displayed()
+    assert search(browser, "STAGING decline") == "1 of 19 calls"
+    assert search(browser, "nowhere to be found") == "0 of 19 calls"
+    assert not browser.one("section.session").is_displayed()
+    assert search(browser, "") == ""
+    browser.one("#filter").send_keys("calls that ask")
+    assert browser.one("#found").text == "11 of 19 calls"
+
+
+def test_keyboard_is_enough(browser: Browser, demo: Path) -> None:
+    """Keys search, go from call to call and open them; a box switches them off."""
+    browser.open(demo)
+    focused = "document.activeElement.id || document.activeElement.parentElement.id"
+
+    def press(*keys: str) -> None:
+        for key in keys:
+            browser.driver.switch_to.active_element.send_keys(key)
+
+    press("/")
+    assert browser.run(focused) == "query"
+    press("deploy", Keys.ESCAPE)
+    assert browser.one("#query").get_property("value") == ""
+    browser.run("document.activeElement.blur()")
+    press("j", "j", "j", "k")
+    assert browser.run(focused) == "i2"
+    press(Keys.ENTER)
+    assert is_open(browser, "i2")
+    browser.one("#keys").click()
+    browser.run("document.activeElement.blur()")
+    press("/")
+    assert browser.run(focused) != "query"
+
+
+def test_page_without_its_script_is_whole(browser: Browser, demo: Path) -> None:
+    """Calls open and links lead to turns; tools that would do nothing are not shown."""
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open(demo, "#i12t2")
+        assert not browser.one(".toolbar").is_displayed()
+        assert browser.one("#i12t2").is_displayed()
+        assert not browser.one("#i7t1").is_displayed()
+        browser.one("#i7 > summary").click()
+        assert browser.one("#i7t1").is_displayed()
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_page_prints_everything(browser: Browser, demo: Path) -> None:
+    """On paper all calls are open, and there are no tools."""
+    browser.open(demo)
+    assert not browser.one("#i7t1").is_displayed()
+    browser.emulate(media="print")
+    try:
+        assert browser.run("document.getElementById('i7t1').checkVisibility()")
+        assert not browser.one(".toolbar").is_displayed()
+    finally:
+        browser.emulate()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["demo", "noted"])
+def test_page_is_accessible(
+    browser: Browser, name: str, scheme: str, request: pytest.FixtureRequest
+) -> None:
+    """Axe finds nothing wrong, in light and in dark, with all calls open."""
+    browser.emulate(prefers_color_scheme=scheme)
+    try:
+        browser.open(request.getfixturevalue(name))
+        browser.one("#open-all").click()
+        ground = browser.one("body").value_of_css_property("background-color")
+        assert ("15, 17, 22" in ground) == (scheme == "dark")
+        assert browser.violations() == []
+    finally:
+        browser.emulate()
+
+
+def test_two_thousand_calls_stay_quick(browser: Browser, folder: Path) -> None:
+    """Only rows in sight are laid out, and a search looks through all of them."""
+    script: list[Step] = []
+    for number in range(MANY // 2):
+        call = tool(f"tool-{number}", value=number)
+        script += [(call, asks("a")), (retry(call, {"a": YES}), text(f"done {number}"))]
+        script.append((tool("plain", value=number), text(f"plain {number}")))
+    path = folder / "many.html"
+    write_page(path, View(detailed(loaded(cassette_of(*script)))))
+    browser.open(path)
+
+    laid_out = browser.run(
+        "[...document.querySelectorAll('li.call h3')]"
+        ".filter(row => row.checkVisibility({contentVisibilityAuto: true})).length"
+    )
+    assert 5 < laid_out < 60
+    # A search that took longer than this would be one that does something for each pair of rows.
+    browser.driver.set_script_timeout(5)
+    assert search(browser, "tool-987") == "1 of 2000 calls"
+    assert browser.one("#i1975").is_displayed()
