@@ -66,7 +66,7 @@ def checked(name: str, option: Option, value: Any) -> Any:
         case "list":
             return _checked_list(name, value)
         case "headers":
-            return _checked_headers(value)
+            return checked_headers(value)
         case "choice":
             if value not in option.choices:
                 known = ", ".join(option.choices)
@@ -106,7 +106,12 @@ def _checked_list(name: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _checked_headers(value: Any) -> Headers:
+def checked_headers(value: Any) -> Headers:
+    """Return headers as pairs.
+
+    Raises:
+        UsageError: one can't be sent, or is the connection's own.
+    """
     from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
 
     is_mapping = isinstance(value, Mapping)

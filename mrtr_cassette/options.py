@@ -203,6 +203,29 @@ class UpstreamOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class WritingOptions(UpstreamOptions):
+    """What all that write a cassette have in common: what becomes of one that exists."""
+
+    existing: Existing = field(
+        default="keep",
+        metadata=as_option(
+            "choice",
+            "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
+            "has is played, and what it lacks is recorded and added",
+            choices=("keep", "replace", "append"),
+            flags={
+                "replace": ("--force", "Replace the cassette if it exists"),
+                "append": (
+                    "--append",
+                    "Play what the cassette has, record what it lacks, and add that",
+                ),
+            },
+            in_ini=False,
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ReplayOptions(ProxyOptions):
     """The options of a replay."""
 
@@ -242,7 +265,7 @@ class ReplayOptions(ProxyOptions):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RecordOptions(UpstreamOptions, ProxyOptions):
+class RecordOptions(WritingOptions, ProxyOptions):
     """The options of a recording."""
 
     match_headers: Collection[str] = field(
@@ -321,23 +344,6 @@ class RecordOptions(UpstreamOptions, ProxyOptions):
             "Write the cassette even if the command failed, or every request got an error that is "
             "not MCP's",
             "--publish-anyway",
-        ),
-    )
-    existing: Existing = field(
-        default="keep",
-        metadata=as_option(
-            "choice",
-            "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
-            "has is played, and what it lacks is recorded and added",
-            choices=("keep", "replace", "append"),
-            flags={
-                "replace": ("--force", "Replace the cassette if it exists"),
-                "append": (
-                    "--append",
-                    "Play what the cassette has, record what it lacks, and add that",
-                ),
-            },
-            in_ini=False,
         ),
     )
 

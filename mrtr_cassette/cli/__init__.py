@@ -9,6 +9,8 @@ from __future__ import annotations
 import click
 
 from mrtr_cassette import __version__
+from mrtr_cassette.cli.answers import answers
+from mrtr_cassette.cli.call import call
 from mrtr_cassette.cli.check import check
 from mrtr_cassette.cli.common import Group
 from mrtr_cassette.cli.demo import demo
@@ -40,6 +42,8 @@ def main() -> None:
 for command in (
     record,
     replay,
+    call,
+    answers,
     verify,
     inspect,
     view,

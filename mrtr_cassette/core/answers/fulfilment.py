@@ -69,7 +69,7 @@ class AskPerson(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer, and who gave it: `given`, `rule 3`, `rest`, `person` or `otherwise`."""
+    """An answer, and who gave it: `call`, `rule 3`, `rest`, `person` or `otherwise`."""
 
     value: Any
     answered_by: str
@@ -111,7 +111,7 @@ class Fulfilment:
         for key, request in asked.requests.items():
             own = sources.given.answer_to(key, request)
             if own is not None:
-                self._take(key, own, "given")
+                self._take(key, own, "call")
                 continue
             rule = sources.file.rule_for(asked, key, request)
             if rule is not None:
@@ -181,7 +181,7 @@ class Fulfilment:
 
 
 _SHOWN: Mapping[str, str] = {
-    "given": "the call",
+    "call": "the call",
     "rest": "the endpoint",
     "person": "the person",
 }

@@ -47,11 +47,13 @@ class LivePush:
         turn: how many asks there were in the conversation, with this one.
         exchange: the call with the pushed request as its response, as it would be recorded.
         message: the pushed request as it came.
+        key: our name for it within its turn, such as `elicitation-1`.
     """
 
     turn: int
     exchange: RecordedExchange
     message: Message
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ class Conversation:
         if self.standing is not None:
             return None
         self.asked += 1
-        ask = LivePush(self.asked, self._session.as_recorded(push), push.message)
+        ask = LivePush(self.asked, self._session.as_recorded(push), push.message, push.key)
         return self._replied(ask, self._script.answer_push(ask))
 
     def responded(self, observation: Observation) -> None:

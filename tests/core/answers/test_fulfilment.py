@@ -68,7 +68,7 @@ def test_sources_are_asked_in_their_order() -> None:
     assert list(asked["inputRequests"]) == ["other", "person", "rest"]
     work.replied(200, JSON, compact({"inputResponses": dict.fromkeys(keys[2:], YES)}))
     assert outcome(work) == {
-        "given": (YES, "given"),
+        "given": (YES, "call"),
         "rule": (NO, "rule 1"),
         "rest": (YES, "rest"),
         "person": (YES, "rest"),

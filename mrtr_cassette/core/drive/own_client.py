@@ -1,0 +1,179 @@
+"""The requests of a client of our own: how it opens a session, and how it calls.
+
+Owns: what these requests say and which headers they have, in both eras, and telling the eras apart.
+Does not own: ids and sessions (`server_session`), what is called and answered.
+Rule: a server is first asked in the newer revision; one that doesn't know it is opened as an
+earlier one.
+Source: MCP 2026-07-28, "Versioning", "Transports" (`Mcp-Param-*`); MCP 2025-11-25, "Lifecycle".
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, Literal
+
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.messages import response_to
+from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import canonical
+
+Era = Literal["legacy", "modern"]
+
+MODERN_VERSION: Final = "2026-07-28"
+LEGACY_VERSION: Final = "2025-11-25"
+NAMED_BY: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+_META: Final = "io.modelcontextprotocol/"
+_VERSION_HEADER: Final = "MCP-Protocol-Version"
+_CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "form": ("elicitation", "form"),
+    "url": ("elicitation", "url"),
+    "sampling": ("sampling",),
+    "roots": ("roots",),
+}
+
+
+class OwnClient:
+    """A client, as its requests show it.
+
+    Attributes:
+        era: which revision the server speaks; None until that is known.
+    """
+
+    def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
+        """Take who it is.
+
+        Args:
+            target: path and query of the server's URL.
+            kinds: the kinds of requests for input that it can answer.
+            version: that of this program.
+        """
+        self.era: Era | None = None
+        self._target = target
+        self._about = {"name": "mrtr-cassette", "version": version}
+        self._capabilities = _capabilities(kinds)
+        self._version = MODERN_VERSION
+
+    def discover(self) -> Request:
+        """Return the request by which the newer revision is tried."""
+        return self.call("server/discover", {})
+
+    def discovered(self, exchange: RecordedExchange) -> None:
+        """Take the response to it."""
+        result = outcome_of(exchange).get("result")
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+        is_modern = isinstance(versions, list) and MODERN_VERSION in versions
+        self.era = "modern" if is_modern else "legacy"
+        self._version = MODERN_VERSION if is_modern else LEGACY_VERSION
+
+    def initialize(self) -> Request:
+        """Return the request that opens a session of an earlier revision."""
+        params = {
+            "protocolVersion": self._version,
+            "capabilities": self._capabilities,
+            "clientInfo": self._about,
+        }
+        return self._post("initialize", params, ())
+
+    def initialized(self, exchange: RecordedExchange) -> Request | None:
+        """Take the response to `initialize`; return the next request, or None if there is none."""
+        result = outcome_of(exchange).get("result")
+        if not isinstance(result, dict):
+            return None
+        version = result.get("protocolVersion")
+        self._version = version if isinstance(version, str) else self._version
+        return self._post("notifications/initialized", None, self._headers("", None, {}))
+
+    def listening(self) -> Request:
+        """Return the request for the stream on which a server of an earlier revision asks too."""
+        headers = (("Accept", EVENT_STREAM), (_VERSION_HEADER, self._version))
+        return Request("GET", self._target, headers, b"")
+
+    def leaving(self) -> Request:
+        """Return the request that ends a session."""
+        return Request("DELETE", self._target, ((_VERSION_HEADER, self._version),), b"")
+
+    def call(
+        self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
+    ) -> Request:
+        """Return the first request of a call.
+
+        Args:
+            method: of JSON-RPC.
+            params: less `_meta`.
+            input_schema: that of the tool, which may want arguments in headers.
+        """
+        headers = self._headers(method, input_schema, params)
+        if self.era == "legacy":
+            return self._post(method, params, headers)
+        meta = {
+            f"{_META}protocolVersion": self._version,
+            f"{_META}clientInfo": self._about,
+            f"{_META}clientCapabilities": self._capabilities,
+        }
+        return self._post(method, {**params, "_meta": meta}, headers)
+
+    def _headers(
+        self, method: str, input_schema: Mapping[str, Any] | None, params: Mapping[str, Any]
+    ) -> Headers:
+        headers = [(_VERSION_HEADER, self._version)]
+        if self.era == "legacy":
+            return tuple(headers)
+        headers.append(("Mcp-Method", method))
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            headers.append(("Mcp-Name", _header_value(name)))
+        return (*headers, *_argument_headers(input_schema or {}, params.get("arguments")))
+
+    def _post(self, method: str, params: Mapping[str, Any] | None, headers: Headers) -> Request:
+        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        if not method.startswith("notifications/"):
+            message["id"] = 0
+        if params is not None:
+            message["params"] = params
+        common = (
+            ("Content-Type", "application/json"),
+            ("Accept", f"application/json, {EVENT_STREAM}"),
+        )
+        return Request("POST", self._target, (*common, *headers), canonical(message).encode())
+
+
+def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
+    """Return the JSON-RPC response of an exchange; without members where there is none."""
+    response = exchange.response
+    located = None if response is None else response_to(exchange.call.message, response)
+    if located is not None:
+        return located.message.tree
+    # Some servers refuse without the request's id.
+    return {}
+
+
+def _capabilities(kinds: Collection[str]) -> dict[str, Any]:
+    capabilities: dict[str, Any] = {}
+    for kind, path in _CAPABILITIES.items():
+        inner = capabilities
+        for step in path if kind in kinds else ():
+            inner = inner.setdefault(step, {})
+    return capabilities
+
+
+def _argument_headers(schema: Mapping[str, Any], arguments: Any) -> Iterator[tuple[str, str]]:
+    fields = schema.get("properties")
+    for name, field in fields.items() if isinstance(fields, dict) else ():
+        header = field.get("x-mcp-header") if isinstance(field, dict) else None
+        value = arguments.get(name) if isinstance(arguments, dict) else None
+        if isinstance(header, str) and value is not None:
+            text = value if isinstance(value, str) else canonical(value)
+            yield f"Mcp-Param-{header}", _header_value(text)
+
+
+def _header_value(text: str) -> str:
+    """Return a text as a header can carry it."""
+    is_plain = text.isascii() and text.isprintable() and text == text.strip()
+    if is_plain and not text.startswith("=?"):
+        return text
+    return f"=?base64?{b64encode(text.encode('utf-8', 'surrogatepass')).decode()}?="

@@ -1,0 +1,262 @@
+"""Calling a live server without a client: one call, whose questions sources answer.
+
+Owns: opening a session, finding the tool, and waiting for the endpoint, the person and the pace.
+Does not own: requests (`core.drive.own_client`), rounds and answers (`core.answers`), the loop
+(`live_server`), the recording (`recording`).
+Rule: a recorded call goes through the same proxy as any client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from yarl import URL
+
+from mrtr_cassette import __version__
+from mrtr_cassette.call_options import CallOptions
+from mrtr_cassette.core.answers.arguments import Wanted, tool_named
+from mrtr_cassette.core.answers.fulfilment import AskEndpoint, AskPerson, Sources
+from mrtr_cassette.core.answers.rounds import LeavesToSources, Rounds, fault_of, refused
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    LiveAsk,
+    LivePush,
+    Posted,
+)
+from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
+from mrtr_cassette.core.drive.server_session import ServerSession
+from mrtr_cassette.core.drive.unrecorded import outcome
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.report.calls import CallResult, ended_event, turn_event, turn_line
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint, answers_endpoint
+from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.upstream_target import target_of
+
+AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
+"""Asks a person one request for input, and returns the answer or None."""
+_MOST_PAGES: Final = 100
+"""Pages of a list of tools that are read; a server may have no last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A server that can be called, and its recording where there is one."""
+
+    server: LiveServer
+    path: str
+    session: RecordSession | None
+
+
+@asynccontextmanager
+async def _reached(
+    upstream: str | Sequence[str], options: CallOptions, cassette: Path | None
+) -> AsyncIterator[_Reached]:
+    """Give the server, through the recording proxy where the call is recorded."""
+    async with AsyncExitStack() as stack:
+        if cassette is None:
+            target = target_of(upstream, options, RedactionRules())
+            client = await stack.enter_async_context(target.connecting())
+            server = LiveServer(client, target.origin, target.headers)
+            yield _Reached(server, target.path, None)
+            await server.close()
+            return
+        recorded = RecordOptions(
+            headers=options.headers,
+            ca_file=options.ca_file,
+            insecure=options.insecure,
+            max_body=options.max_body,
+            existing=options.existing,
+            terms=options.terms,
+        )
+        session = await stack.enter_async_context(recording(upstream, cassette, recorded))
+        url = URL(session.url)
+        proxy = await stack.enter_async_context(connecting(url.origin(), None))
+        server = LiveServer(proxy, session.shown_url)
+        yield _Reached(server, url.raw_path_qs, session)
+        await server.close()
+
+
+async def call(
+    upstream: str | Sequence[str],
+    wanted: Wanted,
+    sources: Sources,
+    options: CallOptions,
+    announcer: Announcer,
+    *,
+    cassette: Path | None = None,
+    ask_person: AskThePerson | None = None,
+) -> CallResult:
+    """Make one call on a live server, and answer what it asks.
+
+    Args:
+        upstream: URL of the server, or its program and arguments.
+        wanted: what is called.
+        sources: who answers.
+        options: how it is called.
+        announcer: says who answered what.
+        cassette: where the call is recorded; None where it isn't.
+        ask_person: asks a person, where the sources have one.
+
+    Raises:
+        UsageError: the tool is unknown, its arguments don't fit, or the endpoint's URL is none.
+        CassetteError: the cassette can't be written, or exists.
+    """
+    async with AsyncExitStack() as stack:
+        endpoint = None
+        if sources.file.rest is not None:
+            opening = answers_endpoint(
+                sources.file.rest, options.ca_path, verifies=not options.insecure
+            )
+            endpoint = await stack.enter_async_context(opening)
+        reached = await stack.enter_async_context(_reached(upstream, options, cassette))
+        client = OwnClient(reached.path, sources.kinds, __version__)
+        rounds = Rounds(sources, options.max_rounds)
+        caller = _Caller(reached, client, rounds, announcer, endpoint, ask_person)
+        problem = None
+        exchange = None
+        try:
+            async with asyncio.timeout(options.timeout):
+                exchange = await caller.run(wanted)
+        except TimeoutError:
+            problem = f"the call took more than {options.timeout} s"
+        except (UpstreamError, BodyTooLargeError) as error:
+            problem = error.in_terms(options.terms)
+        result = _result(wanted, rounds, exchange, problem or caller.problem)
+        announcer.say(lambda: ended_event(result), None)
+        return result
+
+
+def _result(
+    wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
+) -> CallResult:
+    outcome = {} if exchange is None else outcome_of(exchange)
+    if rounds.overrun:
+        problem = f"the server asked more than {rounds.most} times"
+    return CallResult(
+        wanted.method,
+        wanted.name,
+        tuple(rounds.turns),
+        None if problem else outcome.get("result"),
+        None if problem else outcome.get("error"),
+        rounds.unanswered,
+        problem,
+        tuple(rounds.sources.given.unused),
+    )
+
+
+@dataclass(slots=True)
+class _Caller:
+    """One call under way."""
+
+    reached: _Reached
+    client: OwnClient
+    rounds: Rounds
+    announcer: Announcer
+    endpoint: AnswersEndpoint | None
+    ask_person: AskThePerson | None
+    session: ServerSession = field(default_factory=lambda: ServerSession(Recorder(seals=False)))
+    problem: str | None = None
+
+    async def run(self, wanted: Wanted) -> RecordedExchange | None:
+        """Open a session, call, and return the last exchange if there is one."""
+        await self._open()
+        schema = await self._schema_of(wanted.name) if wanted.method == "tools/call" else None
+        request = self.client.call(wanted.method, wanted.params(schema), schema)
+        exchange = await self._exchange(request, self._supply)
+        if exchange is not None:
+            self.problem = fault_of(exchange)
+        if self.client.era == "legacy" and self.session.id:
+            await self._exchange(self.client.leaving())
+        return exchange
+
+    async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
+        conversation = Conversation(request, LeavesToSources(), self.session)
+        await self.reached.server.follow(conversation, supply)
+        standing = conversation.standing
+        if not isinstance(standing, Finished):
+            return None
+        session = self.reached.session
+        if session is not None and session.unreachable:
+            # The recording proxy says in its own response that there was none.
+            error = outcome_of(standing.exchange).get("error") or {}
+            raise UpstreamError(str(error.get("message", "the upstream gave no response")))
+        return standing.exchange
+
+    async def _open(self) -> None:
+        discovered = await self._exchange(self.client.discover())
+        if discovered is not None:
+            self.client.discovered(discovered)
+        if self.client.era == "modern":
+            return
+        opened = await self._exchange(self.client.initialize())
+        initialized = None if opened is None else self.client.initialized(opened)
+        if opened is None or initialized is None:
+            reason = "no response" if opened is None else outcome(opened)
+            raise UpstreamError(f"{self.reached.server.shown_as} opens no session: {reason}")
+        await self._exchange(initialized)
+        listening = Conversation(self.client.listening(), LeavesToSources(), self.session)
+        await self.reached.server.listen(listening, self._supply_outside)
+
+    async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool; None where the server lists no tools."""
+        tools: list[Any] = []
+        params: dict[str, Any] = {}
+        for _ in range(_MOST_PAGES):
+            exchange = await self._exchange(self.client.call("tools/list", params))
+            result = None if exchange is None else outcome_of(exchange).get("result")
+            listed = result.get("tools") if isinstance(result, dict) else None
+            if not isinstance(result, dict) or not isinstance(listed, list):
+                return None
+            tools += listed
+            if not isinstance(result.get("nextCursor"), str):
+                break
+            params = {"cursor": result["nextCursor"]}
+        schema = tool_named(name, tools).get("inputSchema")
+        return schema if isinstance(schema, dict) else None
+
+    async def _supply(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
+        reply = await self._answer(self.rounds, ask)
+        if self.rounds.turns and not self.rounds.overrun:
+            turn = self.rounds.turns[-1]
+            self.announcer.say(lambda: turn_event(turn), lambda: turn_line(turn))
+        return reply
+
+    async def _supply_outside(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
+        """Answer what the server asks outside of the call."""
+        outside = Rounds(self.rounds.sources, self.rounds.most)
+        reply = await self._answer(outside, ask)
+        return refused(ask) if reply is None and isinstance(ask, LivePush) else reply
+
+    async def _answer(self, rounds: Rounds, ask: LiveAsk | LivePush) -> Answered | Posted | None:
+        fulfilment = rounds.asked(ask)
+        if fulfilment is None:
+            return None
+        await asyncio.sleep(rounds.pause_s(ask))
+        while True:
+            match fulfilment.next():
+                case AskEndpoint(body) if self.endpoint is not None:
+                    await self.endpoint.ask(body, fulfilment)
+                case AskPerson(key, request):
+                    answer = None if self.ask_person is None else self.ask_person(key, request)
+                    fulfilment.person_answered(key, None if answer is None else await answer)
+                case AskEndpoint():
+                    raise AssertionError("unreachable because there is an endpoint to be asked")
+                case ended:
+                    return rounds.concluded(ask, ended)

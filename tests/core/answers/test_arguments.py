@@ -1,0 +1,85 @@
+"""Facts about the words of a call: which method they name, and which arguments fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mrtr_cassette.core.answers.arguments import tool_named, wanted_of
+from mrtr_cassette.errors import UsageError
+
+SCHEMA: Any = {
+    "type": "object",
+    "properties": {"env": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["env"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "method", "params"),
+    [
+        (["deploy"], "tools/call", {"name": "deploy"}),
+        (
+            ["deploy", "env=5", "count=5"],
+            "tools/call",
+            {"name": "deploy", "arguments": {"env": "5", "count": 5}},
+        ),
+        (["tools/call", "tools/list"], "tools/call", {"name": "tools/list"}),
+        (["prompts/get", "notes"], "prompts/get", {"name": "notes"}),
+        (["resources/read", "file:///a?b=c"], "resources/read", {"uri": "file:///a?b=c"}),
+        (["tools/list", "cursor=2"], "tools/list", {"cursor": "2"}),
+        (["ping"], "ping", {}),
+    ],
+)
+def test_words_name_a_tool_or_a_method(words: list[str], method: str, params: Any) -> None:
+    """What is no method is a tool; a text is read as the type that the schema has."""
+    wanted = wanted_of(words)
+    assert wanted.method == method
+    schema = {**SCHEMA, "required": []} if wanted.pairs and wanted.name else None
+    assert wanted.params(schema) == params
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "there is nothing to call; name a tool, or a method"),
+        (["prompts/get"], "prompts/get needs what it names; write prompts/get NAME"),
+        (["resources/read", "a", "b=c"], "resources/read takes no arguments"),
+        (["deploy", "env"], "argument: 'env' has no name and value"),
+    ],
+)
+def test_what_is_no_call_is_refused(words: list[str], reason: str) -> None:
+    """The message says what is missing."""
+    with pytest.raises(UsageError) as caught:
+        wanted_of(words)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "reason"),
+    [
+        (["count=5"], "env is required and missing"),
+        (["env=a", "count=many"], "count is a text, and not a whole number"),
+        (["env:=5"], "env is a whole number, and not a text"),
+        (["env=a", "evn=b"], "evn is unknown; there are: env, count"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_not_sent(pairs: list[str], reason: str) -> None:
+    """The message names the tool and the argument, and never its value."""
+    with pytest.raises(UsageError) as caught:
+        wanted_of(["deploy", *pairs]).params(SCHEMA)
+    assert str(caught.value) == f"the arguments of 'deploy' don't fit its schema: {reason}"
+
+
+def test_tool_is_one_of_the_servers() -> None:
+    """One that is nearly named so is suggested, else all are listed."""
+    tools = [{"name": "deploy", "inputSchema": {}}, {"name": "add"}, "odd", {}]
+    assert tool_named("deploy", tools) == tools[0]
+    for name, hint in (("deplyo", "did you mean 'deploy'?"), ("zzz", "it has deploy, add")):
+        with pytest.raises(UsageError, match="the server has no tool") as caught:
+            tool_named(name, tools)
+        assert caught.value.hint == hint
+    with pytest.raises(UsageError, match="it has none"):
+        tool_named("deploy", [])

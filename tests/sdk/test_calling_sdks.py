@@ -1,0 +1,191 @@
+"""The flows of the TypeScript SDK's page on `input_required`, called without a client.
+
+Against both SDKs' servers, with answers from each source, recorded, and replayed to both clients.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import looped
+from processes import (
+    SIDES,
+    Listening,
+    RunClient,
+    Side,
+    StartServer,
+    peer,
+    replay_command,
+    run_all,
+)
+from standin import Visit, json_response, upstream
+
+from mrtr_cassette.call_options import CallOptions
+from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.given import GivenAnswers
+from mrtr_cassette.core.answers.pairs import read_pairs
+from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
+from mrtr_cassette.core.report.calls import CallResult
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.calling import call
+
+FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
+    "deploy": (["deploy", "env=production"], 0, "Deployed to production"),
+    "tag-release": (["tag-release", "tag=v2.1.0"], 1, "Tagging cancelled by the operator"),
+    "provision": (["provision"], 0, "Provisioned analytics in eu-west-1"),
+    "everything": (
+        ["everything"],
+        0,
+        "confirm accept, signin accept, summary Two commits, roots file:///workspace",
+    ),
+    "wipe-cache": (["wipe-cache"], 0, "Wiped sessions"),
+    "build": (["build", "target=wheel"], 0, "Built wheel"),
+}
+"""Each flow's call, exit code and text."""
+
+ACCEPTED = {"name": "analytics", "region": "eu-west-1", "scope": "sessions", "confirm": True}
+SUMMARY = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "Two commits"},
+    "model": "stub",
+}
+ROOTS = {"roots": [{"uri": "file:///workspace", "name": "workspace"}]}
+MESSAGES = {
+    "Database name?": "name",
+    "Which region?": "region",
+    "Which scope?": "scope",
+    "Deploy to production?": "confirm",
+    "Continue?": "confirm",
+    "Really wipe the cache?": "confirm",
+}
+RULES: list[Any] = [
+    {"tool": "tag-release", "pattern": "Tag .*", "action": "decline"},
+    *(
+        {"message": message, "action": "accept", "content": {field: ACCEPTED[field]}}
+        for message, field in MESSAGES.items()
+    ),
+    {"kind": "url", "action": "accept"},
+    {"kind": "sampling", "result": SUMMARY},
+    {"kind": "roots", "result": ROOTS},
+]
+GIVEN = (
+    "name=analytics",
+    "region=eu-west-1",
+    "scope=sessions",
+    "confirm=yes",
+    "signin=accept",
+    f"summary:={json.dumps(SUMMARY)}",
+    f"roots:={json.dumps(ROOTS)}",
+)
+
+
+def answer_to(request: Any) -> Any:
+    """Return the answer to a request as an endpoint or a person gives it."""
+    params = request.get("params", {})
+    match request["method"]:
+        case "sampling/createMessage":
+            return SUMMARY
+        case "roots/list":
+            return ROOTS
+    if params.get("mode") == "url":
+        return {"action": "accept"}
+    if params["message"].startswith("Tag "):
+        return {"action": "decline"}
+    field = MESSAGES[params["message"]]
+    return {"action": "accept", "content": {field: ACCEPTED[field]}}
+
+
+async def endpoint(visit: Visit) -> None:
+    """Answer as an endpoint."""
+    asked = visit.request.json["inputRequests"]
+    answers = {key: answer_to(request) for key, request in asked.items()}
+    await visit.send(json_response({"inputResponses": answers}))
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server on one of the SDKs."""
+
+    side: Side
+    url: str
+
+
+@pytest.fixture(scope="module", params=SIDES)
+def server(request: pytest.FixtureRequest, start_server: StartServer) -> Iterator[Server]:
+    """Give a server, which all tests of this module share."""
+    peer_: Listening
+    with start_server(request.param, 0) as peer_:
+        yield Server(request.param, peer_.url)
+
+
+async def flow(
+    server: Server, name: str, sources: Sources, cassette: Path | None = None, **more: Any
+) -> CallResult:
+    """Call one flow."""
+    options = CallOptions(existing="append")
+    wanted = wanted_of(FLOWS[name][0])
+    return await call(server.url, wanted, sources, options, Announcer(), cassette=cassette, **more)
+
+
+def sources_of(kind: str, rest_url: str) -> Sources:
+    """Return the sources of one kind."""
+    if kind == "call":
+        return Sources(GivenAnswers(read_pairs(GIVEN, "answer")))
+    tree = {"rule": RULES} if kind == "rules" else {"rest": {"url": rest_url}}
+    return Sources(file=AnswersFile("") if kind == "person" else answers_of(tree, "a.toml"))
+
+
+@looped
+async def test_each_source_answers_each_flow(server: Server) -> None:
+    """The call's own answers, rules, and an endpoint; the state is echoed as it came."""
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(upstream(endpoint))
+        for kind in ("call", "rules", "rest"):
+            for name, (_, code, text) in FLOWS.items():
+                sources = sources_of(kind, rest.url)
+                if kind == "call" and name == "tag-release":
+                    sources = Sources(GivenAnswers(read_pairs(["confirm=decline"], "answer")))
+                ended = await flow(server, name, sources)
+                assert (ended.exit_code, ended.text) == (code, text), (kind, name)
+                answered_by = {each for turn in ended.turns for each in turn.answered_by.values()}
+                wanted = {"rules": "rule"}.get(kind, kind)
+                assert all(each.startswith(wanted) for each in answered_by)
+
+
+@looped
+async def test_nothing_is_answered_without_a_source(server: Server) -> None:
+    """Every flow that asks ends with its question."""
+    for name in ("deploy", "provision", "everything", "wipe-cache"):
+        ended = await flow(server, name, Sources())
+        assert ended.exit_code == 5
+        assert ended.turns[0].requests
+
+
+def test_recorded_calls_play_to_both_clients(
+    server: Server, tmp_path: Path, run_client: RunClient
+) -> None:
+    """One cassette of several calls, each added to it; the clients answer as was answered."""
+    cassette = tmp_path / "flows.json"
+    names = list(FLOWS)
+
+    @looped
+    async def record() -> None:
+        for name in names:
+            sources = sources_of("rules", "")
+            ended = await flow(server, name, sources, cassette)
+            assert ended.exit_code == FLOWS[name][1], (name, ended)
+
+    record()
+    flows = [option for name in names for option in ("--flow", name)]
+    commands = [replay_command(cassette, "--", *peer("client", client), *flows) for client in SIDES]
+    for client, replayed in zip(SIDES, run_all(commands), strict=True):
+        assert replayed.code == 0, (client, replayed.stderr)
+        for _, _, text in FLOWS.values():
+            assert text in replayed.stdout, client

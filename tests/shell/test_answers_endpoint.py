@@ -1,0 +1,135 @@
+"""Facts about an endpoint that gives answers: what it gets, each fault, proxies and TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import looped
+from standin import Visit, answering, json_response, response, upstream
+
+from mrtr_cassette.core.answers.asked import Asked
+from mrtr_cassette.core.answers.file_model import RestModel
+from mrtr_cassette.core.answers.fulfilment import Fulfilled, Fulfilment, Sources, Unanswered
+from mrtr_cassette.core.answers.rules import answers_of
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.answers_endpoint import answers_endpoint
+
+YES = {"action": "accept"}
+GOOD = json_response({"inputResponses": {"a": YES}})
+
+
+async def outcome(
+    url: str, *, secret: str = "", seconds: float = 5.0, ca_file: Path | None = None, **options: Any
+) -> Any:
+    """Ask an endpoint one question; return its answers, or why there are none."""
+    rest = {"url": url, "timeout": seconds, "headers": {"Authorization": f"Bearer {secret}"}}
+    file = answers_of({"rest": rest}, "answers.toml")
+    asked = Asked("tools/call", "deploy", {}, 1, {"a": InputRequest("form", "Sure?")})
+    work = Fulfilment(asked, Sources(file=file))
+    assert file.rest is not None
+    async with answers_endpoint(file.rest, ca_file, **options) as endpoint:
+        await endpoint.ask(b'{"asked":1}', work)
+    ended = work.next()
+    if isinstance(ended, Fulfilled):
+        return {key: each.value for key, each in ended.answers.items()}
+    assert isinstance(ended, Unanswered)
+    return ended.detail.removeprefix("the endpoint gives no answer: ")
+
+
+@looped
+async def test_endpoint_is_posted_to_with_its_headers() -> None:
+    """As JSON, and what it replies is the answer; the user of its URL becomes a header."""
+    async with upstream(answering(GOOD)) as server:
+        assert await outcome(f"{server.url}?q=1", secret="s") == {"a": YES}
+    (received,) = server.received
+    assert received.head.line == "POST /mcp?q=1 HTTP/1.1"
+    assert received.head.values("content-type") == ["application/json"]
+    assert received.head.values("authorization") == ["Bearer s"]
+    assert received.body == b'{"asked":1}'
+
+
+@looped
+async def test_each_fault_is_told() -> None:
+    """A status, HTML, a redirect that is not followed, a reply that breaks off, silence."""
+
+    async def silent(visit: Visit) -> None:
+        await visit.left()
+
+    cut = response(b"{", "Content-Type: application/json", "Content-Length: 99", length=False)
+    for script, reason in (
+        (answering(response(b"", status="503 Busy")), "it answered HTTP 503"),
+        (
+            answering(response(b"", "Location: http://127.0.0.1:1/", status="307 Go")),
+            "it redirects (HTTP 307), which is not followed",
+        ),
+        (
+            answering(response(b"<html>", "Content-Type: text/html")),
+            "it answered text/html, and not application/json",
+        ),
+        (answering(cut), "the connection failed (ClientPayloadError)"),
+        (answering(b"nonsense\r\n\r\n"), "the connection failed (ClientResponseError)"),
+    ):
+        async with upstream(script) as server:
+            assert await outcome(server.url) == reason
+        assert len(server.received) == 1
+    async with upstream(silent) as server:
+        assert await outcome(server.url, seconds=0.05) == "nothing whole within 0.05 s"
+    assert "no connection" in await outcome("http://127.0.0.1:9/")
+
+
+@looped
+async def test_reply_has_an_end() -> None:
+    """One that is larger than any answer is not read on."""
+    async with upstream(answering(GOOD)) as server:
+        assert await outcome(server.url, largest=10) == "its reply has more than 10 bytes"
+
+
+@looped
+async def test_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for what `NO_PROXY` names."""
+    async with upstream(answering(GOOD, GOOD)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/mcp"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await outcome("http://answers.example/give") == {"a": YES}
+        assert "no connection" in await outcome("http://127.0.0.1:9/")
+    (received,) = proxy.received
+    assert received.head.line == "POST http://answers.example/give HTTP/1.1"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@looped
+async def test_certificate_is_verified(tmp_path: Path) -> None:
+    """By the system's certificates, and those that the user names."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    making = await asyncio.create_subprocess_exec(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+        "-nodes", "-days", "1", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await making.wait() == 0
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    async with upstream(answering(GOOD, GOOD), tls=context) as server:
+        assert "its certificate is not verified" in await outcome(server.url)
+        assert await outcome(server.url, ca_file=certificate) == {"a": YES}
+        assert await outcome(server.url, verifies=False) == {"a": YES}
+
+
+@looped
+async def test_bad_endpoint_fails_before_anything_is_asked() -> None:
+    """Its URL is read, and its headers checked, when it is opened."""
+    for rest, reason in (
+        (RestModel(url="localhost:9/answers"), "rest.url of the answers file is no HTTP URL"),
+        (RestModel(url="ftp://localhost/"), "rest.url of the answers file is no HTTP URL"),
+        (RestModel(url="http://a/", headers={"A b": "c"}), "the header 'A b' is none that HTTP"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            async with answers_endpoint(rest, None):
+                pass

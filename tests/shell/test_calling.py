@@ -1,0 +1,318 @@
+"""Facts about calls without a client: sessions of both eras, rounds, time, and what fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import looped
+from messages import form, message, result
+from standin import Visit, chunk, event, json_response, response, stream_head, upstream
+
+from mrtr_cassette.call_options import CallOptions
+from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.given import GivenAnswers
+from mrtr_cassette.core.answers.pairs import read_pairs
+from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
+from mrtr_cassette.core.report.calls import CallResult
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.calling import call
+from mrtr_cassette.shell.cassette_file import load_cassette
+
+TOOLS = [
+    {
+        "name": "deploy",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"env": {"type": "string", "x-mcp-header": "Env"}},
+        },
+    }
+]
+MODERN: dict[str, Any] = {
+    "server/discover": {"supportedVersions": ["2026-07-28"]},
+    "tools/list": {"tools": TOOLS},
+}
+DONE = {"content": [{"type": "text", "text": "done"}]}
+DECLINED: Any = {"otherwise": "decline"}
+
+
+class Server:
+    """A server that answers each method as it is told, and keeps what it was sent."""
+
+    def __init__(self, *calls: Any, lists: dict[str, Any] | None = None) -> None:
+        """Take the results of the calls, in order; the last one again and again."""
+        self._calls = list(calls)
+        self._lists = MODERN if lists is None else lists
+        self.received: list[Any] = []
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        body = visit.request.json
+        method = body["method"]
+        listed = self._lists.get(method)
+        if method == "tools/call":
+            self.received.append(visit.request)
+            listed = self._calls.pop(0) if len(self._calls) > 1 else self._calls[0]
+        if callable(listed):
+            listed = listed(body)
+        if listed is None:
+            error = {"code": -32601, "message": f"no {method}"}
+            reply: Any = {"jsonrpc": "2.0", "id": body["id"], "error": error}
+        else:
+            reply = result(listed, id=body["id"])
+        await visit.send(json_response(reply))
+
+    @property
+    def params(self) -> list[Any]:
+        """The params of the calls, in order."""
+        return [received.json["params"] for received in self.received]
+
+
+def asking(key: str = "confirm", state: str | None = None) -> Any:
+    """Return a result that asks for one form."""
+    more = {} if state is None else {"requestState": state}
+    return {"resultType": "input_required", "inputRequests": {key: form()}, **more}
+
+
+async def called(
+    script: Any,
+    *words: str,
+    given: tuple[str, ...] = (),
+    rules: dict[str, Any] | None = None,
+    cassette: Path | None = None,
+    log: Callable[[dict[str, Any]], None] | None = None,
+    **options: Any,
+) -> CallResult:
+    """Call a server that does what a script says."""
+    file = AnswersFile("") if rules is None else answers_of(rules, "answers.toml")
+    sources = Sources(GivenAnswers(read_pairs(given, "answer")), file)
+    async with upstream(script) as server:
+        return await call(
+            server.url,
+            wanted_of(words or ("deploy", "env=prod")),
+            sources,
+            CallOptions(**options),
+            Announcer(None, log),
+            cassette=cassette,
+        )
+
+
+@looped
+async def test_each_leg_is_the_call_with_the_latest_answers() -> None:
+    """A fresh id, the exact state, and the answers of the last round only."""
+    state = '{"step": "1", "q": "\\""}'
+    server = Server(asking("a"), asking("b", state), DONE)
+    ended = await called(server, rules=DECLINED)
+    assert ended.text == "done"
+    ids = [received.json["id"] for received in server.received]
+    assert len(set(ids)) == 3
+    first, second, third = server.params
+    assert "inputResponses" not in first
+    assert list(second["inputResponses"]) == ["a"]
+    assert "requestState" not in second
+    assert list(third["inputResponses"]) == ["b"]
+    assert third["requestState"] == state
+    assert {tuple(params["arguments"].items()) for params in server.params} == {(("env", "prod"),)}
+    assert [received.head.values("mcp-param-env") for received in server.received] == [["prod"]] * 3
+
+
+@looped
+async def test_server_that_asks_for_ever_is_given_up() -> None:
+    """At the cap, whatever it asks; and the retries without requests too."""
+    server = Server(asking(state="s"))
+    ended = await called(server, rules=DECLINED, max_rounds=3)
+    assert (ended.exit_code, ended.problem) == (4, "the server asked more than 3 times")
+    assert len(server.received) == 4
+
+
+@looped
+async def test_ask_with_neither_requests_nor_state_fails_at_once() -> None:
+    """There is nothing to answer and nothing to echo."""
+    server = Server({"resultType": "input_required"})
+    ended = await called(server)
+    assert ended.exit_code == 4
+    assert ended.problem == "the server asks for input with neither requests nor state"
+    assert len(server.received) == 1
+
+
+@looped
+async def test_time_counts_from_the_first_leg() -> None:
+    """One budget for the whole call: it ends while the server is silent."""
+
+    async def silent(visit: Visit) -> None:
+        if visit.request.json["method"] == "tools/call":
+            await visit.left()
+        else:
+            await Server(DONE)(visit)
+
+    ended = await called(silent, timeout=1)
+    assert (ended.exit_code, ended.problem) == (4, "the call took more than 1 s")
+
+
+@looped
+async def test_nothing_is_answered_without_a_source() -> None:
+    """The ask is there to be shown, and all kinds are declared so that there is one."""
+    server = Server(asking())
+    ended = await called(server)
+    assert ended.exit_code == 5
+    assert ended.unanswered is not None
+    assert ended.unanswered.asked.data()["inputRequests"] == {"confirm": form()}
+    (params,) = server.params
+    capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert capabilities.keys() == {"elicitation", "sampling", "roots"}
+
+
+@looped
+async def test_only_what_the_sources_can_answer_is_declared() -> None:
+    """Servers on the SDKs refuse what is undeclared, and never ask."""
+    server = Server(DONE)
+    await called(server, rules={"rule": [{"kind": "roots", "result": {"roots": []}}]})
+    capabilities = server.params[0]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    assert capabilities == {"roots": {}}
+
+
+@looped
+async def test_arguments_are_checked_before_the_call() -> None:
+    """By the schema of the tool, which may stand on a later page of the list."""
+
+    def page(body: Any) -> Any:
+        return {"tools": TOOLS} if "cursor" in body["params"] else {"tools": [], "nextCursor": "2"}
+
+    server = Server(DONE, lists={**MODERN, "tools/list": page})
+    for words, reason in (
+        (["deploy", "env:=5"], "env is a whole number, and not a text"),
+        (["deploi"], "did you mean 'deploy'"),
+    ):
+        with pytest.raises(UsageError, match=reason):
+            await called(server, *words)
+    assert not server.received
+    # A server that lists no tools is called all the same.
+    assert (await called(Server(DONE, lists={**MODERN, "tools/list": None}), "any")).text == "done"
+
+
+@looped
+async def test_errors_of_the_server_and_the_tool_are_told_apart_from_no_server() -> None:
+    """1 is what the server says, 4 is that there is none."""
+    assert (await called(Server(None))).exit_code == 1
+    assert (await called(Server({**DONE, "isError": True}))).exit_code == 1
+
+    async def refusing(visit: Visit) -> None:
+        await visit.send(response(b"<html>", "Content-Type: text/html", status="401 No"))
+
+    ended = await called(refusing)
+    assert ended.exit_code == 4
+    assert "opens no session: HTTP 401" in (ended.problem or "")
+
+
+@looped
+async def test_recorded_call_goes_through_the_proxy(tmp_path: Path) -> None:
+    """The cassette has the whole conversation with sealed states; an upstream away is exit 4."""
+    cassette = tmp_path / "cassette.json"
+    server = Server(asking(state="a raw state of the server"), DONE)
+    assert (await called(server, rules=DECLINED, cassette=cassette)).text == "done"
+    assert "a raw state" not in cassette.read_text()
+    recorded = load_cassette(cassette)
+    methods = [each.exchanges[0].call.method for each in recorded.interactions]
+    assert methods == ["server/discover", "tools/list", "tools/call"]
+    gone = await call(
+        "http://127.0.0.1:9/mcp",
+        wanted_of(["deploy"]),
+        Sources(),
+        CallOptions(),
+        Announcer(),
+        cassette=tmp_path / "gone.json",
+    )
+    assert gone.exit_code == 4
+    assert "connection refused" in (gone.problem or "")
+
+
+@looped
+async def test_events_have_who_answered_and_no_answer() -> None:
+    """One for each round, and one for the end."""
+    events: list[Any] = []
+    server = Server(asking("confirm", "raw-state"), DONE)
+    await called(
+        server, given=("confirm:={'a'}".replace("'a'", '"action":"cancel"'),), log=events.append
+    )
+    assert [each["event"] for each in events] == ["answered", "ended"]
+    assert events[0]["answered_by"] == {"confirm": "call"}
+    assert "raw-state" not in str(events)
+    assert "cancel" not in str(events)
+
+
+class Earlier:
+    """A server of the 2025 era that pushes its question during the call, and asks for roots."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.answered: asyncio.Queue[Any] = asyncio.Queue()
+        self.listener: asyncio.Queue[Visit] = asyncio.Queue()
+        self.posted: list[Any] = []
+        self.ended: list[str] = []
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        method = visit.request.head.line.partition(" ")[0]
+        if method == "DELETE":
+            self.ended += visit.request.head.values("mcp-session-id")
+            await visit.send(response(b"", status="204 Gone"))
+        elif method == "GET":
+            await visit.send(stream_head())
+            await visit.send(chunk(event(message("roots/list", id="push-0"))))
+            await visit.left()
+        else:
+            await self._post(visit, visit.request.json)
+
+    async def _post(self, visit: Visit, body: Any) -> None:
+        match body.get("method"):
+            case "server/discover":
+                await visit.send(json_response({"error": "no session"}, status="400 Bad Request"))
+            case "initialize":
+                opened = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
+                reply = result(opened, id=body["id"])
+                await visit.send(json_response(reply, "Mcp-Session-Id: session-1"))
+            case "tools/list":
+                await visit.send(json_response(result({"tools": TOOLS}, id=body["id"])))
+            case "tools/call":
+                await visit.send(stream_head())
+                push = message("elicitation/create", form()["params"], id="push-1")
+                await visit.send(chunk(event(push)))
+                while (await self.answered.get())["id"] != "push-1":
+                    pass
+                await visit.send(chunk(event(result(DONE, id=body["id"]))), chunk(b""))
+            case _:
+                if "method" not in body:
+                    self.posted.append(body)
+                    self.answered.put_nowait(body)
+                await visit.send(response(b"", status="202 Accepted"))
+
+
+@looped
+async def test_pushed_questions_are_answered_by_the_same_sources(tmp_path: Path) -> None:
+    """On the call's stream or outside of it; the session is opened and ended."""
+    for cassette in (None, tmp_path / "cassette.json"):
+        server = Earlier()
+        rules = {"rule": [{"message": "Are you sure?", "action": "cancel"}]}
+        ended = await called(server, rules=rules, cassette=cassette)
+        assert ended.text == "done"
+        (turn,) = ended.turns
+        assert (turn.via, turn.answered_by) == ("push", {"elicitation-1": "rule 1"})
+        by_id = {each["id"]: each for each in server.posted}
+        assert by_id["push-1"]["result"] == {"action": "cancel"}
+        assert by_id["push-0"]["error"]["message"] == "nobody answers roots/list"
+        assert server.ended == ["session-1"]
+
+
+@looped
+async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
+    """The call is cancelled, and the question shown."""
+    server = Earlier()
+    ended = await called(server)
+    assert ended.exit_code == 5
+    assert ended.unanswered is not None
+    assert ended.unanswered.key == "elicitation-1"

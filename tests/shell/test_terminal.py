@@ -1,0 +1,73 @@
+"""Facts about a person at a terminal: the program on one, and without one."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+from patience import HANGS_S
+from processes import PROGRAM, listening, run
+
+SERVER = (sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")
+
+
+@pytest.fixture(scope="module")
+def call() -> Iterator[tuple[str, ...]]:
+    """Give a command that calls a tool which asks one question."""
+    with listening(SERVER) as server:
+        yield (*PROGRAM, "call", server.url, "deploy", "env=production")
+
+
+def typed(command: Sequence[str], *lines: str) -> tuple[int, str, str]:
+    """Run a command on a terminal; type each line at the next prompt.
+
+    Returns:
+        its exit code, what the terminal showed, and its stdout, which is none.
+    """
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    shown = ""
+    left = list(lines)
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:
+            # Linux tells the end of the other side so.
+            break
+        shown += chunk.decode()
+        if left and shown.endswith(("]: ", "> ")):
+            os.write(ours, left.pop(0).encode())
+        if not chunk:
+            break
+    out, _ = process.communicate(timeout=HANGS_S)
+    os.close(ours)
+    return process.returncode, shown.replace("\r\n", "\n"), out.decode()
+
+
+def test_person_is_asked_at_the_terminal(call: tuple[str, ...]) -> None:
+    """Prompts go to stderr, the result to stdout; what doesn't fit is asked again."""
+    code, shown, out = typed(call, "perhaps\n", "y\n")
+    assert (code, out) == (0, "Deployed to production\n")
+    assert "The server asks for confirm (form): Deploy to production?" in shown
+    assert "is a text, and not true or false" in shown
+    assert "answered by person" in shown
+
+
+def test_person_may_go_without_an_answer(call: tuple[str, ...]) -> None:
+    """The end of the lines is no answer: the call ends with the ask on stdout."""
+    code, _, out = typed(call, "\x04")
+    assert code == 5
+    assert '"Deploy to production?"' in out
+
+
+def test_nobody_is_asked_without_a_terminal(call: tuple[str, ...]) -> None:
+    """The program does not wait for anybody."""
+    ended = run(call)
+    assert ended.code == 5
+    assert '"turn":1' in ended.stdout
+    assert "nothing answers it" in ended.stderr
