@@ -312,12 +312,17 @@ def verify(
         CassetteError: the cassette can't be read, or not be sent over the server's transport.
         UpstreamError: the command can't be run, or does not listen.
     """
-    checked = VerifyOptions(**options)
+    return verify_with(path, upstream, VerifyOptions(**options))
+
+
+def verify_with(
+    path: FilePath, upstream: str | Sequence[str], options: VerifyOptions
+) -> Verification:
+    """Hold a live server to a cassette as `verify` does, with options that have been checked."""
     # A loop of its own, whatever runs in the caller's thread.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(
-            lambda: asyncio.run(verify_cassette(Path(path), upstream, checked))
-        ).result()
+        verifying = verify_cassette(Path(path), upstream, options)
+        return thread.submit(asyncio.run, verifying).result()
 
 
 def _check_recording(recording: Recording) -> None:

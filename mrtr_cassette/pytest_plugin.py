@@ -18,17 +18,19 @@ import pytest
 
 from mrtr_cassette.option_values import Kind, Option
 from mrtr_cassette.options import RecordOptions, ReplayOptions, SuiteOptions, options_of
+from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.settings import Mode, Place, Settings
     from mrtr_cassette.testing.use import CassetteUse, MrtrCassette
+    from mrtr_cassette.testing.uses import Uses
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
 INI = "mrtr_cassette_"
 """What stands before the name of an option in the ini file."""
 _INI_TYPES: dict[Kind, Any] = {"list": "linelist", "headers": "linelist", "switch": "bool"}
-_MODES = ("none", "once", "append", "all")
+_MODES = ("none", "once", "append", "all", "verify")
 _STARTED = "mrtr_cassette_started_ns"
 _COUNTS = "mrtr_cassette_counts"
 _COUNTS_KEY = pytest.StashKey[Counter[str]]()
@@ -44,7 +46,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mrtr-mode",
         choices=_MODES,
         help="none: replay only; once: replay what has a cassette, record what has none; append: "
-        "replay, and record what is missing; all: record anew. Default: none under CI, else once.",
+        "replay, and record what is missing; all: record anew; verify: run no test, and hold the "
+        "upstreams of the selected ones to their cassettes. Default: none under CI, else once.",
     )
     group.addoption(
         "--mrtr-fail-on-unplayed",
@@ -72,7 +75,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _ini_options() -> dict[str, Option]:
     options = {
         name: option
-        for each in (RecordOptions, ReplayOptions, SuiteOptions)
+        for each in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
         for name, option in options_of(each).items()
     }
     return {name: option for name, option in options.items() if option.in_ini}
@@ -95,6 +98,20 @@ def pytest_configure(config: pytest.Config) -> None:
         from mrtr_cassette.testing.orphans import Orphans
 
         config.pluginmanager.register(Orphans(config, orphans), "mrtr-cassette-orphans")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In mode verify, leave of the selected tests nothing but their cassettes."""
+    if config.stash[_MODE_KEY] == "verify":
+        from mrtr_cassette.testing.verifying import keep_cassettes
+
+        keep_cassettes(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """In mode verify, run no test: its outcome is that of its cassette, which is a fixture."""
+    return True if pyfuncitem.config.stash[_MODE_KEY] == "verify" else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -213,9 +230,41 @@ def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
         settings = _settings(request, marked(request.node))
     except MrtrCassetteError as error:
         _fail(error)
+    if request.config.stash[_MODE_KEY] == "verify":
+        _verify(request, settings)
+        yield cast("MrtrCassette", None)
+        return
     use = _begin(request, settings)
     yield use.cassette
     use.stop()
+
+
+def _verify(request: pytest.FixtureRequest, settings: Settings) -> None:
+    """Hold the upstream of a test to its cassette; the test fails where it differs."""
+    from mrtr_cassette.errors import MrtrCassetteError
+    from mrtr_cassette.testing.names import cassette_path
+    from mrtr_cassette.testing.verifying import failure_of, verify_use
+
+    path = cassette_path(request.node, settings.name)
+    uses = _uses(request.config)
+    try:
+        verification = verify_use(
+            uses.run, path, settings, lambda: request.getfixturevalue("mrtr_upstream")
+        )
+    except MrtrCassetteError as error:
+        _fail(error)
+    failure = failure_of(verification)
+    request.config.stash[_COUNTS_KEY]["different" if failure else "the same"] += 1
+    if failure:
+        pytest.fail(failure, pytrace=False)
+
+
+def _uses(config: pytest.Config) -> Uses:
+    """Return what follows the cassettes of the run."""
+    from mrtr_cassette.testing.uses import Uses, uses_of
+
+    mode, started_ns = config.stash[_MODE_KEY], config.stash[_STARTED_KEY]
+    return uses_of(config) or Uses(config, mode, started_ns, config.stash[_COUNTS_KEY])
 
 
 def _settings(request: pytest.FixtureRequest, places: list[Place]) -> Settings:
@@ -245,11 +294,8 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.names import cassette_path, hint_at_rename
     from mrtr_cassette.testing.use import CassetteUse
-    from mrtr_cassette.testing.uses import Uses, uses_of
 
-    config = request.config
-    mode, started_ns = config.stash[_MODE_KEY], config.stash[_STARTED_KEY]
-    uses = uses_of(config) or Uses(config, mode, started_ns, config.stash[_COUNTS_KEY])
+    uses = _uses(request.config)
     path = cassette_path(request.node, settings.name)
     try:
         use = CassetteUse(

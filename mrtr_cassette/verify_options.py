@@ -27,6 +27,7 @@ class VerifyOptions(UpstreamOptions):
             "pattern",
             "--only",
             metavar="PATTERN",
+            in_ini=False,
         ),
     )
     ignore: Collection[str] = field(
@@ -56,6 +57,7 @@ class VerifyOptions(UpstreamOptions):
             "file",
             "--learn",
             metavar="FILE",
+            in_ini=False,
         ),
     )
     allow_destructive: bool = field(
@@ -82,6 +84,7 @@ class VerifyOptions(UpstreamOptions):
             "How many conversations without a session are repeated at once",
             "--jobs",
             metavar="N",
+            in_ini=False,
             smallest=1,
             largest=256,
         ),

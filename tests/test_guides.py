@@ -14,7 +14,7 @@ import pytest
 import yaml
 from shown import ROOT, Session
 
-GUIDES = ("agents", "answers", "ci", "diff", "pytest", "stdio", "updating")
+GUIDES = ("agents", "answers", "ci", "diff", "pytest", "stdio", "updating", "verify")
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -76,7 +76,9 @@ def test_the_readme_links_every_guide():
     assert all(f"(docs/{guide}.md)" in readme for guide in GUIDES)
 
 
-WORKFLOW = ROOT / "docs" / "examples" / "mcp-tests.yml"
+EXAMPLES = ROOT / "docs" / "examples"
+WORKFLOWS = {"ci.md": EXAMPLES / "mcp-tests.yml", "verify.md": EXAMPLES / "mcp-contract.yml"}
+WORKFLOW = WORKFLOWS["ci.md"]
 JOB_KEYS = frozenset(
     {"name", "needs", "permissions", "runs-on", "steps", "strategy", "env", "if", "timeout-minutes"}
 )
@@ -96,10 +98,11 @@ STEP_KEYS = frozenset(
 )
 
 
-def test_the_workflow_is_one():
+@pytest.mark.parametrize("path", WORKFLOWS.values(), ids=WORKFLOWS.keys())
+def test_the_workflow_is_one(path):
     """The GitHub Actions file has the structure that GitHub's reference of workflows describes."""
     # YAML 1.1 takes `on` for a truth value, and GitHub does not; as text everything is itself.
-    workflow = yaml.load(WORKFLOW.read_text(), Loader=yaml.BaseLoader)
+    workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
     assert workflow.keys() <= {
         "name",
         "run-name",
@@ -139,9 +142,22 @@ def test_the_workflow_runs_commands_that_exist(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_workflow_in_the_guide_is_the_file():
+@pytest.mark.parametrize(("guide", "path"), WORKFLOWS.items(), ids=WORKFLOWS.keys())
+def test_the_workflow_in_the_guide_is_the_file(guide, path):
     """The guide shows the whole file."""
     (shown,) = re.findall(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "ci.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```yaml\n(.*?)^```", (ROOT / "docs" / guide).read_text(), re.MULTILINE | re.DOTALL
     )
-    assert shown == WORKFLOW.read_text()
+    assert shown == path.read_text()
+
+
+def test_the_nightly_check_runs_commands_that_exist():
+    """Its options are options of the command that it names."""
+    workflow = yaml.load(WORKFLOWS["verify.md"].read_text(), Loader=yaml.BaseLoader)
+    lines = [step.get("run", "") for step in workflow["jobs"]["verify"]["steps"]]
+    (verify,) = [line for line in lines if line.startswith("mrtr-cassette verify")]
+    shown = subprocess.check_output(
+        [sys.executable, "-m", "mrtr_cassette", "verify", "--help"], text=True
+    )
+    assert set(re.findall(r"--[a-z-]+(?= )", verify.partition(" -- ")[0])) <= set(shown.split())
+    assert "pytest --mrtr-mode=verify" in lines

@@ -22,8 +22,9 @@ from mrtr_cassette.options import (
     check_names,
     options_of,
 )
+from mrtr_cassette.verify_options import VerifyOptions
 
-Mode = Literal["none", "once", "append", "all"]
+Mode = Literal["none", "once", "append", "all", "verify"]
 
 TERMS: Final[Terms] = {
     "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
@@ -40,12 +41,13 @@ TERMS: Final[Terms] = {
 
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
-    for options in (RecordOptions, ReplayOptions, SuiteOptions)
+    for options in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
     for name, option in options_of(options).items()
-    # What becomes of a cassette that exists is what the mode says, and misses fail a test.
-    if name not in {"existing", "on_miss"}
+    # What becomes of a cassette that exists is what the mode says, and misses fail a test. pytest
+    # selects what is verified, and `ignore` is about requests.
+    if name not in {"existing", "on_miss", "only", "jobs", "learn"}
 }
-"""The options of recording and replaying that a test suite can set."""
+"""The options that a test suite can set."""
 
 _NAMES = ("upstream", *OPTIONS)
 
@@ -73,6 +75,7 @@ class Settings:
         record: the options of recording, for a cassette that is added to.
         replay: the options of replaying.
         max_age: days after which the cassette is old; 0: never.
+        verify: the options of verifying.
     """
 
     name: str | os.PathLike[str] | None
@@ -80,6 +83,7 @@ class Settings:
     record: RecordOptions
     replay: ReplayOptions
     max_age: int
+    verify: VerifyOptions
 
 
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
@@ -162,6 +166,11 @@ def settings_of(places: Sequence[Place]) -> Settings:
             **{key: value for key, value in merged.items() if key in replayed}, terms=TERMS
         ),
         max_age,
+        VerifyOptions(
+            **{key: value for key, value in merged.items() if key in options_of(VerifyOptions)}
+            | {"ignore": ()},
+            terms=TERMS,
+        ),
     )
 
 

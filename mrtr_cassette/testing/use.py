@@ -199,7 +199,7 @@ class CassetteUse:
     def _is_missing(self) -> bool:
         """Tell whether the cassette as it stands is not all that the mode asks for."""
         match self._run.mode:
-            case "none":
+            case "none" | "verify":
                 return False
             case "append":
                 return True

@@ -1,0 +1,80 @@
+"""Mode verify: the cassettes of the selected tests are held to their upstreams, and no test runs.
+
+Owns: which tests stand for a cassette, and the outcome of each.
+Does not own: comparing (`shell.verifying`), pytest's side of fixtures (`pytest_plugin`).
+Rule: of a test's fixtures only the cassette is made; nothing of it that might need a server runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mrtr_cassette.api import verify_with
+from mrtr_cassette.core.report.verification import Verification, verification_text
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.testing.names import check_spelling
+from mrtr_cassette.testing.settings import Settings
+from mrtr_cassette.testing.upstreams import is_on_pipes, start_upstream
+from mrtr_cassette.testing.use import Run
+
+FIXTURES: Final = ("mrtr_cassette", "mrtr_cassette_class", "mrtr_cassette_module")
+
+
+def keep_cassettes(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests without a cassette, and leave the others no fixture but theirs."""
+    with_cassette: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        names: list[str] = getattr(item, "fixturenames", [])
+        kept = [name for name in names if name in FIXTURES]
+        if kept:
+            # Tests with the same arguments share the list.
+            item.fixturenames = kept  # type: ignore[attr-defined]
+        (with_cassette if kept else others).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = with_cassette
+
+
+def verify_use(
+    run: Run, path: Path, settings: Settings, ask_upstream: Callable[[], Any]
+) -> Verification:
+    """Hold an upstream to the cassette of a test.
+
+    Args:
+        run: what it shares with others.
+        path: the cassette.
+        settings: what the test says of it.
+        ask_upstream: gives the upstream where the settings have none.
+
+    Raises:
+        MrtrCassetteError: the cassette, the upstream or a setting can't be used.
+    """
+    check_spelling(path)
+    if not path.exists():
+        raise CassetteError(
+            path,
+            "there is no such cassette to verify",
+            hint="record it with --mrtr-mode=once",
+        )
+    upstream = ask_upstream() if settings.upstream is None else settings.upstream
+    if upstream is None:
+        raise UsageError(
+            f"there is nothing to hold to {path}",
+            hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+            "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+        )
+    with ExitStack() as running:
+        if not is_on_pipes(upstream):
+            upstream = start_upstream(upstream, run.applications, run.cwd, running).url
+        return verify_with(path, upstream, settings.verify)
+
+
+def failure_of(verification: Verification) -> str | None:
+    """Return why a test fails whose cassette was verified, or None."""
+    return None if verification.is_good else verification_text(verification)

@@ -1,0 +1,97 @@
+"""Facts about pytest's mode verify: the outcome of a test is that of its cassette."""
+
+from __future__ import annotations
+
+import json
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+    import asyncio
+    import json
+    import pathlib
+    import urllib.request
+
+    import pytest
+    from aiohttp import web
+
+    SAID = pathlib.Path(__file__).with_name("said.txt")
+
+    async def say(request):
+        body = await request.json()
+        text = SAID.read_text() if body["params"]["name"] == "say" else "Hi"
+        result = {"content": [{"type": "text", "text": text}]}
+        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
+
+    APPLICATION = web.Application()
+    APPLICATION.router.add_post("/mcp", say)
+
+    def call(url, name):
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name}}
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+        return urllib.request.urlopen(request).read()
+
+    @pytest.fixture
+    def client(mrtr_cassette):
+        call(mrtr_cassette.url, "say")
+
+    @pytest.fixture(scope="session")
+    def mrtr_upstream():
+        return APPLICATION
+
+    def test_say(client):
+        pass
+
+    @pytest.mark.parametrize("name", ["greet", "wave"])
+    def test_other(mrtr_cassette, name):
+        call(mrtr_cassette.url, name)
+
+    class TestShared:
+        def test_first(self, mrtr_cassette_class):
+            call(mrtr_cassette_class.url, "greet")
+
+        def test_second(self, mrtr_cassette_class):
+            call(mrtr_cassette_class.url, "wave")
+
+    def test_without():
+        assert SAID.read_text() == "one"
+"""
+
+
+def test_selected_cassettes_are_held_to_their_upstreams(suite):
+    """No test runs: unchanged ones pass, a changed one fails with its place, others are deselected."""
+    suite.write("test_talk.py", TESTS)
+    (suite.path / "said.txt").write_text("one")
+    suite.run(passed=6)
+    before = {name: (suite.path / name).read_bytes() for name in suite.cassettes()}
+    assert len(before) == 4
+
+    same = suite.run("--mrtr-mode=verify", passed=5, deselected=1)
+    assert "mrtr-cassette: mode verify" in same.stdout.str()
+    assert "4 the same" in same.stdout.str()
+    (suite.path / "said.txt").write_text("two")
+    changed = suite.run("--mrtr-mode=verify", passed=4, errors=1, deselected=1).stdout.str()
+    assert "response /content/0/text: text-changed" in changed
+    assert 'recorded "one"' in changed
+    assert "1 different, 3 the same" in changed
+    suite.run("--mrtr-mode=verify", "-k", "other", passed=2, deselected=4)
+    (suite.path / "ignore.toml").write_text(
+        '[[ignore]]\ncall = "say"\npointers = ["/content/0/text"]\n'
+    )
+    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_ignore_from = ignore.toml\n")
+    suite.run("--mrtr-mode=verify", passed=5, deselected=1)
+    assert {name: (suite.path / name).read_bytes() for name in suite.cassettes()} == before
+
+
+def test_what_cannot_be_verified_fails(suite):
+    """A cassette that is missing, and one without an upstream, are told with the way out."""
+    suite.write("test_talk.py", TESTS)
+    (suite.path / "said.txt").write_text("one")
+    missing = suite.run("--mrtr-mode=verify", "-k", "say", errors=1, deselected=5)
+    assert "there is no such cassette to verify" in missing.stdout.str()
+    suite.run("-k", "say", passed=1, deselected=5)
+    suite.write("test_talk.py", TESTS.replace("return APPLICATION", "return None"))
+    nothing = suite.run("--mrtr-mode=verify", "-k", "say", errors=1, deselected=5)
+    assert "there is nothing to hold to" in nothing.stdout.str()
+    assert json.loads((suite.path / "cassettes/test_talk/test_say.json").read_bytes())
