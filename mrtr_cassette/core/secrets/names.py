@@ -185,7 +185,7 @@ COMPANIONS: Final = frozenset[str]().union(
 _NUMBERED = "|".join(name for name, known in AMBIGUOUS.items() if known.rule == "password")
 _SPACE = r"(?:\s|\\+[nrt])*"
 MARKER: Final = (
-    rf"(?:^|[^a-z0-9])(?:(?:{'|'.join(AMBIGUOUS)})(?:"
+    rf"(?:^|[^a-z0-9_-])(?:(?:{'|'.join(AMBIGUOUS)})(?:"
     rf"\\*[\"']{_SPACE}(?::{_SPACE}(?:\\*[\"'][^\s\"']{{{_LEAST}}}|\{{[^{{}}]*value\\*[\"'])"
     rf"|,{_SPACE}\\*[\"']value)"
     rf"|(?:\s|\+)*(?:[:=]|%3d)\s*\\*[\"']?[^\s\"'{{]{{{_LEAST}}}|%)"

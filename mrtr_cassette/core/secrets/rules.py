@@ -10,6 +10,7 @@ Source: the providers' own descriptions of their tokens.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -52,7 +53,8 @@ _IS_ASSIGNED = (
 """What follows, in a folded text, a name that is given a value: a plain one, or one in an object
 that calls it `value`. The name may be a value itself, of an object that has the other beside it.
 """
-_LOWER = bytes(range(256)).lower()
+_TOKEN = re.compile(r"(\(\?:|[()|*+?$]|\{[0-9,]+\})|\^|\\.|\[\^?(?:\\.|[^\]\\])*\]|.")
+"""In a regular expression what stands for a character, and in group 1 what doesn't."""
 _LONGEST_NAME = 64
 """Characters of a name that is remembered."""
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
@@ -169,42 +171,28 @@ class ActiveRules:
         """Tell whether there may be a secret in a body, in whatever layer of it."""
         if self.custom or not self._has_ascii_keys:
             return True
-        return bool(self._in_raw(raw) or self._in_folded(raw.translate(_LOWER, b"_-")))
+        return bool(self._markers(raw))
 
     def plan(self, raw: bytes) -> SearchPlan:
         """Return what a text with its escapes undone may contain."""
-        marked = self._in_raw(raw) | self._in_folded(raw.translate(_LOWER, b"_-"))
+        marked = self._markers(raw)
         likely = (self.shapes[row] for row in sorted(marked) if row >= 0)
         has_names = _NAME in marked or not self._has_ascii_keys
         return SearchPlan((*self.custom, *likely), has_names)
 
     @cached_property
-    def _in_raw(self) -> _Markers:
-        """The markers that are looked for in a text as it is."""
-        markers = [
-            (marker, row)
-            for row, rule in enumerate(self.shapes)
-            if not rule.is_folded
-            for marker in rule.markers
-        ]
-        return _Markers([*markers, (_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB)])
-
-    @cached_property
-    def _in_folded(self) -> _Markers:
-        """The markers that are looked for in a folded text, and the names."""
-        markers = [
-            (marker, row)
-            for row, rule in enumerate(self.shapes)
-            if rule.is_folded
-            for marker in rule.markers
-        ]
+    def _markers(self) -> _Markers:
+        """The markers of shapes and of names, which are looked for in one walk."""
         names = {*NAMES, *filter(str.isascii, self.keys)}
         stems = [name for name in names if not any(n != name and n in name for n in names)]
         named = "|".join(sorted(re2.escape(stem) for stem in stems))
-        assigned = [(f"(?:{named}){_IS_ASSIGNED}", _NAME), (MARKER, _NAME)]
+        folded = [(f"(?:{named}){_IS_ASSIGNED}", _NAME), (MARKER, _NAME)]
         if CREDENTIALS not in self.disabled:
-            assigned.append((CREDENTIALS_MARKER, _CREDENTIALS))
-        return _Markers([*markers, *assigned])
+            folded.append((CREDENTIALS_MARKER, _CREDENTIALS))
+        markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB)]
+        for row, rule in enumerate(self.shapes):
+            (folded if rule.is_folded else markers).extend((each, row) for each in rule.markers)
+        return _Markers([*markers, *((_in_any_spelling(each), row) for each, row in folded)])
 
     def name(self, name: str) -> Name:
         """Return what a name tells about its value."""
@@ -222,6 +210,11 @@ class ActiveRules:
         if ambiguous is not None and ambiguous.rule in self.disabled:
             ambiguous = None
         return Name(folded, "" if rule in self.disabled else rule, ambiguous)
+
+
+def _in_any_spelling(pattern: str) -> str:
+    """Return a pattern for folded text as one for the text itself: `api_key` is like `apikey`."""
+    return "(?i)" + _TOKEN.sub(lambda token: token[1] or f"(?:{token[0]}[_-]*)", pattern)
 
 
 class _Markers:
