@@ -12,9 +12,9 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from html import unescape
+from typing import NamedTuple
 
 from mrtr_cassette.errors import NotJsonError
 
@@ -86,8 +86,7 @@ def _spell_both(outer: Callable[[str], str], inner: Callable[[str], str], text: 
     return outer(inner(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A secret or a state in a text.
 
     Attributes:
@@ -103,6 +102,9 @@ class Finding:
     rule: str
     plain: str
     spell: Callable[[str], str] = _spell_as_is
+
+
+_NO_ESCAPES = array("q", [0])
 
 
 class DecodedText:
@@ -123,6 +125,14 @@ class DecodedText:
             undo: returns the characters that such a match stands for, each with the length of its
                 spelling.
         """
+        self.text = raw
+        self._starts = self._sources = _NO_ESCAPES
+        if pattern.search(raw) is not None:
+            self._undo(raw, pattern, undo)
+
+    def _undo(
+        self, raw: str, pattern: re.Pattern[str], undo: Callable[[str], Iterable[tuple[str, int]]]
+    ) -> None:
         parts: list[str] = []
         self._starts = array("q", [0])
         self._sources = array("q", [0])
@@ -210,19 +220,15 @@ def mapped_back(
     decoded: DecodedText, findings: Iterable[Finding], at: int, spell: Callable[[str], str]
 ) -> Iterator[Finding]:
     """Yield findings of a decoded text as findings of the text that spells it from offset `at`."""
-    for finding in findings:
-        yield replace(
-            finding,
-            start=at + decoded.source(finding.start),
-            end=at + decoded.source(finding.end),
-            spell=partial(_spell_both, spell, finding.spell),
-        )
+    for start, end, rule, plain, inner in findings:
+        spelled = partial(_spell_both, spell, inner)
+        yield Finding(at + decoded.source(start), at + decoded.source(end), rule, plain, spelled)
 
 
 def shifted(findings: Iterable[Finding], by: int) -> Iterator[Finding]:
     """Yield findings of a part of a text as findings of the text; the part begins at `by`."""
-    for finding in findings:
-        yield replace(finding, start=finding.start + by, end=finding.end + by)
+    for start, end, rule, plain, spell in findings:
+        yield Finding(start + by, end + by, rule, plain, spell)
 
 
 class SpanSet:
@@ -259,7 +265,7 @@ def without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
             kept.append(finding)
         elif finding.end > kept[-1].end:
             wider = text[kept[-1].start : finding.end]
-            kept[-1] = replace(kept[-1], end=finding.end, plain=wider)
+            kept[-1] = kept[-1]._replace(end=finding.end, plain=wider)
     return kept
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from mrtr_cassette.core.secrets.escapes import Finding, shifted, spell_nothing
@@ -65,5 +64,5 @@ def _in_event(text: str, lines: Sequence[tuple[int, int]], in_data: _Find) -> It
             continue
         spell = finding.spell
         for first, last in parts:
-            yield replace(finding, start=first, end=last, spell=spell)
+            yield finding._replace(start=first, end=last, spell=spell)
             spell = spell_nothing

@@ -43,6 +43,7 @@ from mrtr_cassette.core.secrets.url_search import (
     URL_QUERY,
     Query,
     credentials_in,
+    inner_urls,
     secrets_in_query,
     urls_in,
 )
@@ -157,7 +158,7 @@ class TextSearch:
         secret = value[start:]
         if not secret or PLACEHOLDER.fullmatch(secret) or _SEALED.fullmatch(secret):
             return []
-        if rule != CUSTOM_KEY:
+        if rule != CUSTOM_KEY and self._rules.may_match(value.encode("utf-8", "surrogateescape")):
             # If its shape is known too, it has the same rule as in other places.
             for finding in self._by_shape_only().in_text(value, depth=0):
                 if (finding.start, finding.end) == (start, len(value)):
@@ -194,9 +195,10 @@ class TextSearch:
             decoded = (query or URL_QUERY).decode(text)
             below = self.in_text(decoded.text, depth - 1)
             findings += mapped_back(decoded, below, 0, spell_in_url)
-        for start, end in urls if depth > 0 and self._by_name else ():
-            pairs = secrets_in_query(text[start:end], query or URL_QUERY, self, depth - 1)
-            findings += shifted(pairs, start)
+        for url in urls if depth > 0 and self._by_name else ():
+            for start, end in (url, *inner_urls(text, *url)):
+                pairs = secrets_in_query(text[start:end], query or URL_QUERY, self, depth - 1)
+                findings += shifted(pairs, start)
         if not findings:
             return []
         placeholders = SpanSet(match.span() for match in PLACEHOLDER.finditer(text))

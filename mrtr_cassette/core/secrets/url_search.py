@@ -26,6 +26,7 @@ from mrtr_cassette.core.secrets.names import COMPANIONS, fold, looks_random
 
 _LONGEST_SCHEME = 31
 _SCHEME_AT_END = re.compile(r"(?:\A|(?<![A-Za-z0-9+.-]))[A-Za-z][A-Za-z0-9+.-]{0,30}\Z")
+_SCHEME = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://")
 _AFTER_SCHEME = re.compile(r"[^\s\"'<>\\^`{|}]*[^\s\"'<>\\^`{|}.,;:!?)\]]")
 
 _LONGEST_USERINFO = 1024
@@ -71,6 +72,19 @@ def urls_in(text: str) -> Iterator[tuple[int, int]]:
             end = rest.end()
             yield before + scheme.start(), end
         at = text.find("://", max(end, at + 3))
+
+
+def inner_urls(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of URLs that stand in the parameters of a URL as they are, each to the next.
+
+    Args:
+        text: what contains the URL.
+        start, end: its span.
+    """
+    if text.find("://", text.find("://", start, end) + 3, end) < 0:
+        return
+    starts = [match.start() for match in _SCHEME.finditer(text, start + 1, end)]
+    yield from zip(starts, [*starts[1:], end], strict=False)
 
 
 def secrets_in_query(url: str, query: Query, search: MemberSearch, depth: int) -> Iterator[Finding]:
