@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import click
 
@@ -123,9 +123,9 @@ _WIPED: Final = "\r\x1b[K"
 """What empties a terminal's line."""
 
 
-def has_colour() -> bool:
-    """Tell whether stdout is a terminal whose user wants colour (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def has_colour(stream: TextIO) -> bool:
+    """Tell whether a stream is a terminal whose user wants colour (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def painted(mark: str, line: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def diff(
     elif markdown:
         shown = comparison_markdown(comparison)
     else:
-        shown = comparison_text(comparison, painted if has_colour() else plain)
+        shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
     click.echo(shown)
     context.exit(0 if comparison.is_same else 1)
 

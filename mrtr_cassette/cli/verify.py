@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from mrtr_cassette.cli.accept import (
+    Acceptance,
+    accept_options,
+    acceptance_of,
+    tell_of_update,
+)
 from mrtr_cassette.cli.common import TERMS, Log, read_options, say, shared_options
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.verify_options import VerifyOptions
@@ -38,6 +44,7 @@ class _TakesCommand(click.Command):
 @click.argument("cassettes", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
+@accept_options
 @click.option(
     "--report",
     "reports",
@@ -51,16 +58,21 @@ class _TakesCommand(click.Command):
 def verify(
     context: click.Context,
     /,
+    *,
     cassettes: tuple[Path, ...],
     upstream: str | None,
     reports: tuple[Path, ...],
+    verdicts: tuple[str, ...],
+    pending: Path | None,
+    review: bool,
     **given: Any,
 ) -> None:
     """Repeat what CASSETTES recorded with a live server, and tell what it does differently.
 
     A folder stands for all cassettes in it. The server is at --upstream, or -- SERVER starts it: on
     pipes, or over HTTP where an argument has {port}. Each question of the server is compared with
-    the recorded one, and only the recorded one is answered.
+    the recorded one, and only the recorded one is answered. With --accept, --review or --pending,
+    what the server says now is taken into the cassette.
 
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
@@ -76,10 +88,11 @@ def verify(
             "verify needs one live server",
             hint="give --upstream URL, or -- SERVER ARGS, which starts it",
         )
-    for report in reports:
+    for report in [*reports, *([] if pending is None else [pending])]:
         check_writable(report)
     paths = _cassettes_in(cassettes)
-    verifications, code = run(_verify(paths, upstream or command, options))
+    acceptance = acceptance_of(verdicts, pending, len(paths), reviews=review)
+    verifications, code = run(_verify(paths, upstream or command, options, acceptance))
     _report(verifications, reports)
     sys.exit(code)
 
@@ -105,21 +118,33 @@ def _cassettes_in(paths: Sequence[Path]) -> list[Path]:
 
 
 async def _verify(
-    paths: Sequence[Path], upstream: str | Sequence[str], options: VerifyOptions
+    paths: Sequence[Path],
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    acceptance: Acceptance | None,
 ) -> tuple[list[Verification], int]:
     from mrtr_cassette.core.report.verification import exit_code_of, verification_text
+    from mrtr_cassette.shell.updating import update_cassette
     from mrtr_cassette.shell.verifying import verify_cassette
 
     verifications = []
     problems = 0
     for path in paths:
         try:
-            verification = await verify_cassette(path, upstream, options)
+            update = None
+            if acceptance is None:
+                verification = await verify_cassette(path, upstream, options)
+            else:
+                choose, pending = acceptance.choose, acceptance.pending
+                update = await update_cassette(path, upstream, options, choose, pending)
+                verification = update.verification
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")
             problems = error.exit_code
             continue
         say(verification_text(verification))
+        if update is not None:
+            tell_of_update(update)
         verifications.append(verification)
     return verifications, problems or exit_code_of(verifications)
 

@@ -1,0 +1,230 @@
+"""Facts about taking what a live server says into a cassette, from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from builders import cassette_of, loaded, tool
+from click.testing import CliRunner
+from harness import looped, post, taping
+from messages import compact, text, tool_call
+from standin import Visit, response, upstream
+
+from mrtr_cassette.cli import main
+from mrtr_cassette.cli.accept import Review, acceptance_of
+from mrtr_cassette.core.compare.accepting import TakenResponse
+from mrtr_cassette.core.compare.changes import Change, Verdict
+from mrtr_cassette.core.drive.acceptance import Proposal
+from mrtr_cassette.errors import UsageError
+
+EXCHANGES = loaded(cassette_of((tool("a"), text("1")), (tool("b"), text("2")))).interactions
+
+
+def change(verdict: Verdict, pointer: str = "/a") -> Change:
+    """Return a change of a value."""
+    return Change(verdict, pointer, '"old"', '"new\\u001b[2J"')
+
+
+def proposal(*changes: Change, of: int = 0, problem: str | None = None) -> Proposal:
+    """Return a response with these changes."""
+    interaction = EXCHANGES[of]
+    taken = TakenResponse(interaction, 0, interaction.exchanges[0], {})
+    return Proposal(of + 1, f"call {of}", 0, changes, taken, problem)
+
+
+def reviewed(
+    monkeypatch: pytest.MonkeyPatch, proposed: list[Proposal], keys: Iterable[str]
+) -> tuple[list[int], list[str]]:
+    """Let somebody press these keys; return which proposals are accepted, and what was asked."""
+    pressed = iter(keys)
+    asked: list[str] = []
+
+    def prompt(words: str, **_options: Any) -> str:
+        asked.append(words)
+        return next(pressed)
+
+    monkeypatch.setattr(click, "prompt", prompt)
+    chosen = Review(set()).choose(proposed)
+    assert list(pressed) == []
+    return [proposed.index(each) for each in chosen], asked
+
+
+def test_each_change_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its count, its place and both values; a response is taken if all are accepted."""
+    both = proposal(change("text-changed"), change("shape-changed", "/b"))
+    error = proposal(change("error-changed"), of=1)
+    chosen, asked = reviewed(monkeypatch, [both, error], "yny")
+    shown = capsys.readouterr().err
+
+    assert chosen == [1]
+    assert "1 of 3: #1 call 0\n    /a: text-changed\n" in shown
+    assert '    - "old"\n    + "new' in shown
+    assert "\x1b[2J" not in shown
+    assert "3 of 3: #2 call 1" in shown
+    assert "#1 call 0 stays: a response is taken whole" in shown
+    assert "a: all text-changed" in asked[0]
+    assert "all" not in asked[2]
+
+
+def test_all_of_a_verdict_can_be_accepted_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is asked again about that verdict; quitting keeps everything that comes after."""
+    words = [proposal(change("text-changed", f"/{at}")) for at in range(3)]
+    shape = proposal(change("shape-changed"), of=1)
+    assert reviewed(monkeypatch, [*words, shape], "an")[0] == [0, 1, 2]
+    assert reviewed(monkeypatch, [words[0], shape, words[1]], "yq")[0] == [0]
+
+
+def test_what_can_not_be_taken_is_not_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Branches that share a question are one question, and information goes with the rest."""
+    note = change("surface-changed")._replace(is_information=True)
+    shared = [proposal(change("text-changed"), note) for _ in range(2)]
+    broken = proposal(change("text-changed"), problem="pushed")
+    assert reviewed(monkeypatch, [*shared, broken], "y")[0] == [0, 1]
+    assert reviewed(monkeypatch, [proposal(note)], "y")[0] == [0]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "pending", "count", "reviews", "words"),
+    [
+        (["error-changed"], None, 1, False, "errors and changed rounds are accepted one by one"),
+        (["rounds-changed"], None, 1, False, "accepted one by one; use --review"),
+        (["text"], None, 1, False, "'text' is no verdict that can be accepted; these are text-ch"),
+        (["same"], None, 1, False, "'same' is no verdict that can be accepted"),
+        (["all"], Path("p"), 2, False, "--pending names one file, and there are 2 cassettes"),
+        ([], None, 1, True, "--review needs a terminal"),
+    ],
+)
+def test_what_can_not_be_accepted_is_said(
+    verdicts: list[str], pending: Path | None, count: int, words: str, *, reviews: bool
+) -> None:
+    """Before anything is sent to the server."""
+    with pytest.raises(UsageError, match=words):
+        acceptance_of(verdicts, pending, count, reviews=reviews)
+
+
+def test_verdicts_choose() -> None:
+    """`all` is all but errors and rounds; a pending file alone has all of these."""
+    each = [proposal(change(name)) for name in ("text-changed", "surface-changed", "error-changed")]
+    for verdicts, pending, chosen in (
+        (["text-changed"], None, 1),
+        (["all"], None, 2),
+        ([], Path("p"), 2),
+        (["surface-changed"], Path("p"), 1),
+    ):
+        acceptance = acceptance_of(verdicts, pending, 1, reviews=False)
+        assert acceptance is not None
+        assert len(acceptance.choose(each)) == chosen
+        assert acceptance.pending == pending
+    assert acceptance_of([], None, 1, reviews=False) is None
+
+
+def saying(words: str) -> Any:
+    """Return a server that gives every call this text, unless it reads `error`."""
+
+    async def server(visit: Visit) -> None:
+        body = visit.request.json
+        said: dict[str, Any] = {"jsonrpc": "2.0", "id": body.get("id")}
+        if words == "error":
+            said["error"] = {"code": -32603, "message": "Broken"}
+        else:
+            said["result"] = text(words)
+        await visit.send(response(compact(said), "Content-Type: application/json"))
+
+    return server
+
+
+def session(cassette: Path, words: str, *arguments: str, keys: str = "") -> tuple[int, str]:
+    """Verify a cassette with a server that says these words; with keys, at a terminal."""
+    outcome: list[tuple[int, str]] = []
+
+    @looped
+    async def verify() -> None:
+        async with upstream(saying(words)) as server:
+            command = [sys.executable, "-m", "mrtr_cassette", "verify", str(cassette)]
+            command += ["--upstream", server.url, *arguments]
+            outcome.append(await asyncio.to_thread(run, command, keys))
+
+    verify()
+    return outcome[0]
+
+
+def run(command: list[str], keys: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it shows on stderr."""
+    if not keys:
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+        return done.returncode, done.stderr
+    terminal, side = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=env)
+    os.close(side)
+    os.write(terminal, "".join(f"{key}\n" for key in keys).encode())
+    shown = b""
+    while True:
+        try:
+            shown += os.read(terminal, 65536)
+        except OSError:
+            break
+    os.close(terminal)
+    return process.wait(), shown.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cassette of one call."""
+    path = tmp_path_factory.mktemp("accepted") / "call.json"
+
+    @looped
+    async def record() -> None:
+        async with taping(path, saying("old words")) as tape:
+            await post(tape.url, tool_call("say"))
+
+    record()
+    return path
+
+
+def test_a_cassette_is_updated_from_the_command_line(recorded: Path, tmp_path: Path) -> None:
+    """With 0, as everything that differs is accepted; without an option it is only read."""
+    cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
+    before = cassette.read_bytes()
+    code, _ = session(cassette, "new words")
+    assert (code, cassette.read_bytes()) == (1, before)
+
+    code, shown = session(cassette, "new words", "--accept", "all")
+    assert code == 0
+    assert 'accepted: #1 tools/call "say": text-changed' in shown
+    assert f"wrote {cassette}: 1 response accepted" in shown
+    assert cassette.read_text().count("new words") == 1
+    assert session(cassette, "new words")[0] == 0
+
+
+def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> None:
+    """At a terminal somebody is asked, and the answer decides."""
+    cassette = Path(shutil.copy(recorded, tmp_path / "call.json"))
+    before = cassette.read_bytes()
+    assert session(cassette, "error", "--accept", "all")[0] == 1
+    code, shown = session(cassette, "error", "--review", keys="n")
+    assert (code, cassette.read_bytes()) == (1, before)
+    assert "1 of 1: #1 tools/call" in shown
+    assert "accept? (y: yes, n: no, q: quit)" in shown
+    assert session(cassette, "error", "--review", keys="y")[0] == 0
+    assert "Broken" in cassette.read_text()
+
+
+def test_wrong_usage_is_told_before_anything_runs(recorded: Path) -> None:
+    """The exit code is 2."""
+    arguments = ["verify", str(recorded), "--upstream", "http://127.0.0.1:9/mcp"]
+    done = CliRunner().invoke(main, [*arguments, "--accept", "error-changed"])
+    assert done.exit_code == 2
+    assert "accepted one by one; use --review" in done.stderr
