@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mrtr_cassette.api import Recording, Replay, diff, record, replay, verify
+    from mrtr_cassette.call_options import CallOptions
+    from mrtr_cassette.calls import call
     from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
     from mrtr_cassette.core.compare.changes import Change
     from mrtr_cassette.core.compare.conversations import Stage
     from mrtr_cassette.core.drive.recorded_script import TurnChange
+    from mrtr_cassette.core.report.calls import CallResult
     from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
     from mrtr_cassette.core.report.verification import Verification, VerifiedInteraction
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
     from mrtr_cassette.options import RecordOptions, ReplayOptions
-    from mrtr_cassette.testing.use import MrtrCassette
+    from mrtr_cassette.testing.cassette import MrtrCassette
     from mrtr_cassette.verify_options import VerifyOptions
 
 __version__ = "0.1.0"
 __all__ = [
+    "CallOptions",
+    "CallResult",
     "CassetteComparison",
     "CassetteError",
     "Change",
@@ -48,12 +53,16 @@ __all__ = [
     "Verification",
     "VerifiedInteraction",
     "VerifyOptions",
+    "call",
     "diff",
     "record",
     "replay",
     "verify",
 ]
 _ELSEWHERE = {
+    "CallOptions": "call_options",
+    "CallResult": "core.report.calls",
+    "call": "calls",
     "CassetteComparison": "core.compare.cassettes",
     "Change": "core.compare.changes",
     "InteractionComparison": "core.compare.cassettes",
@@ -62,7 +71,7 @@ _ELSEWHERE = {
     "Interaction": "core.report.inspection",
     "MissReport": "core.report.misses",
     "MissesError": "core.report.failures",
-    "MrtrCassette": "testing.use",
+    "MrtrCassette": "testing.cassette",
     "MrtrCassetteError": "errors",
     "RecordOptions": "options",
     "ReplayOptions": "options",

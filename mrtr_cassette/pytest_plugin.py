@@ -22,8 +22,9 @@ from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.errors import MrtrCassetteError
+    from mrtr_cassette.testing.cassette import MrtrCassette
     from mrtr_cassette.testing.settings import Mode, Place, Settings
-    from mrtr_cassette.testing.use import CassetteUse, MrtrCassette
+    from mrtr_cassette.testing.use import CassetteUse
     from mrtr_cassette.testing.uses import Uses
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"

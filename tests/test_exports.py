@@ -8,6 +8,8 @@ import mrtr_cassette
 def test_public_names_are_these():
     """What a user may import from the package, errors included."""
     assert mrtr_cassette.__all__ == [
+        "CallOptions",
+        "CallResult",
         "CassetteComparison",
         "CassetteError",
         "Change",
@@ -31,6 +33,7 @@ def test_public_names_are_these():
         "Verification",
         "VerifiedInteraction",
         "VerifyOptions",
+        "call",
         "diff",
         "record",
         "replay",

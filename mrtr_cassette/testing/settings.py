@@ -49,7 +49,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
 }
 """The options that a test suite can set."""
 
-_NAMES = ("upstream", *OPTIONS)
+_NAMES = ("upstream", *OPTIONS, "answers")
 
 
 class Place(NamedTuple):
@@ -76,6 +76,7 @@ class Settings:
         replay: the options of replaying.
         max_age: days after which the cassette is old; 0: never.
         verify: the options of verifying.
+        answers: who answers calls that the test makes without a client: by name, or a file.
     """
 
     name: str | os.PathLike[str] | None
@@ -84,6 +85,7 @@ class Settings:
     replay: ReplayOptions
     max_age: int
     verify: VerifyOptions
+    answers: Any = None
 
 
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
@@ -152,6 +154,7 @@ def settings_of(places: Sequence[Place]) -> Settings:
         for option, value in values.items():
             merged[option] = _merged(place.name, option, merged.get(option), value)
     name, upstream = merged.pop("name", None), merged.pop("upstream", None)
+    answers = merged.pop("answers", None)
     max_age = merged.pop("max_age", 0)
     recorded, replayed = options_of(RecordOptions), options_of(ReplayOptions)
     return Settings(
@@ -171,12 +174,13 @@ def settings_of(places: Sequence[Place]) -> Settings:
             | {"ignore": ()},
             terms=TERMS,
         ),
+        answers,
     )
 
 
 def _merged(place: str, name: str, farther: Any, value: Any) -> Any:
     """Return what an option is, where a nearer place sets it too."""
-    if name == "upstream":
+    if name in ("answers", "upstream"):
         return value
     option = OPTIONS[name]
     try:

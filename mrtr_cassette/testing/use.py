@@ -20,8 +20,6 @@ from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.failures import UnplayedError
-from mrtr_cassette.core.report.inspection import Interaction
-from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
@@ -32,6 +30,7 @@ from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import RunningCommand
+from mrtr_cassette.testing.cassette import MrtrCassette
 from mrtr_cassette.testing.names import check_spelling
 from mrtr_cassette.testing.settings import TERMS, Mode, Settings
 from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_upstream
@@ -61,63 +60,6 @@ class Run:
     cwd: Path
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
-
-
-class MrtrCassette:
-    """The cassette of a test: where the client connects to, and what was said.
-
-    Attributes:
-        mode: the record mode: `none`, `once`, `append` or `all`.
-        is_recording: whether requests go to an upstream, in mode append what the cassette lacks;
-            else all answers come from the cassette.
-    """
-
-    def __init__(self, session: Recording | Replay, mode: Mode, path: Path) -> None:
-        """Show a session under the mode that it was begun in, with what will be its cassette."""
-        self._session = session
-        self._path = path
-        self.mode = mode
-        self.is_recording = isinstance(session, Recording)
-
-    @property
-    def url(self) -> str:
-        """What the client connects to."""
-        return self._session.url
-
-    @property
-    def command(self) -> list[str]:
-        """What a client of a server on pipes starts, as often as it likes."""
-        return self._session.command
-
-    @property
-    def path(self) -> Path:
-        """The cassette's file; while recording it is written after the test has passed."""
-        return self._path
-
-    @property
-    def interactions(self) -> tuple[Interaction, ...]:
-        """What is on the cassette; while recording: what has been recorded so far."""
-        return self._session.interactions
-
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked and had not been recorded; the test fails if there is any."""
-        return self._session.misses if isinstance(self._session, Replay) else ()
-
-    @property
-    def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on the cassette and was not, or not wholly, played."""
-        return self._session.unplayed
-
-    @property
-    def problems(self) -> list[str]:
-        """Why processes that a client started as its server came to nothing."""
-        return list(self._session.problems) if isinstance(self._session, Replay) else []
-
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
-        """In mode append: why retries were not recorded; the test fails if there is any."""
-        return self._session.unrecorded if isinstance(self._session, Recording) else ()
 
 
 class CassetteUse:
@@ -170,7 +112,7 @@ class CassetteUse:
         with ExitStack() as undone:
             undone.callback(self._claimed.close)
             undone.callback(self._running.close)
-            self.cassette = MrtrCassette(self._begin(), run.mode, path)
+            self.cassette = MrtrCassette(self._begin(), run.mode, path, settings.answers)
             undone.pop_all()
 
     def _begin(self) -> Recording | Replay:

@@ -1,0 +1,54 @@
+"""Facts about calls without a client from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import listening
+
+import mrtr_cassette
+
+SERVER = (sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Give a server that asks."""
+    with listening(SERVER) as server:
+        yield server.url
+
+
+def test_call_is_answered_by_name_or_by_a_file(url: str, tmp_path: Path) -> None:
+    """In any thread, with and without an event loop; it may be recorded."""
+    arguments = {"env": "production"}
+    cassette = tmp_path / "call.json"
+    result = mrtr_cassette.call(url, "deploy", arguments, answers={"confirm": True}, path=cassette)
+    assert (result.text, result.is_error) == ("Deployed to production", False)
+    assert result.turns[0].answered_by == {"confirm": "call"}
+    rules = tmp_path / "answers.toml"
+    rules.write_text('[[rule]]\naction = "decline"\n')
+
+    async def within_a_loop() -> Any:
+        return mrtr_cassette.call(url, "deploy", arguments, answers=rules)
+
+    assert asyncio.run(within_a_loop()).text == "Deployment cancelled"
+    with mrtr_cassette.replay(cassette) as replay:
+        again = mrtr_cassette.call(replay.url, "deploy", arguments, answers={"confirm": True})
+    assert again == result
+
+
+def test_what_is_wrong_is_told(url: str) -> None:
+    """An answer that JSON can't carry, a method without a name, an argument that doesn't fit."""
+    with pytest.raises(mrtr_cassette.UsageError, match="answers: 'a' has no value that JSON"):
+        mrtr_cassette.call(url, "deploy", answers={"a": object()})
+    with pytest.raises(mrtr_cassette.UsageError, match="the method 'ping' is not one of tools/c"):
+        mrtr_cassette.call(url, "deploy", method="ping")
+    with pytest.raises(mrtr_cassette.UsageError, match="arguments is 5, and not a mapping"):
+        mrtr_cassette.call(url, "deploy", 5)  # type: ignore[arg-type]
+    with pytest.raises(mrtr_cassette.UsageError, match="env is a whole number, and not a text"):
+        mrtr_cassette.call(url, "deploy", {"env": 5})
