@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mrtr_cassette.core.record.linking import (
@@ -195,3 +197,47 @@ def test_interactions_stand_in_the_order_of_their_first_requests() -> None:
     log.add(answers="a", echoes="S")
 
     assert log.linked() == [[1, 3], [1, 4], [2]]
+
+
+def after_an_earlier_one(
+    earlier: Log, chains: list[LinkedInteraction], log: Log
+) -> list[list[int]]:
+    """Return the numbers of what begins in a recording that is added; earlier ones are negative."""
+    count = len(earlier.facts)
+    facts = {
+        number - count - 1: each
+        if each.ask is None
+        else replace(each, ask=replace(each.ask, after=0))
+        for number, each in earlier.facts.items()
+    }
+    return [interaction.numbers for interaction in link(log.facts, chains, facts)]
+
+
+def test_retry_continues_an_interaction_of_an_earlier_recording() -> None:
+    """One whose last ask had no answer grows, so nothing begins."""
+    waiting = LinkedInteraction([-2])
+    earlier = Log().add(asks="a", issues="S").add(key=SELL)
+    chains = [waiting, LinkedInteraction([-1])]
+
+    assert after_an_earlier_one(earlier, chains, Log().add(answers="a", echoes="S")) == []
+    assert waiting.numbers == [-2, 1]
+
+
+def test_another_answer_to_an_earlier_ask_begins_a_branch() -> None:
+    """What had been answered stays as it is, and the new interaction shares the ask."""
+    answered = LinkedInteraction([-2, -1])
+    earlier = Log().add(asks="a", issues="S").add(answers="a", echoes="S")
+    log = Log().add(answers="a", echoes="S").add(answers="a", echoes="unknown")
+
+    assert after_an_earlier_one(earlier, [answered], log) == [[-2, 1], [2]]
+    assert answered.numbers == [-2, -1]
+
+
+def test_of_two_earlier_asks_without_state_the_unanswered_one_comes_first() -> None:
+    """Only an ask that nobody answered waits for its answer."""
+    answered, waiting = LinkedInteraction([-3, -2]), LinkedInteraction([-1])
+    earlier = Log().add(asks="a").add(answers="a").add(asks="a")
+    log = Log().add(answers="a").add(answers="a")
+
+    assert after_an_earlier_one(earlier, [answered, waiting], log) == [[-1, 2]]
+    assert waiting.numbers == [-1, 1]

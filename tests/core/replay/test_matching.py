@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from builders import (
@@ -22,11 +23,14 @@ from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
+    Secret,
+    alike,
     by_any_rule,
     has_placeholders,
     redactor_of,
 )
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Request
 
 CALL = tool("deploy", env="prod")
@@ -194,3 +198,82 @@ def test_key_by_any_rule_does_not_tell_rules() -> None:
 def test_placeholders_of_a_request_are_recognised(request_: Request, *, has_some: bool) -> None:
     """A placeholder counts in a body, a target and a header, in every spelling of it."""
     assert has_placeholders(request_) is has_some
+
+
+def test_secret_that_a_client_sends_is_told_from_one_that_was_recorded() -> None:
+    """All secrets of a rule are alike in what is compared, and each has a token of its own."""
+    matched = with_secret()
+    other = "ghp_" + "Z9y8X7w6V5" * 4
+
+    def secrets(request: Request) -> tuple[Secret, ...]:
+        same, those = alike(matched, request, ())
+        assert b"<github>" in same.body
+        return those
+
+    first, second, again = (
+        secrets(matched.received(post(tool("login", key=key)))) for key in (SECRET, other, SECRET)
+    )
+    assert first == again != second
+    assert all(each.is_received for each in (*first, *second))
+    recorded = secrets(matched.recorded(post(tool("login", key="<github:3>"))))
+    assert recorded == (Secret("github", "3"),)
+    assert not recorded[0].is_received
+
+
+def test_request_without_a_secret_has_none_told_apart() -> None:
+    """Nothing is searched for where no recorded request has a placeholder."""
+    request = post(CALL)
+
+    assert alike(with_secret(), request, ()) == (request, ())
+    assert alike(form(), post(LOGIN), ()) == (post(LOGIN), ())
+
+
+def test_placeholder_that_was_not_given_is_the_clients_own_text() -> None:
+    """Only what this replay gave out stands for a secret in what a client sends."""
+    matched = with_secret()
+    own = matched.received(post(tool("login", key="<github:9>")))
+
+    assert b"~not-given" in own.body
+    assert not has_placeholders(own)
+    given = GivenOut("/mcp")
+    given.played(response_of(b"<github:9>"))
+    cassette = loaded(cassette_of((LOGIN, text("done")), redacts=True))
+    request = post(tool("login", key="<github:9>"))
+    assert MatchedForm(cassette, given).received(request) == request
+
+
+def test_text_beside_a_placeholder_that_was_not_given_stays() -> None:
+    """A placeholder that was given, and the secret itself, stand beside it as ever."""
+    cassette = loaded(cassette_of((LOGIN, text("done")), redacts=True))
+    given = GivenOut("/mcp")
+    given.played(response_of(b"<github:1>"))
+
+    body = MatchedForm(cassette, given).received(post(tool("x", a="<github:1>", b="<jwt:2>"))).body
+
+    assert json.loads(body)["params"]["arguments"] == {"a": "<github:1>", "b": "<jwt:2~not-given>"}
+
+
+def test_body_that_can_not_be_read_is_matched_by_its_digest_where_one_was_kept_so() -> None:
+    """A client's own text in that form is none of ours."""
+    unreadable = Request("POST", "/mcp", (*JSON_HEADERS, ("Content-Encoding", "br")), b"\x8b\x01")
+    kept = replace(unreadable, headers=JSON_HEADERS, body=withheld(unreadable.body))
+    cassette = loaded(cassette_of((kept, b"done"), (CALL, text("done"))))
+    matched = MatchedForm(cassette, GivenOut("/mcp"))
+
+    assert matched.received(unreadable).body == kept.body
+    assert matched.received(kept).body == withheld(kept.body)
+    assert matched.received(post(CALL)) == post(CALL)
+
+
+def test_hash_in_a_cassette_with_raw_states_is_a_state_like_any_other() -> None:
+    """What looks like a hash was the server's own word, and is compared by its own hash."""
+    matched = form(seals=False)
+    looks = sealed_hash("a state")
+    request = post(retry(CALL, {"a": YES}, state=looks))
+
+    assert matched.received(request) == matched.recorded(request)
+    assert json.loads(matched.received(request).body)["params"]["requestState"] == sealed_hash(
+        looks
+    )
+    plain = post(retry(CALL, {"a": looks}, state=STATE))
+    assert json.loads(matched.received(plain).body)["params"]["requestState"] == STATE

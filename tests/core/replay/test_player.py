@@ -7,10 +7,12 @@ from urllib.parse import quote, unquote
 
 import pytest
 from builders import (
+    JSON_HEADERS,
     STREAM_HEADERS,
     Answer,
     Conversation,
     Step,
+    answer,
     cassette_of,
     changed,
     get,
@@ -39,11 +41,15 @@ from builders import (
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, form, text
 
 from mrtr_cassette.core.format.model import RedactionModel
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.replay.delivery import Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player, Repeat
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.secrets.withheld import withheld
+from mrtr_cassette.core.wire.http import End, Request, header_value
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -98,8 +104,8 @@ def test_branch_is_chosen_by_the_answers() -> None:
     for answers in itertools.permutations([(YES, "done"), (NO, "left")]):
         player = player_of(*script)
         state = state_in(play(player, CALL))
-        for answer, words in answers:
-            assert said(play(player, retry(CALL, {"a": answer}, state=state))) == words
+        for given, words in answers:
+            assert said(play(player, retry(CALL, {"a": given}, state=state))) == words
         assert player.unplayed == []
 
 
@@ -834,3 +840,189 @@ def test_one_call_of_two_sessions_has_one_key() -> None:
 
     assert said(play(player, post(CALL, target=targets[1]))) == "two"
     assert said(play(player, post(CALL, target=targets[2]))) == "one"
+
+
+SESSION = "s" * 32
+LISTEN = get("/mcp", ("Accept", "text/event-stream"))
+INITIALIZE = rpc("initialize", {"clientInfo": {"name": "c"}}, number=0)
+OPENED = Answer(
+    (answer(INITIALIZE, {"serverInfo": {}}),), (*JSON_HEADERS, ("Mcp-Session-Id", SESSION))
+)
+ACCEPTED = Answer((), (), 202)
+QUESTION = rpc("elicitation/create", {"message": "Really?"}, number="p1")
+AGREED, REFUSED = (answer(QUESTION, {"action": action}) for action in ("accept", "decline"))
+
+
+def within(session: str, request: bytes | Request) -> Request:
+    """Return a request in a session."""
+    whole = request if isinstance(request, Request) else post(request)
+    headers = (*whole.headers, ("Mcp-Session-Id", session))
+    return Request(whole.method, whole.target, headers, whole.body)
+
+
+def hit(player: Player, request: bytes | Request) -> Play:
+    """Return what a request gets, which must have been recorded."""
+    decision = player.request_received(post(request) if isinstance(request, bytes) else request)
+    assert isinstance(decision, Play), decision
+    return decision
+
+
+def test_call_of_a_play_is_the_clients_own() -> None:
+    """What is told of a play has the client's request, and the key by which it was matched."""
+    player = player_of((tool("go", at="noon", to="x"), text("done")), ignored=[("arguments", "at")])
+
+    played = hit(player, tool("go", at="night", to="x"))
+
+    assert played.call.arguments == {"arguments": {"at": "night", "to": "x"}}
+    assert player.key_of(played.call) == player.key_of(hit_call(player, "dawn"))
+    assert player.key_of(played.call).method == "tools/call"
+
+
+def hit_call(player: Player, at: str) -> Call:
+    """Return a call that differs in an ignored argument only, as the miss that it is tells it."""
+    return missed(player, tool("go", at=at, to="x")).call
+
+
+def test_request_that_every_server_answers_alike_is_no_miss() -> None:
+    """It was not recorded, so it is listed apart; a strict replay misses it."""
+    ping = rpc("ping", number=5)
+    player = player_of((CALL, text("done")))
+
+    harmless = player.request_received(post(ping))
+
+    assert isinstance(harmless, Harmless)
+    assert (player.harmless, player.misses, player.plays) == ([harmless], [], 0)
+    strict = player_of((CALL, text("done")), strict=True)
+    assert missed(strict, ping).reason is Reason.UNKNOWN_METHOD
+    assert strict.harmless == []
+
+
+def test_response_of_which_only_the_digest_was_kept_is_a_miss() -> None:
+    """It was recorded, and its body was not."""
+    player = player_of((CALL, withheld(b"secret")))
+
+    assert missed(player, CALL).reason is Reason.NOT_KEPT
+    assert player.unplayed == [1]
+
+
+def asked() -> Player:
+    """Return a replay of a session in which the server asked twice during a call, then another."""
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), OPENED)
+    call = talk.stream(within(SESSION, CALL))
+    for number in ("p1", "p2"):
+        talk.event(call, with_id(QUESTION, number))
+        talk.response(talk.request(within(SESSION, with_id(AGREED, number))), ACCEPTED)
+    talk.event(call, answer(CALL, text("done")))
+    talk.end(call)
+    return Player(loaded(talk.cassette()))
+
+
+def session_of(player: Player) -> str:
+    """Open a session, and return its id."""
+    delivery = hit(player, INITIALIZE).delivery
+    assert delivery is not None
+    return header_value(delivery.headers, "mcp-session-id")
+
+
+def test_pushed_question_is_answered_as_recorded() -> None:
+    """Each answer is played for its own question, and the result follows the last one."""
+    player = asked()
+    session = session_of(player)
+    call = hit(player, within(session, CALL))
+
+    assert sent_now(call) == sse(QUESTION)
+    assert sent_now(hit(player, within(session, AGREED))) == b""
+    assert sent_now(call) == sse(with_id(QUESTION, "p2"))
+    hit(player, within(session, with_id(AGREED, "p2")))
+    assert b"done" in sent_now(call)
+    assert (player.misses, player.unplayed) == ([], [])
+
+
+def test_wrong_answer_to_a_pushed_question_refuses_the_call_once() -> None:
+    """The call gets the miss, nothing waits for later answers, and a second one refuses nothing."""
+    player = asked()
+    session = session_of(player)
+    call = hit(player, within(session, CALL))
+    sent_now(call)
+
+    first, second = (missed(player, within(session, REFUSED)) for _ in range(2))
+
+    assert (first.reason, first.is_refused) == (Reason.ANSWERS_DIFFER, True)
+    assert not second.is_refused
+    assert call.delivery is not None
+    assert isinstance(call.delivery.next(), Refusal)
+
+
+def test_wrong_answer_to_what_was_not_asked_refuses_nobody() -> None:
+    """Neither before the call nor with an id that no question had."""
+    player = asked()
+    session = session_of(player)
+
+    assert not missed(player, within(session, REFUSED)).is_refused
+    hit(player, within(session, CALL))
+    assert not missed(player, within(session, with_id(REFUSED, "p9"))).is_refused
+
+
+def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
+    """A client that lost the stream of a call has the rest on a GET, and the end stays open."""
+    events = tuple(
+        b"id: e%d\ndata: %b\n\n" % (number, message)
+        for number, message in enumerate((progress(1), answer(CALL, text("done"))))
+    )
+    listening = within(SESSION, LISTEN)
+    player = player_of(
+        (INITIALIZE, OPENED),
+        (within(SESSION, with_token(CALL, 1)), Answer(events, STREAM_HEADERS)),
+        (listening, Answer((), STREAM_HEADERS)),
+    )
+    session = session_of(player)
+    hit(player, within(session, LISTEN))
+    first, _, rest = sent_now(hit(player, within(session, with_token(CALL, 1)))).partition(b"\n\n")
+    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
+
+    def resumed(event: str) -> Play:
+        headers = (*LISTEN.headers, ("Last-Event-ID", event))
+        return hit(player, within(session, Request("GET", "/mcp", headers, b"")))
+
+    again = resumed(last)
+    assert sent_now(again) == rest
+    assert again.delivery is not None
+    assert again.delivery.next() == Ending(End.OPEN)
+    assert sent_now(resumed("unknown")) == b""
+
+
+def test_stream_of_a_client_is_that_of_the_session_that_it_turns_out_to_have() -> None:
+    """It began like another one; what it does shows which one it is, also for its stream."""
+    talk = Conversation()
+    for number, session in enumerate(("1" * 32, "2" * 32)):
+        opened = OPENED._replace(headers=(*JSON_HEADERS, ("Mcp-Session-Id", session)))
+        talk.response(talk.request(INITIALIZE), opened)
+        listening = talk.stream(within(session, LISTEN))
+        talk.response(talk.request(within(session, tool("work", n=number))), text(str(number)))
+        talk.event(listening, notification("notifications/x", n=number))
+        talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    session = session_of(player)
+    stream_ = hit(player, within(session, LISTEN))
+
+    assert said(play(player, within(session, tool("work", n=1)))) == "1"
+
+    assert sent_now(stream_) == sse(notification("notifications/x", n=1))
+    assert player.unplayed == [3, 4]
+
+
+def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:
+    """A client of HTTP+SSE reads nothing else; any other one gets it in response to its request."""
+    endpoint = b"event: endpoint\ndata: /messages?session_id=" + SESSION.encode() + b"\n\n"
+    talk = Conversation(redacts=True)
+    listening = talk.stream(get("/sse"))
+    talk.observation(listening).response_bytes(endpoint, talk.tick())
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    stream_ = hit(player, get("/sse"))
+    where = sent_now(stream_).decode().split("data: ")[1].strip()
+
+    assert player.respond_on_stream(post(CALL, target=where), b"{}")
+    assert sent_now(stream_) == b"event: message\ndata: {}\n\n"
+    assert not player.respond_on_stream(post(CALL), b"{}")

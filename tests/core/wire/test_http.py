@@ -3,12 +3,14 @@ from __future__ import annotations
 import pytest
 
 from mrtr_cassette.core.wire.http import (
+    NO_METHOD,
     NO_STATUS,
     End,
     Headers,
     Piece,
     Request,
     Response,
+    decoded_header,
     header_value,
     is_event_stream,
     kept_request_headers,
@@ -115,3 +117,30 @@ def test_header_that_http_forbids_is_not_kept(header: tuple[str, str]) -> None:
     fine = (("Accept", "tab\tand é"), ("Mcp-Param-x_!", ""))
 
     assert kept_request_headers((header, *fine)) == fine
+
+
+def test_what_came_over_a_pipe_has_neither_method_nor_status() -> None:
+    """Each piece of such a response is a line, so it is framed as events are."""
+    assert Request(NO_METHOD, "", (), b"{}").is_line
+    assert not Request("POST", "/mcp", (), b"{}").is_line
+    events = (("Content-Type", "text/event-stream"),)
+    framed = [(NO_STATUS, ()), (200, events), (200, ())]
+    responses = [Response(status, headers, (), End.COMPLETE) for status, headers in framed]
+    assert [each.is_lines for each in responses] == [True, False, False]
+    assert [each.is_framed for each in responses] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "decoded"),
+    [
+        ("=?base64?Y2Fmw6k=?=", "café"),
+        ("=?base64??=", ""),
+        ("=?base64?/w==?=", "\udcff"),
+        ("=?base64?Y?=", None),
+        ("=?base64?Y2Fm", None),
+        ("plain", None),
+    ],
+)
+def test_encoded_header_is_decoded(value: str, decoded: str | None) -> None:
+    """MCP spells what no header may have in base64; anything else stands for itself."""
+    assert decoded_header(value) == decoded
