@@ -723,3 +723,159 @@ def test_label_of_a_call_has_no_secret(request_: bytes | Request, label: str) ->
 
         assert found.startswith(label)
         assert PASSWORD not in found or not redacts
+
+
+SESSION = "8c5ad7b0e1f24f6d9b3a"
+ENDPOINT = b"event: endpoint\ndata: /messages?session_id=" + SESSION.encode() + b"\n\n"
+
+
+def redacting() -> Conversation:
+    """Return a recording under way that looks for secrets."""
+    return Conversation(redacts=True)
+
+
+def test_log_names_a_call_without_its_arguments() -> None:
+    """What is no JSON-RPC is named by method and path, a line by what it is."""
+    recorder = redacting().recorder
+    line = Request("", "", (), DONE)
+    page = get("/page?token=abcdefgh12345678")
+
+    assert recorder.label(recorder.read(post(CALL))) == 'tools/call "deploy"'
+    assert recorder.label(recorder.read(page)).startswith("GET /page?token=%3Ctoken:")
+    assert "deploy" not in recorder.label(recorder.read(line))
+
+
+@pytest.mark.parametrize("redacts", [False, True])
+def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
+    """States and credentials that have passed are replaced, wherever a text repeats them."""
+    talk = Conversation(redacts=redacts)
+    recorder = talk.recorder
+    talk.response(talk.request(CALL), asks("a", state=STATE))
+    token = "Zx81-qwertzuiop-4711"
+    recorder.was_given((("Authorization", f"Bearer {token}"),), (("session_token", "s" * 20),))
+
+    shown = recorder.shown(f"{STATE} {token} \x1b[2J")
+
+    assert STATE not in shown
+    assert (token in shown) is not redacts
+    assert "\x1b" not in shown
+
+
+def test_session_that_the_url_of_a_stream_names_is_a_credential() -> None:
+    """A server of HTTP+SSE gives its session in the first event, and nobody may read it."""
+    for redacts in (True, False):
+        talk = Conversation(redacts=redacts)
+        stream_ = talk.stream(get("/sse"))
+        talk.observation(stream_).response_bytes(ENDPOINT, 1.0)
+        assert (SESSION in talk.recorder.shown(f"session {SESSION}")) is not redacts
+
+
+def test_session_of_a_response_is_that_of_its_header() -> None:
+    """It opens a session for its client; most responses don't."""
+    opening = observing(CALL, (*JSON_HEADERS, ("Mcp-Session-Id", "s1")))
+
+    assert (opening.session, observing(CALL, JSON_HEADERS).session) == ("s1", "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "headers", "acknowledges"),
+    [
+        (CALL, 202, (), True),
+        (CALL, 200, JSON_HEADERS, False),
+        (CALL, 202, STREAM_HEADERS, False),
+        (notification("notifications/x"), 202, (), True),
+        (notification("notifications/x"), 204, (), True),
+        (DONE, 200, (), True),
+        (DONE, 200, STREAM_HEADERS, False),
+    ],
+)
+def test_response_to_what_wants_none_acknowledges(
+    request_: bytes,
+    status: int,
+    headers: Headers,
+    acknowledges: bool,  # noqa: FBT001
+) -> None:
+    """Clients leave such a response without reading it; a result is none, nor is a stream."""
+    assert observing(request_, headers, status).acknowledges is acknowledges
+
+
+def test_response_of_a_line_acknowledges_nothing() -> None:
+    """Over pipes nobody leaves a response."""
+    observation = Recorder(seals=True).request_received(Request("", "", (), DONE), 1.0)
+    observation.response_started(0, ())
+
+    assert not observation.acknowledges
+
+
+def test_compressed_and_large_bytes_are_taken_in_steps() -> None:
+    """A plain chunk is not, however large; a stream's is, once it holds more than 64 KiB."""
+    compressed = observing(CALL, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
+    plain, streaming = observing(CALL, JSON_HEADERS), observing(CALL, STREAM_HEADERS)
+
+    assert compressed.takes_long(b"x")
+    assert not plain.takes_long(b"x" * 100_000)
+    assert not streaming.takes_long(b"x" * 60_000)
+    streaming.response_bytes(b"data: " + b"x" * 60_000, 1.0)
+    assert streaming.takes_long(b"x" * 6_000)
+
+
+def test_large_chunk_of_a_stream_is_framed_as_a_small_one() -> None:
+    """It is cut in parts, which mean nothing."""
+    events = sse(*[progress(number) for number in range(2_000)], DONE)
+    observation = observing(CALL, STREAM_HEADERS)
+
+    observation.response_bytes(events, 1.0)
+
+    assert len(events) > 64 * 1024
+    assert observation.pieces == 2_001
+    assert observation.is_answered
+
+
+def test_body_that_decodes_to_too_much_is_not_kept() -> None:
+    """A small response that grows without bounds is refused before it fills the memory."""
+    observation = observing(CALL, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
+    bomb = gzip.compress(b"\0" * 50_000_000, mtime=0)
+
+    with pytest.raises(BodyTooLargeError, match="times its size"):
+        observation.response_bytes(bomb, 1.0)
+
+
+def test_response_that_has_its_announced_length_is_whole() -> None:
+    """The client has it then, whatever comes of the connection."""
+    observation = observing(CALL, (*JSON_HEADERS, ("Content-Length", str(len(DONE)))))
+    observation.response_bytes(DONE[:9], 1.0)
+    assert not observation.is_answered
+
+    observation.response_bytes(DONE[9:], 2.0)
+
+    assert observation.is_answered
+
+
+def test_large_event_is_read_later() -> None:
+    """It is left to who has the time, and tells afterwards what it says."""
+    recorder = Recorder(seals=True, largest_at_once=10)
+    observation = recorder.request_received(post(CALL), 1.0)
+    observation.response_started(200, STREAM_HEADERS)
+    observation.response_bytes(sse(DONE), 2.0)
+    assert not observation.is_answered
+    later = observation.to_read
+    assert later is not None
+
+    observation.message_read(later.read())
+
+    assert observation.is_answered
+    assert observation.to_read is None
+    observation.message_read(None)
+
+
+def test_what_a_server_pushes_is_told_once() -> None:
+    """Each pushed request is taken by who asks first."""
+    talk = Conversation()
+    call = talk.stream(CALL)
+    talk.event(call, rpc("elicitation/create", {"message": "?"}, number="p1"))
+    observation = talk.observation(call)
+    answering = talk.recorder.read(post(compact({"jsonrpc": "2.0", "id": "p1", "result": {}})))
+
+    assert talk.recorder.has_asked(answering)
+    assert [push.key for push in observation.take_pushed()] == ["elicitation-1"]
+    assert observation.take_pushed() == []

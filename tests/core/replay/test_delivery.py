@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections import deque
+
 from builders import (
+    STREAM_HEADERS,
     Answer,
     Conversation,
     answer,
@@ -319,3 +322,47 @@ def test_call_that_comes_later_than_it_was_recorded_is_asked_and_answered() -> N
     delivery_of(player, mine(YES))
     assert sent(stream) == (sse(with_id(DONE, "a")), False)
     assert stream.next() == Ending(End.OPEN)
+
+
+def test_stream_of_another_session_goes_on_where_the_one_before_had_come_to() -> None:
+    """A client that turns out to have another recorded session has no event twice."""
+    talk = Conversation()
+    streams = []
+    for words in ("one", "two"):
+        stream = talk.stream(LISTEN)
+        for number in (1, 2):
+            talk.event(stream, notification("notifications/x", words=words, n=number))
+        talk.end(stream, End.OPEN)
+        streams.append(stream)
+    player = Player(loaded(talk.cassette()))
+    first, second = (delivery_of(player, LISTEN) for _ in streams)
+    assert b'"n":1' in sent(first)[0]
+
+    first.follow(second.playable, second.reply)
+
+    rest, is_last = sent(first)
+    assert (b'"two"' in rest, b'"n":2' in rest, is_last) == (True, True, False)
+    assert first.next() == Ending(End.OPEN)
+
+
+def test_response_of_one_write_is_known() -> None:
+    """A stream is sent part by part, and what broke off or goes on is no whole response."""
+    whole = Answer((DONE,), (("Content-Type", "application/json"),))
+    plays = []
+    for response in (whole, whole._replace(end=End.BROKEN), Answer((sse(DONE),), STREAM_HEADERS)):
+        talk = Conversation()
+        talk.response(talk.request(within(CALL)), response)
+        plays.append(delivery_of(Player(loaded(talk.cassette())), within(CALL)))
+
+    assert [each.is_whole for each in plays] == [True, False, False]
+    assert plays[0].headers == (("Content-Type", "application/json"),)
+
+
+def test_what_was_not_recorded_comes_first_on_a_listening_stream() -> None:
+    """It waits for nothing, and the stream stays open for more of it."""
+    stream = delivery_of(answered_on_a_listening_stream(), LISTEN)
+    stream.session.unrecorded = deque([b"data: {}\n\n"])
+
+    assert sent(stream) == (b"data: {}\n\n", False)
+    assert stream.next() is None
+    assert stream.missing_notification is None
