@@ -260,3 +260,41 @@ def test_exchange_without_a_number_waits_for_nothing() -> None:
     playables = playables_of(bare)
 
     assert [Timelines(playables).waits_of(each).pieces for each in playables] == [(), ()]
+
+
+def test_request_is_over_with_its_response_wherever_that_comes() -> None:
+    """One that was only accepted is over with the response on the stream, or never."""
+    talk = Conversation()
+    listening = talk.stream(in_session(get("/mcp")))
+    told = talk.request(in_session(notification("notifications/x")))
+    talk.response(told, ACCEPTED)
+    calls = [talk.request(in_session(with_id(CALL, number))) for number in (1, 2)]
+    for number in calls:
+        talk.response(number, ACCEPTED)
+    plain = talk.request(in_session(tool("plain")))
+    talk.event(listening, answer(with_id(CALL, 1), text("done")))
+    talk.response(plain, text("x"))
+    talk.end(listening, End.OPEN)
+    recorded = {each.exchange.number: each for each in playables_of(talk.cassette())}
+
+    wait = Timelines(list(recorded.values())).waits_of(recorded[listening])
+
+    overs = [wait.over(recorded[number]) for number in (told, *calls, plain)]
+    assert overs == [told, plain, None, plain]
+
+
+def test_question_on_a_listening_stream_waits_for_the_call_that_is_asked() -> None:
+    """Who hasn't made the call is not asked."""
+    talk = Conversation()
+    listening = talk.stream(in_session(get("/mcp")))
+    call = talk.request(in_session(CALL))
+    question = rpc("elicitation/create", {"message": "?"}, number="p1")
+    talk.event(listening, question)
+    talk.response(talk.request(in_session(answer(question, {"action": "accept"}))), ACCEPTED)
+    talk.response(call, text("done"))
+    talk.end(listening, End.OPEN)
+
+    (gate,) = waits(talk)[listening].pieces
+
+    assert gate.request is not None
+    assert (gate.request.exchange.number, gate.responds) == (call, False)
