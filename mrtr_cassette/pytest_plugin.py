@@ -61,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="What becomes of cassettes that no collected test uses: they are listed, deleted if "
         "the whole suite ran and passed, or make the run fail.",
     )
+    group.addoption(
+        "--mrtr-view",
+        choices=("failed",),
+        help="Write the cassettes of failed tests as pages for a browser, to the folder mrtr-view.",
+    )
     parser.addini("mrtr_cassette_mode", "The mode where neither option nor environment has one.")
     parser.addini(
         "mrtr_cassette_dir",
@@ -125,10 +130,19 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say what became of the cassettes."""
+    if config.getoption("mrtr_view") and not hasattr(config, "workerinput"):
+        from mrtr_cassette.testing.failure_pages import summarise
+
+        summarise(_reports(terminalreporter), os.environ)
     counts = config.stash[_COUNTS_KEY]
     if counts and config.get_verbosity() >= 0:
         told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
         terminalreporter.write_line(f"mrtr-cassette: {told}")
+
+
+def _reports(reporter: pytest.TerminalReporter) -> list[pytest.TestReport]:
+    """Return the reports of what failed, in setup and teardown too."""
+    return [*reporter.stats.get("failed", ()), *reporter.stats.get("error", ())]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from mrtr_cassette.api import Recording, Replay, replay_with
+from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.failures import UnplayedError
@@ -24,9 +25,9 @@ from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, c
 from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
-from mrtr_cassette.shell.cassette_file import publish
+from mrtr_cassette.shell.cassette_file import load_cassette, publish
 from mrtr_cassette.shell.client_starts import recorded_by_client
-from mrtr_cassette.shell.publishing import publish_journal
+from mrtr_cassette.shell.publishing import publish_journal, recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import RunningCommand
@@ -327,6 +328,19 @@ class CassetteUse:
         if age_days is None:
             return None
         return f"{self.path} is {age_days} days old; record it anew with --mrtr-mode=all"
+
+    def load_recorded(self) -> Cassette | None:
+        """Return what is on the cassette, while recording what has been recorded so far, if any.
+
+        Raises:
+            CassetteError: it can't be read.
+        """
+        session = self._recording
+        if session is None:
+            return load_cassette(self.path)
+        if session.command is not None:
+            return load_cassette(session.path) if session.path.exists() else None
+        return recorded_so_far(self.path) or session.earlier
 
     @property
     def upstream_output(self) -> str | None:

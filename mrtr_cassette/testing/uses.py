@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from mrtr_cassette.testing.miss_reports import with_misses_first
 from mrtr_cassette.testing.settings import Mode
 from mrtr_cassette.testing.use import CassetteUse, Run
+
+if TYPE_CHECKING:
+    from mrtr_cassette.testing.failure_pages import FailurePages
 
 _USES: Final = pytest.StashKey["Uses"]()
 
@@ -54,6 +57,12 @@ class Uses:
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
+        self._pages: FailurePages | None = None
+        if config.getoption("mrtr_view"):
+            # A run that wants no pages has no use for all that they are made by.
+            from mrtr_cassette.testing.failure_pages import FailurePages
+
+            self._pages = FailurePages(config.rootpath)
         config.stash[_USES] = self
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
@@ -70,9 +79,14 @@ class Uses:
         report = yield
         if call.excinfo is None:
             return report
-        for use in self._used_by(item):
+        uses = self._used_by(item)
+        is_skipped = isinstance(call.excinfo.value, pytest.skip.Exception)
+        if self._pages is not None and not is_skipped:
+            self._pages.write(item.nodeid, uses)
+            self._pages.tell(report)
+        for use in uses:
             use.failed = True
-            if isinstance(call.excinfo.value, pytest.skip.Exception):
+            if is_skipped:
                 continue
             output = use.upstream_output
             if output is not None:
@@ -104,6 +118,8 @@ class Uses:
             raise
         misses = [use.unreported_misses() for use in self._uses]
         problems = [text for text in misses if text is not None]
+        if problems and self._pages is not None:
+            self._pages.write(item.nodeid, self._used_by(item))
         found, warnings = self._conclude(item, passed=not problems)
         problems += found
         if problems:
