@@ -271,7 +271,7 @@ def test_request_is_over_with_its_response_wherever_that_comes() -> None:
     calls = [talk.request(in_session(with_id(CALL, number))) for number in (1, 2)]
     for number in calls:
         talk.response(number, ACCEPTED)
-    plain = talk.request(in_session(tool("plain")))
+    plain = talk.request(in_session(with_id(tool("plain"), 9)))
     talk.event(listening, answer(with_id(CALL, 1), text("done")))
     talk.response(plain, text("x"))
     talk.end(listening, End.OPEN)
