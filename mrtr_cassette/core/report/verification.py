@@ -8,6 +8,7 @@ Rule: a run that compared nothing is not good.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from mrtr_cassette.core.report.wording import annotation_line, printable_differe
 from mrtr_cassette.errors import counted, printable, shorten
 
 _NOT_COMPARED: Final = frozenset({"skipped", "not-reached"})
+_BACKTICKS: Final = re.compile("`+")
 _MARKS: Final = {"same": "=", "skipped": "-"}
 _DIFFERENT, _UNREACHABLE = 1, 4
 
@@ -266,7 +268,7 @@ def _plain(text: str) -> str:
 def _code(text: str | None) -> str:
     if text is None:
         return ""
-    fence = "``" if "`" in text else "`"
+    fence = "`" * (1 + max(map(len, _BACKTICKS.findall(text)), default=0))
     return f"{fence}{text.replace('|', chr(92) + '|')}{fence}"
 
 

@@ -1,0 +1,150 @@
+"""Facts about `mrtr-cassette verify`, of the command in this process and once of a real one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+from contract import Contract
+from harness import looped, post, run, taping
+from messages import CAPABLE, message, tool_call
+from standin import upstream
+
+from mrtr_cassette.cli import main
+
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    text = sys.argv[1]
+    result = {"content": [{"type": "text", "text": text}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def invoke(*arguments: Any) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(main, ["verify", *map(str, arguments)])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Return a folder with a server on pipes, and two cassettes of it."""
+    (tmp_path / "server.py").write_text(SERVER)
+    (tmp_path / "cassettes/inner").mkdir(parents=True)
+    (tmp_path / "cassettes/other.json").write_text("{}")
+
+    async def script(visit: Any) -> None:
+        from standin import json_response
+
+        result = {"content": [{"type": "text", "text": "one"}]}
+        reply = {"jsonrpc": "2.0", "id": visit.request.json["id"], "result": result}
+        await visit.send(json_response(reply))
+
+    @looped
+    async def record() -> None:
+        for name in ("a.json", "inner/b.json"):
+            async with taping(tmp_path / "cassettes" / name, script) as tape:
+                await post(tape.url, tool_call("say", _meta=CAPABLE))
+
+    record()
+    return tmp_path
+
+
+def server(project: Path, said: str) -> tuple[str, ...]:
+    """Return the command line's end that starts the server."""
+    return "--", sys.executable, str(project / "server.py"), said
+
+
+def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cassette in it, with exit codes, reports in three formats, and annotations."""
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    same = invoke(project / "cassettes", *server(project, "one"))
+    assert same.exit_code == 0, same.output
+    assert same.output.count("1 interaction: 1 same") == 2
+    assert "other.json" not in same.output
+
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    reports = [project / f"report.{kind}" for kind in ("json", "xml", "md")]
+    options = [text for path in reports for text in ("--report", str(path))]
+    changed = invoke(project / "cassettes", *options, *server(project, "two | `x`"))
+    assert changed.exit_code == 1
+    assert '      recorded "one"' in changed.output
+    title = '#1 tools/call "say"%3A text-changed'
+    assert changed.output.count(f"title={title}::/content/0/text text-changed") == 2
+    data = json.loads(reports[0].read_text())["cassettes"]
+    assert [each["is_good"] for each in data] == [False, False]
+    (change,) = data[0]["interactions"][0]["changes"]
+    assert (change["pointer"], change["recorded"], change["turn"]) == (
+        "/content/0/text", '"one"', None,
+    )  # fmt: skip
+    root = ET.fromstring(reports[1].read_text())
+    assert [root.get(name) for name in ("tests", "failures", "skipped")] == ["2", "2", "0"]
+    assert len(list(root.iter("failure"))) == 2
+    markdown = reports[2].read_text()
+    assert '| text-changed | `/content/0/text` | `"one"` | ``"two \\| `x`"`` |' in markdown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("{c}",), 2, "verify needs one live server"),
+        (("{c}", "--upstream", "http://localhost:1/mcp", "--", "x"), 2, "needs one live server"),
+        (("{c}", "--upstream", "localhost"), 2, "is no HTTP URL"),
+        (("{c}", "--ignore", "a", "--", "x"), 2, "--ignore 'a' is no JSON Pointer"),
+        (("{c}", "--fail-on", "b", "--", "x"), 2, "--fail-on 'b' is no verdict"),
+        (("{c}", "--ignore-from", "/none", "--", "x"), 2, "--ignore-from: there is no file /none"),
+        (("{d}", "--", "x"), 2, "there is no cassette in"),
+        (("{c}/none.json", "--", "x"), 3, "there is no such cassette"),
+        (("{c}", "--report", "/none/x.json", "--", "x"), 3, "there is no directory"),
+        (("{c}", "--upstream", "http://127.0.0.1:1/mcp"), 4, "nothing was compared"),
+        (("{c}", "--", "/none/server"), 4, "can't run the server"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    project: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """With its place, the way out, and its exit code."""
+    (project / "empty").mkdir()
+    places = {"c": project / "cassettes", "d": project / "empty"}
+    ended = invoke(*(each.format(**places) for each in arguments))
+    assert ended.exit_code == code, ended.output
+    assert said in ended.output
+
+
+def test_server_that_serves_on_a_port_is_started_and_stopped(project: Path) -> None:
+    """A command with {port} is a server over HTTP."""
+    program = project / "web_server.py"
+    program.write_text(
+        "import sys\nfrom aiohttp import web\n"
+        "async def say(request):\n"
+        "    body = await request.json()\n"
+        "    result = {'content': [{'type': 'text', 'text': 'one'}]}\n"
+        "    return web.json_response({'jsonrpc': '2.0', 'id': body['id'], 'result': result})\n"
+        "app = web.Application()\napp.router.add_post('/mcp', say)\n"
+        "web.run_app(app, host='localhost', port=int(sys.argv[1]), print=None)\n"
+    )
+    cassette = project / "cassettes/a.json"
+    ended = invoke(cassette, "--ignore", "/#headers", "--", sys.executable, program, "{port}")
+    assert ended.exit_code == 0, ended.output
+
+
+@looped
+async def test_process_tells_what_differs(tmp_path: Path) -> None:
+    """A real process against a server of this one."""
+    path = tmp_path / "c.json"
+    async with taping(path, Contract()) as tape:
+        await post(tape.url, message("tools/list", {"_meta": CAPABLE}))
+
+    def less(reply: Any) -> None:
+        reply.result["tools"].pop()
+
+    async with upstream(Contract(tools_list=less)) as changed:
+        ended = await run("verify", str(path), "--upstream", changed.url)
+    assert ended.code == 1
+    assert "response /tools/2: surface-changed" in ended.err
