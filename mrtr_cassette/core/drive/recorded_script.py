@@ -71,6 +71,7 @@ class RecordedScript:
         exchanges: Sequence[RecordedExchange],
         pushed_turns: Sequence[PushedTurn] = (),
         ignored: Collection[str] = (),
+        listening: Sequence[RecordedScript] = (),
     ) -> None:
         """Take a recorded conversation.
 
@@ -78,7 +79,10 @@ class RecordedScript:
             exchanges: from its first request on; the last one may ask, and have no answer here.
             pushed_turns: the turns in which the server pushed what it asks.
             ignored: pointers at which, and below which, nothing counts.
+            listening: those of the session's listening streams: while several calls were pending,
+                what was pushed belongs to these.
         """
+        self._listening = listening
         self._exchanges = exchanges
         self._ignored = ignored
         self._unasked = [list(turn.asked) for turn in pushed_turns]
@@ -150,22 +154,41 @@ class RecordedScript:
         at = next(open_turns, None)
         asked = _asked(_message_in(push.exchange), self._recorded_by_hash)
         if at is None:
-            return self._refused(push, self._turn_of(position), [_round(None, push.message)])
+            posted = self._answered_elsewhere(asked)
+            changes = [_round(None, push.message)]
+            return posted or self._refused(push, self._turn_of(position), changes)
         turn, unasked = self._turns[at], self._unasked[at]
         number = turn.position + at + 1
         # What was pushed together may come in another order.
         compared = [self._changes_of_push(each, asked) for each in unasked]
         index = next((index for index, changes in enumerate(compared) if not changes), None)
         if index is None:
-            return self._refused(push, number, compared[0])
-        pushed = unasked.pop(index)
+            posted = self._answered_elsewhere(asked)
+            return posted or self._refused(push, number, compared[0])
         self._answered += 1
-        response = next((each for each in turn.answers if each.key == pushed.key), None)
-        message = None if response is None else response.exchange.call.message
-        if message is None:
-            return NeedsAnswers(push)
-        result, error = message.spelled(("result",)), message.spelled(("error",))
-        return Posted(result) if result is not None else Posted(error or b"{}", "error")
+        return _posted(turn, unasked.pop(index)) or NeedsAnswers(push)
+
+    def _answered_elsewhere(self, asked: object) -> Posted | None:
+        """Return the recorded answer to what was pushed while several calls were pending."""
+        for script in self._listening:
+            posted = script.taken(asked)
+            if posted is not None:
+                self._answered += 1
+                return posted
+        return None
+
+    def taken(self, asked: object) -> Posted | None:
+        """Return the answer to what was pushed on this stream, whatever the turn; or None.
+
+        Args:
+            asked: the method and the params of a pushed request.
+        """
+        for turn, unasked in zip(self._turns, self._unasked, strict=True):
+            for pushed in unasked:
+                if not self._changes_of_push(pushed, asked):
+                    unasked.remove(pushed)
+                    return _posted(turn, pushed)
+        return None
 
     def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
         recorded = _asked(message_of(pushed), {})
@@ -203,6 +226,16 @@ class RecordedScript:
 
     def _take(self, turn: int, changes: Sequence[Change]) -> None:
         self.changes += [TurnChange(turn, change) for change in changes]
+
+
+def _posted(turn: PushedTurn, pushed: PushedRequest) -> Posted | None:
+    """Return the recorded answer to a pushed request; None where there was none."""
+    response = next((each for each in turn.answers if each.key == pushed.key), None)
+    message = None if response is None else response.exchange.call.message
+    if message is None:
+        return None
+    result, error = message.spelled(("result",)), message.spelled(("error",))
+    return Posted(result) if result is not None else Posted(error or b"{}", "error")
 
 
 def _round(recorded: Message | None, received: Message | None) -> Change:

@@ -172,6 +172,7 @@ class Verifier:
         self._sessions: dict[str, ServerSession] = {}
         self._unopened: dict[str, str] = {}
         self._hints: dict[str, ToolHints] = {}
+        self._listening: dict[str, list[RecordedScript]] = {}
         self._values = LiveValues()
 
     def _session_of(self, planned: Planned) -> ServerSession:
@@ -213,8 +214,13 @@ class Verifier:
         if not planned.is_compared and planned.part == "call":
             return Verified(planned, "skipped", reason="it was not selected")
         script = RecordedScript(
-            interaction.exchanges, interaction.pushed_turns, self._ignored_for(planned.call)
+            interaction.exchanges,
+            interaction.pushed_turns,
+            self._ignored_for(planned.call),
+            self._listening.setdefault(planned.session, []),
         )
+        if planned.part == "listening":
+            self._listening[planned.session].append(script)
         session = self._session_of(planned)
         if session.id and planned.session:
             script.states.append(IssuedState(session.id, planned.session))

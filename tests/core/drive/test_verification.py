@@ -5,9 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from builders import Answer, answer, as_answer, cassette_of, get, loaded, post, retry, rpc, tool
+from builders import (
+    Answer,
+    answer,
+    as_answer,
+    cassette_of,
+    changed,
+    get,
+    loaded,
+    post,
+    retry,
+    rpc,
+    tool,
+)
 from messages import NO, YES, Json, asks, text
-from pushing import asked_once, elicit
+from pushing import PushingSession, asked_once, cassette_with, elicit, posted
 
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
@@ -187,17 +199,17 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one() -> None:
         raw = elicit("live-push", words)
         observation.response_bytes(b"data: " + raw + b"\n\n", 0.0)
         (open_push,) = observation.take_pushed()
-        posted = conversation.pushed(open_push)
+        sent = conversation.pushed(open_push)
         if verdict == "same":
-            assert posted is not None
-            body = json.loads(posted.call.request.body)
+            assert sent is not None
+            body = json.loads(sent.call.request.body)
             assert (body["id"], body["result"]) == ("live-push", {"action": "accept"})
             final = answer(observation.call.request.body, text("done"))
             observation.response_bytes(b"data: " + final + b"\n\n", 0.0)
             observation.response_ended(0.0)
             conversation.responded(observation)
         else:
-            assert posted is None
+            assert sent is None
             cancelled = conversation.next()
             assert cancelled is not None
             assert cancelled.call.method == "notifications/cancelled"
@@ -236,3 +248,42 @@ def test_declined_branch_is_repeated_from_its_start() -> None:
         verified, sent = repeated(verifier, plan, asks("a", state=LIVE), text(end))
         assert verified.verdict == "same"
         assert len(sent) == 2
+
+
+def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -> None:
+    """It was recorded on the listening stream, as it could belong to either call."""
+    talk = PushingSession()
+    stream = talk.listen()
+    calls = [talk.open(changed(CALL, "id", to=number)) for number in (1, 2)]
+    for number in ("p1", "p2"):
+        talk.say(stream, elicit(number, number))
+    answers = [talk.post(posted(elicit(number, number), {"n": number})) for number in ("p1", "p2")]
+    for number, call in enumerate(calls, start=1):
+        talk.end(call, answer(changed(CALL, "id", to=number), text("done")))
+    talk.end(stream)
+    turn = talk.turn(
+        {"elicitation-1": (stream, 0), "elicitation-2": (stream, 1)},
+        {"elicitation-1": answers[0], "elicitation-2": answers[1]},
+    )
+    cassette = cassette_with(
+        ([talk.exchange(stream)], [turn]), *(([talk.exchange(call)], []) for call in calls)
+    )
+    verifier, plans = verifier_of(cassette)
+    listening = verifier.begin(plans[0])
+    assert isinstance(listening, Repeated)
+    assert listening.conversation.next() is not None
+    for plan, words in zip(plans[1:], ("p2", "other"), strict=True):
+        running = verifier.begin(plan)
+        assert isinstance(running, Repeated)
+        observation = running.conversation.next()
+        assert observation is not None
+        observation.response_started(200, (("Content-Type", "text/event-stream"),))
+        observation.response_bytes(b"data: " + elicit("live", words) + b"\n\n", 0.0)
+        (push,) = observation.take_pushed()
+        sent = running.conversation.pushed(push)
+        if words == "other":
+            assert sent is None
+            assert running.verified().verdict == "rounds-changed"
+        else:
+            assert sent is not None
+            assert json.loads(sent.call.request.body)["result"] == {"n": "p2"}
