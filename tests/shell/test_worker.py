@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ async def test_what_may_take_long_is_large(body: bytes, *, large: bool) -> None:
     """How large is too large depends on what may have to be searched."""
     recorder = SETTINGS.recorder()
     assert Worker(SETTINGS, recorder).is_large(observed(recorder, body)) is large
+
+
+@pytest.mark.parametrize("seals", [False, True])
+@looped
+async def test_a_request_of_moderate_size_is_large_where_answers_are_sealed(*, seals: bool) -> None:
+    """Each value of an answer gets a hash of its own, which takes long for many."""
+    settings = replace(SETTINGS, seals_answers=seals)
+    recorder = settings.recorder()
+    seen = observed(recorder, compact(result({})), numbers=[1.5] * 5000)
+    assert Worker(settings, recorder).is_large(seen) is seals
 
 
 @looped
