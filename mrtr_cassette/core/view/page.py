@@ -184,7 +184,8 @@ def _header(view: View) -> Markup:
         chips.append(chip("answers sealed", "sealed"))
     if view.earlier is not None:
         same = view.earlier.comparison.counts["="]
-        words = f"{same} of {len(calls)} as in {_name(view.earlier.comparison.recorded)}"
+        name = _name(view.earlier.comparison.recorded)
+        words = f"{same} of {counted(len(calls), 'call')} as in {name}"
         chips.append(element("a", chip(words, "good"), href="#differences"))
     if view.replay is not None:
         played = len(calls) - len(view.replay.incomplete)

@@ -155,7 +155,7 @@ def test_two_cassettes_are_one_page() -> None:
     made = page_of(loaded(cassette_of(*new), "new/other.json"), first=first)
 
     assert made.one("h1").text == "talk.json and other.json"
-    assert "1 of 2 as in talk.json" in made.one("header").text
+    assert "1 of 2 calls as in talk.json" in made.one("header").text
     assert "open" in made.by_id("i2").attributes
     assert made.by_id("c2").text.startswith("Differs from #2 of the first cassette")
     assert [each.text for each in made.one("main").every("h2")] == [

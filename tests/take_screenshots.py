@@ -1,0 +1,112 @@
+"""Take the pictures of pages in `docs/` again.
+
+    python tests/take_screenshots.py [FOLDER]
+
+Needs Chromium with its driver. The pictures depend on the fonts of the machine, so they are looked
+at, and not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from browsers import Browser, browser_in
+from processes import CASSETTES
+
+from mrtr_cassette.core.compare.cassettes import compared
+from mrtr_cassette.core.report.details import detailed
+from mrtr_cassette.core.view.differences import Earlier
+from mrtr_cassette.core.view.page import View
+from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.page_file import write_page
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+class Picture(NamedTuple):
+    """A picture of a page.
+
+    Attributes:
+        name: of its file.
+        paths: the cassette, or two of them.
+        opens: the calls that are open.
+        scheme: light or dark.
+        top: from where down it is taken, in pixels.
+        height: how high it is.
+    """
+
+    name: str
+    paths: tuple[Path, ...]
+    opens: tuple[str, ...]
+    scheme: str
+    top: int
+    height: int
+
+
+PICTURES = (
+    Picture("view.png", (CASSETTES / "demo-server.json",), ("i7",), "light", 0, 1180),
+    Picture("view-dark.png", (EXAMPLES / "flights-before.json",), ("i2",), "dark", 0, 1180),
+    Picture(
+        "view-two.png",
+        (EXAMPLES / "flights-before.json", EXAMPLES / "flights-after.json"),
+        ("i2",),
+        "light",
+        0,
+        1180,
+    ),
+)
+
+
+def view_of(paths: tuple[Path, ...]) -> View:
+    """Return what the page of a cassette, or of two, shows."""
+    shown = load_cassette(paths[-1])
+    if len(paths) == 1:
+        return View(detailed(shown))
+    first = load_cassette(paths[0])
+    return View(detailed(shown), earlier=Earlier(detailed(first), compared(first, shown)))
+
+
+def take(browser: Browser, picture: Picture, folder: Path) -> None:
+    """Take a picture."""
+    with tempfile.TemporaryDirectory() as scratch:
+        page = Path(scratch) / "page.html"
+        # The folder of this machine is nobody's business.
+        view = view_of(picture.paths)
+        write_page(page, view)
+        html = page.read_text("utf-8")
+        for path in picture.paths:
+            html = html.replace(f"{path.parent}/", "")
+        page.write_text(html, "utf-8")
+        browser.emulate(prefers_color_scheme=picture.scheme)
+        browser.open(page)
+        for call in browser.run(
+            "[...document.querySelectorAll('li.call > details')].map(d => d.id)"
+        ):
+            browser.run(
+                "document.getElementById(arguments[0]).open = arguments[1]",
+                call,
+                call in picture.opens,
+            )
+        clip = {"x": 0, "y": picture.top, "width": 1200, "height": picture.height, "scale": 1}
+        options = {"clip": clip, "captureBeyondViewport": True}
+        taken = browser.driver.execute_cdp_cmd("Page.captureScreenshot", options)
+        (folder / picture.name).write_bytes(base64.b64decode(taken["data"]))
+
+
+def main() -> None:
+    """Take all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs")
+    folder = parser.parse_args().folder
+    with tempfile.TemporaryDirectory() as profile, browser_in(Path(profile)) as browser:
+        for picture in PICTURES:
+            take(browser, picture, folder)
+
+
+if __name__ == "__main__":
+    main()
