@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ def call(
       mrtr-cassette call http://localhost:8000/mcp prompts/get release-notes version=2
       mrtr-cassette call deploy env=prod -- python server.py
 
+    Without URL and SERVER it calls what MRTR_CASSETTE_URL names, as after `replay CASSETTE --`.
     What it asks is answered by --answer, by the rules and the endpoint of --answers, and by you, at
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
@@ -121,16 +123,21 @@ def _server_of(
     words: Sequence[str], command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
     """Return the server, and what is called on it."""
+    from mrtr_cassette.shell.running import URL_VARIABLE
+
     if command is not None:
         if not command:
             raise UsageError("there is no server after --")
         return command, words
-    if not words or "://" not in words[0]:
+    if words and "://" in words[0]:
+        return words[0], words[1:]
+    url = os.environ.get(URL_VARIABLE)
+    if not url:
         raise UsageError(
             "there is no server to call",
-            hint="begin with its URL, or end with -- and its command",
+            hint=f"begin with its URL, end with -- and its command, or set {URL_VARIABLE}",
         )
-    return words[0], words[1:]
+    return url, words
 
 
 def _sources_of(given: Sequence[str], path: Path | None, *, has_person: bool) -> Sources:
