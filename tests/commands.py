@@ -18,7 +18,7 @@ from standin import (
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:1/mcp")
 STATE = "a-request-state-that-is-long-enough"
-SUBCOMMANDS = ["record", "replay", "inspect", "diff", "recover", "check", "schema", "demo"]
+SUBCOMMANDS = ["record", "replay", "inspect", "view", "diff", "recover", "check", "schema", "demo"]
 
 
 async def conversation(url: str) -> list[JsonObject]:

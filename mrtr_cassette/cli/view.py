@@ -61,7 +61,8 @@ def view(
             first = load_cassette(cassette)
             earlier = Earlier(detailed(first), compared(first, recording))
         replay = None if report is None else _report(report, len(details.interactions))
-        write_page(page, View(details, replay, earlier))
+    with without_collection(), progress_shown("writing", page) as progress:
+        write_page(page, View(details, replay, earlier), progress)
     say(f"wrote {page}")
     if opens and not open_page(page):
         say(f"there is no browser to open it with; open {page.resolve().as_uri()}")

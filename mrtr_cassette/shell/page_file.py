@@ -8,6 +8,7 @@ Rule: a page takes the place of a page only, never of another file.
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -47,19 +48,32 @@ def _first_bytes(path: Path, count: int) -> bytes:
         return file.read(count)
 
 
-def write_page(path: Path, view: View) -> None:
+def write_page(
+    path: Path, view: View, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
     """Write a page, in the place of an earlier one.
+
+    Args:
+        path: the file.
+        view: what it shows.
+        progress: called with how many pieces are written, of how many at least.
 
     Raises:
         CassetteError: it can't be written.
         UsageError: another file is there.
     """
     check_page_place(path)
-    pieces = (piece.encode("utf-8") for piece in page(view, _assets()))
     try:
-        write_whole(path, pieces, replace=True)
+        write_whole(path, _pieces(view, progress), replace=True)
     except OSError as error:
         raise CassetteError(path, f"can't write the page: {reason_of(error)}") from None
+
+
+def _pieces(view: View, progress: Callable[[int, int], None]) -> Iterator[bytes]:
+    total = len(view.details.interactions)
+    for done, piece in enumerate(page(view, _assets()), start=1):
+        yield piece.encode("utf-8")
+        progress(done, total)
 
 
 def open_page(path: Path) -> bool:

@@ -35,6 +35,15 @@ def test_page_is_written_with_its_style_and_script(tmp_path: Path, view: View) -
     assert "use strict" in page.one("script").raw_text
 
 
+def test_progress_of_a_large_page_is_told(tmp_path: Path, view: View) -> None:
+    """Whoever waits for a large page is told how much of it is written."""
+    told: list[tuple[int, int]] = []
+    write_page(tmp_path / "page.html", view, lambda done, total: told.append((done, total)))
+
+    assert [done for done, _ in told] == list(range(1, len(told) + 1))
+    assert {total for _, total in told} == {1}
+
+
 def test_page_replaces_a_page_only(tmp_path: Path, view: View) -> None:
     """An earlier page is written anew; any other file, and a folder, stays as it is."""
     path = tmp_path / "page.html"
