@@ -227,6 +227,17 @@ async def test_streams_headers_and_statuses_are_taken(cassette: Path) -> None:
 
 
 @looped
+async def test_a_result_after_a_pushed_question_is_taken(cassette: Path) -> None:
+    """The question keeps the id that the posted answer has."""
+    before = lines_of(cassette)
+    plants = {"push.end": result_of(text("Popped"))}
+    update = await updated(cassette, Contract(**plants))
+    assert update.left == ()
+    assert new_lines(cassette, before) == ['"text": "Popped"']
+    assert set(await counts(cassette, Contract(**plants))) == {"same"}
+
+
+@looped
 async def test_a_pushed_question_is_not_taken(cassette: Path) -> None:
     """It is part of another response, with what the client posted; that is recorded again."""
     before = cassette.read_bytes()

@@ -11,22 +11,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
-from mrtr_cassette.core.exchange.pushed import pushed_asks
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.format.replacing import with_responses
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import Ask, messages_in, splice_pieces
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
+from mrtr_cassette.core.protocol.messages import Ask, Located, messages_in, splice_pieces
 from mrtr_cassette.core.record.history import is_journal_token
 from mrtr_cassette.core.replay.reply import echoes_in
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, renumber
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal, reveal_text
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Piece, Response, header_value
-from mrtr_cassette.core.wire.jsonbytes import splice
+from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
 from mrtr_cassette.core.wire.sse import event_id_spans
 
 _NUMBER = re.compile("[0-9]{1,9}")
@@ -58,10 +57,9 @@ def why_not_taken(taken: TakenResponse, cassette: Cassette) -> str | None:
     recorded, live = taken.recorded, taken.live
     if live.response is None:
         return "the live server gave no response"
-    if recorded in pushed_asks(cassette.interactions) or any(
-        located.message.kind is Kind.REQUEST for located in messages_in(live.response)
-    ):
-        return "the server pushed requests in it, which are part of the recorded turns"
+    pushes = [[each.piece for each in _pushed_in(side)] for side in (recorded, live)]
+    if pushes[0] != pushes[1]:
+        return "the server pushed other requests in it, or at other places, than was recorded"
     old, new = recorded.ask, live.ask
     if old is not None and new is not None:
         return _why_not_asked(taken, old, new)
@@ -80,6 +78,12 @@ def _why_not_asked(taken: TakenResponse, old: Ask, new: Ask) -> str | None:
     if unanswered and taken.position + 1 < len(taken.interaction.exchanges):
         return f"no answer is recorded for {', '.join(sorted(unanswered))}"
     return None
+
+
+def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the requests that a server pushed in a response."""
+    located = () if exchange.response is None else messages_in(exchange.response)
+    return [each for each in located if each.message.kind is Kind.REQUEST]
 
 
 def _has_branches(exchange: RecordedExchange, cassette: Cassette) -> bool:
@@ -130,7 +134,7 @@ def _as_recorded(taken: TakenResponse, numbers: _Numbers) -> Response:
         for echo in echoes_in(live.call.message, response)
         if (own := echo.value.of(values)) is not None
     ]
-    pieces = splice_pieces(response.pieces, echoed)
+    pieces = splice_pieces(response.pieces, [*echoed, *_push_ids(recorded, live)])
     old = recorded.response
     old_pieces = () if old is None else old.pieces
     pieces = _with_event_ids(pieces, old_pieces)
@@ -140,6 +144,15 @@ def _as_recorded(taken: TakenResponse, numbers: _Numbers) -> Response:
     pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
     headers = _headers(response.headers, () if old is None else old.headers, taken.states)
     return replace(response, headers=headers, pieces=pieces)
+
+
+def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
+    """Yield the recorded ids of pushed requests, as the posted answers have them, and where."""
+    for before, now in zip(_pushed_in(recorded), _pushed_in(live), strict=True):
+        identity = before.message.spelled(ID_PATH)
+        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
+        if identity is not None and span is not None:
+            yield span, identity
 
 
 def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Piece, ...]:

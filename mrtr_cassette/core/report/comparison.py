@@ -74,7 +74,7 @@ def change_data(change: Change) -> dict[str, Any]:
         "pointer": change.pointer,
         "recorded": change.recorded,
         "received": change.received,
-        "information": change.is_information,
+        "is_information": change.is_information,
     }
 
 

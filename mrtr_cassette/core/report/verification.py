@@ -14,10 +14,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mrtr_cassette.core.compare.changes import VERDICTS, Change, Verdict
+from mrtr_cassette.core.compare.changes import VERDICTS, Verdict
 from mrtr_cassette.core.drive.learning import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import Verified
+from mrtr_cassette.core.report.comparison import change_data
 from mrtr_cassette.core.report.wording import annotation_line, printable_difference
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -215,18 +216,7 @@ def _interaction_data(each: VerifiedInteraction) -> dict[str, Any]:
         "call": each.call,
         "verdict": each.verdict,
         "reason": each.reason,
-        "changes": [_change_data(turn, change) for turn, change in each.changes],
-    }
-
-
-def _change_data(turn: int, change: Change) -> dict[str, Any]:
-    return {
-        "turn": turn or None,
-        "verdict": change.verdict,
-        "pointer": change.pointer,
-        "recorded": change.recorded,
-        "received": change.received,
-        "is_information": change.is_information,
+        "changes": [{"turn": turn or None, **change_data(change)} for turn, change in each.changes],
     }
 
 

@@ -19,9 +19,11 @@ from builders import (
     with_token,
 )
 from messages import NO, YES, Json, array_asks, asks, form, text
+from pushed_cassettes import branched
 
 from mrtr_cassette.core.compare.accepting import TakenResponse, accepted, why_not_taken
 from mrtr_cassette.core.compare.cassettes import compared
+from mrtr_cassette.core.exchange.pushed import message_of
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.load import load
@@ -228,7 +230,7 @@ def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
         (0, question("Deploy?", LIVE, "a", "b"), "no answer is recorded for b"),
         (0, array_asks("a", state=LIVE), "the server asks in the dialect array"),
         (1, question("Sure?", LIVE), "the server asks once more"),
-        (1, stream(rpc("elicitation/create", {}, 9)), "the server pushed requests in it"),
+        (1, stream(rpc("elicitation/create", {}, 9)), "the server pushed other requests in it"),
     ],
 )
 def test_what_needs_another_answer_is_not_taken(position: int, response: Json, reason: str) -> None:
@@ -261,3 +263,22 @@ def test_a_file_that_is_spelled_otherwise_keeps_its_spelling() -> None:
     assert first == last
     assert new.startswith(data[: data.index(b'"Deploy?"')])
     assert accepted(data, cassette, []) == data
+
+
+def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
+    """Whatever the live server calls them, as long as it pushes them at the same places."""
+    data = dump(branched())
+    cassette = load(data, "f")
+    call = rpc("tools/call", {"name": "deploy"}, "mrtr-cassette-1")
+    pushes = [rpc("elicitation/create", form(f"question {n}")["params"], f"x{n}") for n in (2, 3)]
+    reply = stream(*pushes, answer(call, {**asks("ok"), "ttlMs": 1}))
+    each = taken(cassette, 2, 0, conversation((call, reply)).exchanges[0])
+
+    assert why_not_taken(each, cassette) is None
+    new = accepted(data, cassette, [each])
+    assert b'"x2"' not in new
+    assert b"mrtr-cassette-1" not in new
+    turns = load(new, "f").interactions[1].pushed_turns
+    assert [message_of(asked).id for asked in turns[0].asked] == [
+        message_of(asked).id for asked in cassette.interactions[1].pushed_turns[0].asked
+    ]

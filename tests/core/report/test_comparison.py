@@ -127,7 +127,7 @@ def test_two_cassettes_as_data() -> None:
         "pointer": "/content/0/text",
         "recorded": '"1"',
         "received": '"2"',
-        "information": False,
+        "is_information": False,
     }
 
 
