@@ -24,7 +24,7 @@ from mrtr_cassette.core.record.history import is_journal_token
 from mrtr_cassette.core.replay.reply import echoes_in
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, renumber
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal, reveal_text
-from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Piece, Response, header_value
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Piece, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
 from mrtr_cassette.core.wire.sse import event_id_spans
 
@@ -99,7 +99,11 @@ def accepted(data: bytes, cassette: Cassette, responses: Iterable[TakenResponse]
         responses: those that are taken; for none of them `why_not_taken` gives a reason.
     """
     numbers = _Numbers(data)
-    taken = {each.recorded: _as_recorded(each, numbers) for each in responses}
+    taken = {
+        each.recorded: _as_recorded(each, each.live.response, numbers)
+        for each in responses
+        if each.live.response is not None
+    }
     return with_responses(data, cassette, taken) if taken else data
 
 
@@ -114,20 +118,19 @@ class _Numbers:
             if _NUMBER.fullmatch(match["token"]):
                 self._last[match["rule"]] = max(self._last[match["rule"]], int(match["token"]))
 
-    def of(self, rule: str, token: str) -> str:
-        """Return the number of a secret, a new one where it has none."""
+    def of(self, rule: str, token: str) -> str | None:
+        """Return the number of a secret, a new one where it has none; None for other text."""
+        if not is_journal_token(token):
+            return None
         if (rule, token) not in self._given:
             self._last[rule] += 1
             self._given[rule, token] = str(self._last[rule])
         return self._given[rule, token]
 
 
-def _as_recorded(taken: TakenResponse, numbers: _Numbers) -> Response:
+def _as_recorded(taken: TakenResponse, response: Response, numbers: _Numbers) -> Response:
     """Return a live response in the form in which the cassette would have it."""
     recorded, live = taken.recorded, taken.live
-    response = live.response
-    if response is None:
-        raise AssertionError("unreachable because a response is taken")
     values = caller_values(recorded.call.message)
     echoed = [
         (echo.span, own)
@@ -142,7 +145,16 @@ def _as_recorded(taken: TakenResponse, numbers: _Numbers) -> Response:
     before = b"".join(piece.raw for piece in old_pieces)
     texts = _with_numbers(texts, before, numbers)
     pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
-    headers = _headers(response.headers, () if old is None else old.headers, taken.states)
+    session = "" if old is None else header_value(old.headers, SESSION_HEADER)
+    headers = tuple(
+        (
+            name,
+            session
+            if session and name.lower() == SESSION_HEADER
+            else renumber(reveal_text(value, taken.states.get), numbers.of),
+        )
+        for name, value in response.headers
+    )
     return replace(response, headers=headers, pieces=pieces)
 
 
@@ -187,21 +199,8 @@ def _with_numbers(texts: list[bytes], before: bytes, numbers: _Numbers) -> list[
     as_many = {rule for rule, tokens in recorded.items() if len(tokens) == counts[rule]}
 
     def number(rule: str, token: str) -> str | None:
-        if not is_journal_token(token):
-            return None
-        return recorded[rule].popleft() if rule in as_many else numbers.of(rule, token)
+        if rule in as_many and is_journal_token(token):
+            return recorded[rule].popleft()
+        return numbers.of(rule, token)
 
     return [renumber(text, number) for text in texts]
-
-
-def _headers(new: Headers, old: Headers, states: Mapping[str, str]) -> Headers:
-    session = header_value(old, SESSION_HEADER)
-    return tuple(
-        (
-            name,
-            session
-            if session and name.lower() == SESSION_HEADER
-            else reveal_text(value, states.get),
-        )
-        for name, value in new
-    )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from builders import (
+    Answer,
     answer,
     cassette_of,
     conversation,
@@ -200,6 +201,18 @@ def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
             data, cassette, [taken(cassette, 1, 0, live(CALL, text(words), redacts=True))]
         )
         assert lines_changed(data, new) == [f'"text": "{shown}"']
+
+
+def test_secrets_in_headers_are_numbered_too() -> None:
+    """Nothing of a running recording's own stands in the file."""
+    data, cassette = file_of((CALL, text("a")), redacts=True)
+    secret = "ghp_" + "d" * 36
+    body = answer(with_token(with_id(CALL, "mrtr-cassette-1"), "mrtr-cassette-1"), text("b"))
+    headers = (("Content-Type", "application/json"), ("Location", f"https://x.example/?k={secret}"))
+    exchange = live(CALL, Answer((body,), headers), redacts=True)
+    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    location = json.loads(new)["interactions"][0]["response"]["headers"]["Location"]
+    assert location == "https://x.example/?k=%3Cgithub:1%3E"
 
 
 def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
