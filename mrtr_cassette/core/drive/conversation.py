@@ -265,11 +265,11 @@ class Conversation:
             case Answered(input_responses):
                 self._input_responses = input_responses
                 self._is_due = True
-            case Posted(value, member) if isinstance(ask, LivePush):
-                identity = ask.message.spelled(ID_PATH) or b"null"
+            case Posted(value, member):
+                identity = ask.message.spelled(ID_PATH) if isinstance(ask, LivePush) else None
                 response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
-                body = response % (identity, member.encode(), value)
+                body = response % (identity or b"null", member.encode(), value)
                 return self._session.post(self._request, body, self)
-            case NeedsAnswers() | AskedOtherwise():
+            case _:
                 self.standing = reply
         return None

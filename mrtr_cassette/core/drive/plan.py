@@ -62,6 +62,11 @@ class Planned:
         return bool(self.session or self.opens) or self.part in ("opening", "listening")
 
     @property
+    def opens_or_closes(self) -> bool:
+        """Whether others may need that it is sent: it is no call that a user makes."""
+        return self.part in ("opening", "listening")
+
+    @property
     def is_tool(self) -> bool:
         """Whether it calls a tool, of which the server says whether it destroys something."""
         return self.call.method == "tools/call"

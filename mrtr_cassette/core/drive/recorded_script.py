@@ -29,7 +29,7 @@ from mrtr_cassette.core.drive.ordering import without_reordered
 from mrtr_cassette.core.exchange.pushed import message_of
 from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn, RecordedExchange
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
-from mrtr_cassette.core.protocol.jsonrpc import Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
 from mrtr_cassette.core.secrets.surrogates import reveal, sha256_of
@@ -152,7 +152,7 @@ class RecordedScript:
             if self._unasked[at] and turn.position <= position
         )
         at = next(open_turns, None)
-        asked = _asked(_message_in(push.exchange), self._recorded_by_hash)
+        asked = _asked(_body_of(push.exchange), self._recorded_by_hash)
         if at is None:
             posted = self._answered_elsewhere(asked)
             changes = [_round(None, push.message)]
@@ -191,7 +191,7 @@ class RecordedScript:
         return None
 
     def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
-        recorded = _asked(message_of(pushed), {})
+        recorded = _asked(message_of(pushed).raw, {})
         changes = question_changes({pushed.key: recorded}, {pushed.key: asked})
         return without_ignored(changes, self._ignored)
 
@@ -247,22 +247,18 @@ def _shown(message: Message | None) -> str | None:
     if message is None:
         return None
     result = message.tree.get("result")
-    asked = _asked(message, {}) if result is None else result.get(INPUT_REQUESTS)
+    asked = _asked(message.raw, {}) if result is None else result.get(INPUT_REQUESTS)
     return canonical(asked)
 
 
-def _asked(message: Message, recorded_by_hash: dict[str, str]) -> object:
+def _asked(raw: bytes, recorded_by_hash: dict[str, str]) -> object:
     """Return what a pushed request asks, in the form of the 2026-07-28 revision."""
-    raw = _without_numbers(reveal(message.raw, recorded_by_hash.get))
-    tree = parse(raw)
+    tree = parse(_without_numbers(reveal(raw, recorded_by_hash.get)))
     return {key: tree[key] for key in ("method", "params") if key in tree}
 
 
-def _message_in(exchange: RecordedExchange) -> Message:
-    message = None if exchange.response is None else classify(exchange.response.body)
-    if message is None:
-        raise AssertionError("unreachable because a pushed request is a message")
-    return message
+def _body_of(exchange: RecordedExchange) -> bytes:
+    return b"" if exchange.response is None else exchange.response.body
 
 
 def _without_numbers(raw: bytes) -> bytes:

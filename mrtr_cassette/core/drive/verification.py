@@ -28,7 +28,7 @@ from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, LARGEST_BODY, Request
+from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, LARGEST_BODY, NO_STATUS, Request
 
 IgnoredFor = Callable[[Call], Collection[str]]
 """Returns the pointers that don't count in what a call gets."""
@@ -70,6 +70,7 @@ class Repeated:
         self.planned = planned
         self.conversation = conversation
         self._script = script
+        self._is_unheard = False
 
     def verified(self) -> Verified:
         """Return what came of it."""
@@ -99,6 +100,8 @@ class Repeated:
         return own_response(recorded) is not None and own_response(live) is None
 
     def _heard(self) -> Verified:
+        if self._is_unheard:
+            return Verified(self.planned, "not-reached", reason="no stream came")
         changes = tuple(self._script.changes)
         if changes:
             return Verified(self.planned, heaviest(each.change for each in changes), changes)
@@ -110,7 +113,8 @@ class Repeated:
         response = self.planned.interaction.exchanges[0].response
         if observation is None or response is None or response.is_lines:
             return
-        if observation.status != response.status:
+        self._is_unheard = observation.status == NO_STATUS
+        if not self._is_unheard and observation.status != response.status:
             statuses = (str(response.status), str(observation.status))
             change = Change("error-changed", "/#status", *statuses)
             self._script.changes.append(TurnChange(0, change))
@@ -202,7 +206,7 @@ class Verifier:
     def begin(self, planned: Planned) -> Repeated | Verified:
         """Return how an interaction is repeated, or the verdict where it is not."""
         reason = planned.skipped
-        if reason is None and not planned.is_compared and not planned.needs_session:
+        if reason is None and not (planned.is_compared or planned.opens_or_closes):
             reason = "it was not selected"
         if reason is None and self._destroys(planned):
             reason = "the server says that the tool may destroy something"
@@ -211,8 +215,6 @@ class Verifier:
         if planned.session in self._unopened:
             return Verified(planned, "not-reached", reason=self._unopened[planned.session])
         interaction = planned.interaction
-        if not planned.is_compared and planned.part == "call":
-            return Verified(planned, "skipped", reason="it was not selected")
         script = RecordedScript(
             interaction.exchanges,
             interaction.pushed_turns,

@@ -4,17 +4,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import cassette_of, converse, loaded, retry, tool
+from builders import (
+    JSON_HEADERS,
+    Answer,
+    answer,
+    cassette_of,
+    converse,
+    loaded,
+    retry,
+    stream,
+    tool,
+)
 from messages import NO, YES, Json, asks, form, text
+from pushing import PushingSession, elicit, posted
 
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     LiveAsk,
+    LivePush,
     NeedsAnswers,
+    Posted,
 )
 from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.jsonrpc import classify
 
 CALL = tool("deploy", env="prod")
 FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"
@@ -123,3 +137,118 @@ def test_states_that_the_question_repeats_are_compared_as_recorded() -> None:
     assert RecordedScript(exchanges).answer(live) == NeedsAnswers(live)
     other = replace(live, exchange=live_ask(1, ask("other" * 8)).exchange)
     assert isinstance(RecordedScript(exchanges).answer(other), AskedOtherwise)
+
+
+ACCEPT = {"action": "accept"}
+
+
+def live_push(pushed: bytes, turn: int = 1) -> LivePush:
+    """Return a pushed request of the live server, as the response to its call."""
+    message = classify(pushed)
+    assert message is not None
+    (exchange,) = converse((CALL, Answer((pushed,), JSON_HEADERS)))
+    return LivePush(turn, exchange, message, "elicitation-1")
+
+
+def pushed_script(
+    *values: Json,
+    ignored: tuple[str, ...] = (),
+    listening: tuple[RecordedScript, ...] = (),
+) -> RecordedScript:
+    """Return the script of a call in which the server pushed two questions, one after the other."""
+    talk = PushingSession()
+    call = talk.open(CALL)
+    turns = []
+    for index, value in enumerate(values):
+        pushed = elicit(f"p{index}", f"words {index}")
+        talk.say(call, pushed)
+        turns.append((index, None if value is None else talk.post(posted(pushed, value))))
+    talk.end(call, answer(CALL, text("done")))
+    return RecordedScript(
+        [talk.exchange(call)],
+        [
+            talk.turn({"elicitation-1": (call, at)}, {"elicitation-1": post} if post else None)
+            for at, post in turns
+        ],
+        ignored,
+        listening,
+    )
+
+
+def test_recorded_answers_are_posted_to_the_recorded_pushes() -> None:
+    """In recorded order; a result or an error, byte for byte."""
+    script = pushed_script(ACCEPT, ValueError("no"))
+    assert script.problem is None
+    assert script.answer_push(live_push(elicit("x", "words 0"))) == Posted(b'{"action":"accept"}')
+    reply = script.answer_push(live_push(elicit("y", "words 1"), 2))
+    assert reply == Posted(b'{"code":-1,"message":"no"}', "error")
+    (exchange,) = converse((CALL, stream(answer(CALL, text("done")))))
+    script.finished(exchange)
+    assert script.changes == []
+    assert script.live == [exchange]
+
+
+def test_push_without_a_recorded_answer_gets_none() -> None:
+    """The client had left it unanswered."""
+    push = live_push(elicit("x", "words 0"))
+    assert pushed_script(None).answer_push(push) == NeedsAnswers(push)
+
+
+def test_another_push_is_never_answered() -> None:
+    """Other words, another order, one more, and one that is left out."""
+    for words, verdict in (("other", "question-changed"), ("words 1", "question-changed")):
+        script = pushed_script(ACCEPT, ACCEPT)
+        standing = script.answer_push(live_push(elicit("x", words)))
+        assert isinstance(standing, AskedOtherwise)
+        assert {change.verdict for _, change in script.changes} == {verdict}
+        assert [turn for turn, _ in script.changes] == [1]
+    script = pushed_script(ACCEPT)
+    script.answer_push(live_push(elicit("x", "words 0")))
+    assert isinstance(script.answer_push(live_push(elicit("y"), 2)), AskedOtherwise)
+    assert script.changes[0].change.verdict == "rounds-changed"
+    assert script.changes[0].change.recorded is None
+
+    (exchange,) = converse((CALL, text("done")))
+    script = pushed_script(ACCEPT)
+    script.finished(exchange)
+    assert script.changes[0].change.verdict == "rounds-changed"
+    assert script.changes[0].change.received is None
+    talk = PushingSession()
+    call = talk.open(CALL)
+    talk.say(call, elicit("p"))
+    talk.end(call, answer(CALL, asks("a")))
+    turn = talk.turn({"elicitation-1": (call, 0)})
+    script = RecordedScript([talk.exchange(call)], [turn])
+    assert isinstance(script.answer(live_ask(1, asks("a"), None)), AskedOtherwise)
+    assert script.changes[0].change.verdict == "rounds-changed"
+
+    script = pushed_script(ACCEPT, ignored=("/inputRequests/elicitation-1/params/message",))
+    assert isinstance(script.answer_push(live_push(elicit("x", "other"))), Posted)
+
+
+def test_push_of_a_listening_stream_is_answered_in_any_call() -> None:
+    """What was recorded there while several calls were pending has an answer once."""
+    push = live_push(elicit("x", "words 1"))
+    for own in ((), ({"n": 1},)):
+        listening = pushed_script({"n": 1}, ACCEPT)
+        script = pushed_script(*own, listening=(listening,))
+        assert script.answer_push(push) == Posted(b'{"action":"accept"}')
+        assert isinstance(script.answer_push(replace(push, turn=2)), AskedOtherwise)
+
+
+def test_rounds_more_or_less_are_told_with_their_turn() -> None:
+    """A question that was not recorded, and one that does not come."""
+    script = RecordedScript(recorded(*SCRIPT))
+    script.answer(live_ask(1, asks("a", state=LIVE)))
+    (exchange,) = converse((CALL, text("done")))
+    script.finished(exchange)
+    ((turn, change),) = script.changes
+    assert (turn, change.verdict, change.received) == (2, "rounds-changed", None)
+
+    script = RecordedScript(recorded((CALL, text("done"))))
+    assert isinstance(script.answer(live_ask(1, asks("a", state=LIVE))), AskedOtherwise)
+    script = RecordedScript(recorded((CALL, text("done"))))
+    (other,) = converse((CALL, text("other")))
+    script.finished(other)
+    ((turn, change),) = script.changes
+    assert (turn, change.verdict, change.pointer) == (0, "text-changed", "/content/0/text")

@@ -221,7 +221,7 @@ def test_pushed_question_is_answered_if_it_is_the_recorded_one() -> None:
 def test_listening_stream_is_compared_by_its_beginning() -> None:
     """What it says depends on other calls; that there is one does not."""
     recorded = Answer((b": hello\n\n",), (("Content-Type", "text/event-stream"),))
-    for status, verdict in ((200, "skipped"), (405, "error-changed")):
+    for status, verdict in ((200, "skipped"), (405, "error-changed"), (0, "not-reached")):
         verifier, (plan,) = scripted((get("/mcp"), recorded))
         running = verifier.begin(plan)
         assert isinstance(running, Repeated)
@@ -287,3 +287,22 @@ def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -
         else:
             assert sent is not None
             assert json.loads(sent.call.request.body)["result"] == {"n": "p2"}
+
+
+def test_what_was_learned_meanwhile_does_not_count() -> None:
+    """The verdict is worked out again; one that is refused makes it unstable."""
+    ignored: list[str] = []
+    cassette = loaded(cassette_of((CALL, {"at": 1, "items": [1, 2], "b": 1})), "c.json")
+    verifier = Verifier(cassette, "/mcp", lambda _call: ignored)
+    (plan,) = planned(cassette)
+    verified, _ = repeated(verifier, plan, {"at": 2, "items": [2, 1], "b": 2})
+    assert [change.pointer for _, change in verified.changes] == [
+        "/at", "/b", "/items/0", "/items/1",
+    ]  # fmt: skip
+    ignored += ["/at", "/items#order"]
+    again = verifier.verified_again(verified)
+    assert [change.pointer for _, change in again.changes] == ["/b"]
+    ignored.append("/b")
+    assert verifier.verified_again(verified).verdict == "same"
+    unstable = verifier.unstable(verified, "it hides all")
+    assert (unstable.verdict, unstable.reason) == ("unstable", "it hides all")

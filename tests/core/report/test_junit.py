@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 
+from mrtr_cassette.core.compare.changes import Change
+from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.report.junit import junit
+from mrtr_cassette.core.report.junit import junit, verification_junit
 from mrtr_cassette.core.report.summary import InteractionOutcome, ReplayReport, report_of_replay
+from mrtr_cassette.core.report.verification import Verification, VerifiedInteraction
 
 STATE = "state-of-the-server-0123456789"
 CALL = tool("deploy", env="prod")
@@ -111,3 +114,29 @@ def test_secrets_are_not_in_the_xml() -> None:
     player.request_received(post(tool("login", user="ada", password="correct-horse")))
 
     assert b"correct-horse" not in junit(report_of_replay(player))
+
+
+def test_verdicts_are_test_cases_of_their_cassette() -> None:
+    """What fails is a failure with all its changes, and what was not sent is skipped."""
+    change = Change("text-changed", "/content/0/text", '"a"', '"b"')
+    interactions = (
+        VerifiedInteraction(1, "tools/list", "same", (), None),
+        VerifiedInteraction(2, "tools/call", "text-changed", (TurnChange(0, change),), None),
+        VerifiedInteraction(3, "tools/call", "not-reached", (), "it is away"),
+        VerifiedInteraction(4, "tools/call", "skipped", (), "it was not selected"),
+    )
+    root = ET.fromstring(
+        verification_junit([Verification("c.json", "u", interactions), Verification("d", "u", ())])
+    )
+
+    assert [root.get(name) for name in ("tests", "failures", "skipped")] == ["4", "2", "1"]
+    assert [suite.get("name") for suite in root] == ["c.json", "d"]
+    cases = list(root.iter("testcase"))
+    assert [[child.tag for child in case] for case in cases] == [
+        [],
+        ["failure"],
+        ["failure"],
+        ["skipped"],
+    ]
+    assert "/content/0/text: text-changed" in (cases[1][0].text or "")
+    assert cases[2][0].get("message") == "it is away"
