@@ -199,6 +199,7 @@ class RecordKeywords(_Keywords, total=False):
     no_redact: Collection[str]
     strict_redaction: bool
     seal_answers: bool
+    answers: FilePath | None
     ca_file: FilePath | None
     insecure: bool
     fsync: bool
@@ -256,6 +257,8 @@ def record(
             f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
             hint="with stdio=True it is the server's program and arguments, else a URL",
         )
+    if stdio and checked.answers is not None:
+        raise UsageError("answers and stdio=True don't go together")
     if isinstance(upstream, str):
         opened = partial(recording, upstream, Path(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)

@@ -8,7 +8,7 @@ Rule: every run of pytest imports this module, so it imports nothing large.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mrtr_cassette.errors import UsageError
@@ -133,3 +133,26 @@ def checked_headers(value: Any) -> Headers:
         if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
             raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
     return pairs
+
+
+def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
+    """Refuse names that are no option.
+
+    Args:
+        names: what is to be checked.
+        known: the names of the options.
+        owner: what takes the options.
+
+    Raises:
+        UsageError: a name is unknown.
+    """
+    import difflib
+
+    for name in names:
+        if name in known:
+            continue
+        nearest = difflib.get_close_matches(name, known, n=1)
+        raise UsageError(
+            f"{owner} has no option {name!r}",
+            hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
+        )

@@ -13,7 +13,7 @@ The library, the marker of pytest and its ini values use the name of the field; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -329,6 +329,16 @@ class RecordOptions(WritingOptions, ProxyOptions):
             "switch", "Keep only hashes of what the user answered", "--seal-answers"
         ),
     )
+    answers: FilePath | None = field(
+        default=None,
+        metadata=as_option(
+            "file",
+            "Answer what the server asks in the place of a client that can't, by an answers file",
+            "--answers",
+            metavar="FILE",
+            in_ini=False,
+        ),
+    )
     fsync: bool = field(
         default=False,
         metadata=as_option(
@@ -355,6 +365,8 @@ class RecordOptions(WritingOptions, ProxyOptions):
                 "<<ignore>> and <<repeat>> need <<append>>",
                 hint="they say which calls are played from the cassette that is added to",
             )
+        if self.answers is not None and self.existing == "append":
+            raise UsageError("<<answers>> and <<append>> don't go together")
         if self.redact or self.redact_keys or self.no_redact:
             _ = self.redaction
         if self.match_headers:
@@ -412,29 +424,6 @@ def options_of(options: type[Options | SuiteOptions]) -> dict[str, Option]:
 def default_of(options: type[Options], name: str) -> Any:
     """Return the default of an option."""
     return options.__dataclass_fields__[name].default
-
-
-def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse names that are no option.
-
-    Args:
-        names: what is to be checked.
-        known: the names of the options.
-        owner: what takes the options.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
-    import difflib
-
-    for name in names:
-        if name in known:
-            continue
-        nearest = difflib.get_close_matches(name, known, n=1)
-        raise UsageError(
-            f"{owner} has no option {name!r}",
-            hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
-        )
 
 
 def list_options(options: type[Options]) -> None:

@@ -88,6 +88,8 @@ def record(
     server, command = _server_and_client(upstream, upstream_command, command)
     if options.insecure:
         say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
+    if options.answers is not None:
+        say("note: this proxy answers in its client's place, and is not transparent")
     warn_of_strangers(options)
     allow_many_files()
     sys.exit(run(_record(server, output, options, log, command)))

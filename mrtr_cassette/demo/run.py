@@ -15,8 +15,10 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.demo.calls import CALLS, DemoCall
 from mrtr_cassette.demo.client import DemoClient, Received
+from mrtr_cassette.demo.no_client import call_without_client
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.recording import recording
@@ -63,6 +65,7 @@ async def run_demo(
                 say(f"1. record: a server at {upstream}, a client, and the proxy in between")
                 async with recording(upstream, cassette) as recorder:
                     live = await _converse(DemoClient(http, recorder.url), calls)
+                called = await call_without_client(upstream, Path(folder, "call.json"))
             count = recorder.exchanges
             say(f"   {len(live)} calls in {count} exchanges")
             say("2. stop the server")
@@ -72,6 +75,8 @@ async def run_demo(
             async with replaying(cassette) as replay:
                 replayed = await _converse(DemoClient(http, replay.url), calls_again)
             _check_no_miss(len(replay.player.misses), replay.player.unplayed)
+            async with replaying(Path(folder, "call.json")) as replay:
+                called_again = await call_without_client(replay.url)
     total = sealed = 0
     for call, before, after in zip(calls, live, replayed, strict=True):
         say("")
@@ -82,6 +87,9 @@ async def run_demo(
             total += len(again.body)
             sealed += recorded.state is not None
     say("")
+    check_same_end(called, called_again)
+    who = ", ".join(f"{key} by {source}" for key, source in called.turns[0].answered_by.items())
+    say(f"   Without a client: deploy was asked, answered ({who}), recorded, replayed the same")
     say(
         f"{count} responses, {total:,} bytes: all replayed byte for byte; "
         f"{sealed} request states were sealed and are surrogates now"
@@ -132,6 +140,16 @@ def check_same(call: DemoCall, recorded: Received, replayed: Received) -> None:
             f"{call.name}: the replay differs\n  recorded: {recorded.status} {expected!r}\n"
             f"  replayed: {replayed.status} {replayed.body!r}"
         )
+
+
+def check_same_end(called: CallResult, again: CallResult) -> None:
+    """Compare what a call without a client came to.
+
+    Raises:
+        DemoError: it differs, or was no success.
+    """
+    if called.is_error or called != again:
+        raise DemoError(f"without a client: recorded {called.text!r}, replayed {again.text!r}")
 
 
 def _describe(received: Received) -> str:

@@ -9,7 +9,7 @@ Rule: a recorded call goes through the same proxy as any client's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from yarl import URL
 from mrtr_cassette import __version__
 from mrtr_cassette.call_options import CallOptions
 from mrtr_cassette.core.answers.arguments import Wanted, tool_named
-from mrtr_cassette.core.answers.fulfilment import AskEndpoint, AskPerson, Sources
+from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.rounds import LeavesToSources, Rounds, fault_of, refused
 from mrtr_cassette.core.drive.conversation import (
     Answered,
@@ -34,7 +34,6 @@ from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.drive.unrecorded import outcome
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.calls import CallResult, ended_event, turn_event, turn_line
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -42,15 +41,14 @@ from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint, answers_endpoint
+from mrtr_cassette.shell.answers_endpoint import answers_endpoint
+from mrtr_cassette.shell.fulfilling import Answerers, AskThePerson
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_target import target_of
 
-AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
-"""Asks a person one request for input, and returns the answer or None."""
 _MOST_PAGES: Final = 100
 """Pages of a list of tools that are read; a server may have no last one."""
 
@@ -128,7 +126,7 @@ async def call(
         reached = await stack.enter_async_context(_reached(upstream, options, cassette))
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources, options.max_rounds)
-        caller = _Caller(reached, client, rounds, announcer, endpoint, ask_person)
+        caller = _Caller(reached, client, rounds, announcer, Answerers(endpoint, ask_person))
         problem = None
         exchange = None
         try:
@@ -169,8 +167,7 @@ class _Caller:
     client: OwnClient
     rounds: Rounds
     announcer: Announcer
-    endpoint: AnswersEndpoint | None
-    ask_person: AskThePerson | None
+    answerers: Answerers
     session: ServerSession = field(default_factory=lambda: ServerSession(Recorder(seals=False)))
     problem: str | None = None
 
@@ -232,7 +229,7 @@ class _Caller:
         return schema if isinstance(schema, dict) else None
 
     async def _supply(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
-        reply = await self._answer(self.rounds, ask)
+        reply = await self.answerers.answer(self.rounds, ask)
         if self.rounds.turns and not self.rounds.overrun:
             turn = self.rounds.turns[-1]
             self.announcer.say(lambda: turn_event(turn), lambda: turn_line(turn))
@@ -241,22 +238,5 @@ class _Caller:
     async def _supply_outside(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
         """Answer what the server asks outside of the call."""
         outside = Rounds(self.rounds.sources, self.rounds.most)
-        reply = await self._answer(outside, ask)
+        reply = await self.answerers.answer(outside, ask)
         return refused(ask) if reply is None and isinstance(ask, LivePush) else reply
-
-    async def _answer(self, rounds: Rounds, ask: LiveAsk | LivePush) -> Answered | Posted | None:
-        fulfilment = rounds.asked(ask)
-        if fulfilment is None:
-            return None
-        await asyncio.sleep(rounds.pause_s(ask))
-        while True:
-            match fulfilment.next():
-                case AskEndpoint(body) if self.endpoint is not None:
-                    await self.endpoint.ask(body, fulfilment)
-                case AskPerson(key, request):
-                    answer = None if self.ask_person is None else self.ask_person(key, request)
-                    fulfilment.person_answered(key, None if answer is None else await answer)
-                case AskEndpoint():
-                    raise AssertionError("unreachable because there is an endpoint to be asked")
-                case ended:
-                    return rounds.concluded(ask, ended)

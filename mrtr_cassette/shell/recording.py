@@ -7,7 +7,7 @@ Does not own: what passes (`relay`) and what is kept of it (`watching`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
+from mrtr_cassette.shell.answering import answering
 from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_server import (
@@ -95,9 +96,10 @@ async def recording(
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
             watcher.recorder.was_given(target.headers, target.query)
-            async with target.connecting() as server:
+            async with target.connecting() as server, AsyncExitStack() as stack:
                 relay = Relay(server, target.origin, target.headers, watcher)
-                handler: Handler = relay.handle
+                answered = answering(relay, options.answers)
+                handler: Handler = (await stack.enter_async_context(answered)).handle
                 if earlier is not None and player is not None:
                     handler = appender_of(relay, earlier, player, live_asks).handle
                 async with (

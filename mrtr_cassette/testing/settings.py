@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.errors import Terms, UsageError
-from mrtr_cassette.option_values import Option, checked, header_of
+from mrtr_cassette.option_values import Option, check_names, checked, header_of
 from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
     SuiteOptions,
-    check_names,
     options_of,
 )
 from mrtr_cassette.verify_options import VerifyOptions
@@ -44,8 +43,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     for options in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
     for name, option in options_of(options).items()
     # What becomes of a cassette that exists is what the mode says, and misses fail a test. pytest
-    # selects what is verified, and `ignore` is about requests.
-    if name not in {"existing", "on_miss", "only", "jobs", "learn"}
+    # selects what is verified, `ignore` is about requests, and the marker's `answers` about calls.
+    if name not in {"answers", "existing", "on_miss", "only", "jobs", "learn"}
 }
 """The options that a test suite can set."""
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.demo.calls import CALLS
 from mrtr_cassette.demo.client import Received
-from mrtr_cassette.demo.run import DemoError, check_same, run_demo
+from mrtr_cassette.demo.run import DemoError, check_same, check_same_end, run_demo
 
 
 def lines_of(**calls: Any) -> list[str]:
@@ -55,3 +56,12 @@ def test_only_a_sealed_state_may_differ():
     )
     with pytest.raises(DemoError, match="the replay differs"):
         check_same(CALLS[0], recorded, replace(recorded, status=202))
+
+
+def test_another_end_of_the_call_without_a_client_ends_the_demo():
+    """It has to be a success, and the same on replay."""
+    good = CallResult("tools/call", "deploy", result={"content": []})
+    check_same_end(good, good)
+    for other in (CallResult("tools/call", "deploy", problem="gone"), good):
+        with pytest.raises(DemoError, match="without a client"):
+            check_same_end(other, CallResult("tools/call", "deploy", result={"content": [1]}))

@@ -55,7 +55,7 @@ class RestModel(_Strict):
 
 
 class FileModel(_Strict):
-    """Answers for `mrtr-cassette call` and `record --answers`, in TOML."""
+    """Who answers what a server asks, where no client does, in TOML."""
 
     otherwise: Otherwise = Field(
         "fail", description="What happens with a form or a URL that nothing else answers."

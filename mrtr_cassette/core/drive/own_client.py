@@ -13,10 +13,13 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal
 
+from mrtr_cassette.core.drive.server_session import with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
-from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, replace_members, splice
 
 Era = Literal["legacy", "modern"]
 
@@ -150,6 +153,35 @@ def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
         return located.message.tree
     # Some servers refuse without the request's id.
     return {}
+
+
+def is_modern(call: Call) -> bool:
+    """Tell whether a request says for itself who sends it, as the newer revision has it."""
+    return call.message is not None and f"{_META}protocolVersion" in call.message.meta
+
+
+def declaring(request: Request, kinds: Collection[str]) -> Request:
+    """Return a request of the newer revision that declares these kinds besides its own."""
+    call = read_call(request)
+    own = {} if call.message is None else call.message.meta.get(f"{_META}clientCapabilities")
+    both = dict(own) if isinstance(own, dict) else {}
+    for name, value in _capabilities(kinds).items():
+        inner = both.get(name)
+        both[name] = {**inner, **value} if isinstance(inner, dict) else value
+    member = {f"{_META}clientCapabilities": canonical(both).encode()}
+    return with_body(request, replace_members(request.body, ("params", "_meta"), member))
+
+
+def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
+    """Return the body of a response with the id of another call in the place of its own."""
+    response, request = exchange.response, exchange.call.message
+    own = None if call.message is None else call.message.spelled(ID_PATH)
+    located = None if response is None else response_to(request, response)
+    if response is None or own is None or located is None:
+        return b"" if response is None else response.body
+    spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]
+    places = [place for span in spans if (place := located.in_body(span)) is not None]
+    return splice(response.body, [(place, own) for place in places])
 
 
 def _capabilities(kinds: Collection[str]) -> dict[str, Any]:

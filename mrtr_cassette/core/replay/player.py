@@ -48,7 +48,7 @@ from mrtr_cassette.core.replay.playable import (
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
 from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.replay.told_apart import ToldApart
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import event_id_span
@@ -154,6 +154,12 @@ class Player:
         self._by_digest: dict[bytes, Playable] = {}
         self._posted: dict[tuple[str, str | None], list[Playable]] = {}
         self._streams: dict[tuple[str, int], Playable] = {}
+        # What the recording proxy answered in its client's place is answered so here too.
+        self._answered = {
+            each.parent: each
+            for each in by_arrival
+            if each.parent is not None and each.request.header(ANSWERED_BY_HEADER)
+        }
         for each in by_arrival:
             self._index.add(each)
             if each.is_listening:
@@ -202,6 +208,8 @@ class Player:
             session = self._sessions.begin_anew()
         is_again = chosen in session.played
         session.count(chosen)
+        if chosen in self._answered:
+            return self._play(request, self._answered[chosen], session, wanted)
         session.arrive(chosen, wanted.values if chosen.session else None)
         delivery = self._delivery(chosen, session, wanted.values)
         if delivery is not None and chosen.is_listening and chosen.session:

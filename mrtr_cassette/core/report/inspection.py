@@ -27,6 +27,7 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Ask, Via
 from mrtr_cassette.core.report.endings import Endings
 from mrtr_cassette.core.report.wording import arguments_json
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
 
@@ -43,6 +44,7 @@ class Turn:
         has_request_state: the server issued a request state with it.
         via: `result` where the response to the call asked, `push` where the server sent requests
             of its own, whose keys are ours, such as `elicitation-1`.
+        answered_by: who answered in the client's place, such as `rule 1`; else None.
     """
 
     input_requests: Mapping[str, InputRequest]
@@ -50,6 +52,7 @@ class Turn:
     dialect: str | None
     has_request_state: bool
     via: Via = "result"
+    answered_by: str | None = None
 
     @property
     def asked(self) -> Mapping[str, str]:
@@ -176,6 +179,7 @@ def _turn(ask: Ask, retry: Call | None) -> Turn:
         _shown_answers(responses),
         ask.dialect,
         has_request_state,
+        answered_by=(None if retry is None else retry.request.header(ANSWERED_BY_HEADER)) or None,
     )
 
 
@@ -246,6 +250,7 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
         "request_state": turn.has_request_state,
         "dialect": turn.dialect,
         "answered": None if turn.answers_json is None else dict(turn.answers_json),
+        **({} if turn.answered_by is None else {"answered_by": turn.answered_by}),
     }
 
 
@@ -297,4 +302,6 @@ def _turn_lines(number: int, turn: Turn) -> Sequence[str]:
     ]
     if turn.answers_json is None:
         lines.append("      not answered")
+    if turn.answered_by is not None:
+        lines.append(f"      by the recording proxy ({turn.answered_by}), and not by the client")
     return lines

@@ -38,7 +38,11 @@ CREDENTIAL_HEADERS: Final = frozenset(
 )
 """Headers whose values are credentials, which nothing keeps."""
 
-_KEPT_OF_REQUESTS = frozenset({"accept", "authorization", "content-type", "last-event-id"})
+ANSWERED_BY_HEADER: Final = "mrtr-cassette-answered-by"
+"""Names who gave the answers of a retry that is the recording proxy's own; it is never sent."""
+_KEPT_OF_REQUESTS = frozenset(
+    {"accept", "authorization", "content-type", "last-event-id", ANSWERED_BY_HEADER}
+)
 _KEPT_OF_RESPONSES = frozenset(
     {
         "allow",

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import exchange
-from messages import compact, result
+from builders import exchange, post, tool
+from messages import compact, message, result
 
-from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
+from mrtr_cassette.core.drive.own_client import (
+    OwnClient,
+    declaring,
+    is_modern,
+    outcome_of,
+    with_id_of,
+)
+from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import Request
 
 MODERN = {"supportedVersions": ["2026-07-28"]}
@@ -113,3 +121,27 @@ def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
     assert request.header("mcp-name") == "=?base64?PT94?="
     names = {name for name, _ in request.headers}
     assert not names & {"Mcp-Param-Gone", "Mcp-Param-Plain"}
+
+
+def test_another_client_is_spoken_for() -> None:
+    """What the sources can answer is declared besides its own, and it gets its own id back."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}, "x": {}},
+    }
+    theirs = post(compact(message("tools/call", {"name": "a", "_meta": meta}, id="theirs")))
+    call = read_call(theirs)
+    assert is_modern(call)
+    assert not is_modern(read_call(post(tool("a"))))
+    declared = body_of(declaring(theirs, {"form", "roots"}))["params"]["_meta"]
+    assert declared["io.modelcontextprotocol/clientCapabilities"] == {
+        "elicitation": {"url": {}, "form": {}},
+        "x": {},
+        "roots": {},
+    }
+    ours = post(compact(message("tools/call", {"name": "a"}, id="ours")))
+    answered = exchange(ours, compact(result({}, id="ours")))
+    assert json.loads(with_id_of(call, answered)) == result({}, id="theirs")
+    refused = exchange(ours, b"<html>")
+    assert with_id_of(call, refused) == b"<html>"
+    assert with_id_of(call, replace(refused, response=None)) == b""

@@ -1026,3 +1026,12 @@ def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() ->
     assert player.respond_on_stream(post(CALL, target=where), b"{}")
     assert sent_now(stream_) == b"event: message\ndata: {}\n\n"
     assert not player.respond_on_stream(post(CALL), b"{}")
+
+
+def test_what_the_recording_proxy_answered_is_answered_on_replay() -> None:
+    """The client's call gets the end of the conversation, and all of it counts as played."""
+    call = tool("deploy")
+    ours = post(retry(call, {"a": YES}), ("Mrtr-Cassette-Answered-By", "rule 1"))
+    player = player_of((call, asks("a")), (ours, text("done")))
+    assert "done" in play(player, call).decode()
+    assert not player.unplayed

@@ -350,3 +350,15 @@ def test_interaction_of_a_fast_run_has_whole_milliseconds() -> None:
     (told,) = inspected(cassette).interactions
 
     assert told.duration_ms == 2
+
+
+def test_turn_that_the_client_did_not_answer_says_who_did() -> None:
+    """The recorded retry of the recording proxy names its source."""
+    call = tool("deploy")
+    ours = post(retry(call, {"a": YES}), ("Mrtr-Cassette-Answered-By", "rule 1"))
+    inspection = inspection_of((call, asks("a")), (ours, text("done")))
+    (turn,) = inspection.interactions[0].turns
+    assert turn.answered_by == "rule 1"
+    assert "by the recording proxy (rule 1), and not by the client" in inspection_text(inspection)
+    (data,) = inspection_data(inspection)["interactions"]
+    assert data["turns"][0]["answered_by"] == "rule 1"

@@ -1,0 +1,149 @@
+"""Facts about a recording proxy that answers in its client's place, and the replay of that."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from harness import looped
+from messages import form, message, result
+from standin import Visit, event_stream, json_response, response, upstream
+
+from mrtr_cassette.core.report.inspection import inspected, inspection_text
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.replaying import replaying
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"experimental": {"x": {}}},
+}
+RULES = '[[rule]]\nmessage = "Are you sure?"\naction = "accept"\n'
+DONE = {"content": [{"type": "text", "text": "done"}]}
+QUESTION = form()
+
+
+class Server:
+    """A server that asks who can answer, and refuses whoever can't."""
+
+    def __init__(self, *, streams: bool = False, question: Any = QUESTION) -> None:
+        """Begin; it answers by event streams if it `streams`."""
+        self._streams = streams
+        self._question = question
+        self.received: list[Any] = []
+
+    async def __call__(self, visit: Visit) -> None:
+        """Answer one request."""
+        body = visit.request.json
+        self.received.append((body, visit.request.head))
+        params = body["params"]
+        asking = {
+            "resultType": "input_required",
+            "inputRequests": {"confirm": self._question},
+            "requestState": "a raw state of this server",
+        }
+        value: Any = DONE if "inputResponses" in params else asking
+        if "elicitation" not in params["_meta"]["io.modelcontextprotocol/clientCapabilities"]:
+            value = {"content": [], "isError": True}
+        reply = result(value, id=body["id"])
+        if self._streams:
+            await visit.send(
+                response(
+                    event_stream(message("notifications/x", id=None), reply),
+                    "Content-Type: text/event-stream",
+                )
+            )
+        else:
+            await visit.send(json_response(reply))
+
+
+async def call(url: str) -> tuple[int, str]:
+    """Call the tool as a client that can't answer; return status and body."""
+    params = {"name": "deploy", "arguments": {}, "_meta": META}
+    body = message("tools/call", params, id=7)
+    async with aiohttp.ClientSession() as client, client.post(url, json=body) as got:
+        return got.status, await got.text()
+
+
+def options(tmp_path: Path, rules: str = RULES) -> RecordOptions:
+    """Return the options of a recording with answers."""
+    file = tmp_path / "answers.toml"
+    file.write_text(rules)
+    return RecordOptions(answers=file)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@looped
+async def test_client_gets_the_end_of_the_conversation(tmp_path: Path, streams: bool) -> None:  # noqa: FBT001
+    """With its own id; the cassette says who answered, and its replay gives the same."""
+    cassette = tmp_path / "cassette.json"
+    server = Server(streams=streams)
+    async with AsyncExitStack() as stack:
+        live = await stack.enter_async_context(upstream(server))
+        opened = recording(live.url, cassette, options(tmp_path))
+        async with opened as session:
+            recorded = await call(session.url)
+    assert recorded[0] == 200
+    assert '"id":7' in recorded[1]
+    assert "done" in recorded[1]
+    (first, _), (second, head) = server.received
+    assert first["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] == {
+        "experimental": {"x": {}},
+        "elicitation": {"form": {}, "url": {}},
+    }
+    assert second["params"]["requestState"] == "a raw state of this server"
+    assert first["id"] != second["id"]
+    assert not head.values("mrtr-cassette-answered-by")
+    text = inspection_text(inspected(load_cassette(cassette)))
+    assert "by the recording proxy (rule 1), and not by the client" in text
+    assert "raw state" not in cassette.read_text()
+    async with replaying(cassette, ReplayOptions()) as replay:
+        assert await call(replay.url) == recorded
+        assert not replay.misses
+        assert not replay.unplayed
+
+
+@looped
+async def test_what_nobody_answers_is_passed_on(tmp_path: Path) -> None:
+    """As the server asked it, with the client's id."""
+    server = Server(question=form("Wipe all?"))
+    async with upstream(server) as live:
+        opened = recording(live.url, tmp_path / "cassette.json", options(tmp_path))
+        async with opened as session:
+            _, body = await call(session.url)
+    assert '"id":7' in body
+    assert "Wipe all?" in body
+    assert len(server.received) == 1
+
+
+@looped
+async def test_what_is_no_call_passes_as_ever(tmp_path: Path) -> None:
+    """Another method, a retry of the client's own, and a client of an earlier revision."""
+    received: list[Any] = []
+
+    async def server(visit: Visit) -> None:
+        received.append(visit.request.json)
+        await visit.send(json_response(result(DONE, id=visit.request.json["id"])))
+
+    async with upstream(server) as live:
+        opened = recording(live.url, tmp_path / "cassette.json", options(tmp_path))
+        async with opened as session, aiohttp.ClientSession() as client:
+            for body in (
+                message("tools/list", {"_meta": META}),
+                message("tools/call", {"name": "deploy"}),
+                message("tools/call", {"name": "a", "inputResponses": {}, "_meta": META}),
+            ):
+                async with client.post(session.url, json=body) as got:
+                    assert (await got.json())["result"] == DONE
+                assert received.pop() == body
+
+
+def test_answering_and_appending_exclude_each_other(tmp_path: Path) -> None:
+    """What is played and what is answered would be two things."""
+    with pytest.raises(UsageError, match='answers and existing="append" don\'t go together'):
+        RecordOptions(answers=tmp_path / "a.toml", existing="append")
