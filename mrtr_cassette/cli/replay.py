@@ -67,6 +67,8 @@ def replay(
     With --stdio it is the server that a client starts; -- COMMAND may say in whose place it stands,
     and is not started.
     """
+    # What is imported and loaded stays: the collector need not look at it again and again.
+    gc.disable()
     from mrtr_cassette.shell.cassette_file import check_writable
     from mrtr_cassette.shell.running import allow_many_files, run
 
@@ -87,17 +89,14 @@ def replay(
 async def _replay(
     cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
 ) -> int:
-    from mrtr_cassette.shell.cassette_file import without_collection
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
     async with stop_signals() as signals:
         async with AsyncExitStack() as stack:
-            with without_collection():
-                served = replaying(cassette, options, on_event=log.event)
-                session = await stack.enter_async_context(served)
-                # What was loaded stays: the collector need not look at it again and again.
-                gc.freeze()
+            served = replaying(cassette, options, on_event=log.event)
+            session = await stack.enter_async_context(served)
+            _collect_from_now_on()
             end = await until_stopped(session, command, signals)
         fails = _conclude(session, options, log, report)
         player = session.player
@@ -107,6 +106,11 @@ async def _replay(
     return end.code or int(fails or is_unused)
 
 
+def _collect_from_now_on() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 async def _replay_pipe(
     cassette: Path, options: ReplayOptions, log: Log, report: Path | None
 ) -> int:
@@ -114,6 +118,7 @@ async def _replay_pipe(
     from mrtr_cassette.shell.running import stop_signals
 
     async with stop_signals() as signals:
+        _collect_from_now_on()
         session = await replay_pipe(cassette, options, signals, log.event)
     return int(_conclude(session, options, log, report))
 
