@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
@@ -190,8 +190,8 @@ def _pushed_turn(turn: PushedTurn) -> Turn:
 
 def _shown_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:
     return {
-        printable(key): replace(
-            request, kind=printable(request.kind), message=printable(request.message)
+        printable(key): InputRequest(
+            printable(request.kind), printable(request.message), request.definition
         )
         for key, request in requests.items()
     }

@@ -172,7 +172,7 @@ def _header(view: View) -> Markup:
     asking = sum(bool(each.turns) for each in calls)
     chips = [
         chip(counted(len(calls), "call")),
-        chip(f"{asking} ask, {counted(turns, 'turn')}", "person"),
+        chip(f"{counted(turns, 'turn')} in {counted(asking, 'call')}", "person"),
     ]
     branches = sum(each.branch is not None for each in calls)
     if branches:
@@ -257,7 +257,9 @@ def _sessions(view: View, notes: dict[int, list[Note]]) -> Iterator[Markup | str
 
 
 def _session_head(session: SessionTimeline, number: int) -> Markup:
-    name = recorded(session.session) if session.session else "Calls without a session"
+    name = (
+        ["Session ", recorded(session.session)] if session.session else ["Calls without a session"]
+    )
     chips = [chip(counted(len(session.interactions), "call"))]
     if session.client:
         chips.insert(0, chip(session.client))

@@ -70,7 +70,7 @@ def test_page_tells_what_was_recorded() -> None:
     assert made.one("h1").text == "talk.json"
     assert [each.text for each in made.one("header").every(class_="chip")] == [
         "2 calls",
-        "2 ask, 2 turns",
+        "2 turns in 2 calls",
         "1 answered again in another way",
         "request states sealed",
         "known secrets redacted",
@@ -108,7 +108,7 @@ def test_each_session_is_a_section() -> None:
     made = of_script((post(asked), text("x")), (post(tool("b"), session), text("x")))
 
     headings = [each.text for each in made.one("main").every("h2")]
-    assert headings == ["Calls without a session", "mrtr-session:1"]
+    assert headings == ["Calls without a session", "Session mrtr-session:1"]
     first = next(made.every("section", class_="session"))
     assert next(first.every(class_="chip")).text == "agent 2"
 
