@@ -26,9 +26,11 @@ from mrtr_cassette.core.secrets.escapes import (
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
 _GRAM = 8
-_STRIDE = 4
-_LONG_RUN = _GRAM + _STRIDE - 1
-"""A run of so many characters contains, wherever it begins, a gram at a multiple of the stride."""
+_LONG_RUN = 2 * _GRAM - 1
+"""A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
+
+So long is hardly a word of a message but states, hashes and the like.
+"""
 _PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
 _SLICE = 1 << 16
 """Bytes of a long word whose grams are looked up at once."""
@@ -256,7 +258,7 @@ class KnownTexts:
         for word in long_words(raw, _LONG_RUN) if self._by_gram else ():
             for begin in range(0, len(word) - _GRAM + 1, _SLICE):
                 end = min(begin + _SLICE, len(word) - _GRAM + 1)
-                some = {word[at : at + _GRAM] for at in range(begin, end, _STRIDE)}
+                some = {word[at : at + _GRAM] for at in range(begin, end, _GRAM)}
                 grams |= some & self._by_gram.keys()
         for gram in sorted(grams):
             likely.update(dict.fromkeys(self._by_gram[gram]))
