@@ -13,17 +13,19 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.format.replacing import with_responses
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Ask, Located, messages_in, splice_pieces
 from mrtr_cassette.core.record.history import is_journal_token
 from mrtr_cassette.core.replay.reply import echoes_in
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, renumber
-from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal, reveal_text
+from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal_in_json, reveal_text
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Piece, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
 from mrtr_cassette.core.wire.sse import event_id_spans
@@ -141,7 +143,8 @@ def _as_recorded(taken: TakenResponse, response: Response, numbers: _Numbers) ->
     old = recorded.response
     old_pieces = () if old is None else old.pieces
     pieces = _with_event_ids(pieces, old_pieces)
-    texts = [reveal(piece.raw, taken.states.get) for piece in pieces]
+    pieces = _with_elicitation_ids(pieces, recorded, live)
+    texts = [reveal_in_json(piece.raw, taken.states) for piece in pieces]
     before = b"".join(piece.raw for piece in old_pieces)
     texts = _with_numbers(texts, before, numbers)
     pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
@@ -165,6 +168,28 @@ def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tu
         span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
         if identity is not None and span is not None:
             yield span, identity
+
+
+def _with_elicitation_ids(
+    pieces: tuple[Piece, ...], recorded: RecordedExchange, live: RecordedExchange
+) -> tuple[Piece, ...]:
+    """Give questions the recorded ids that the server made up for them, in their URLs too."""
+    for before, now in zip(_questions_of(recorded), _questions_of(live), strict=False):
+        old, new = elicitation_id(before), elicitation_id(now)
+        if old is not None and new is not None:
+            pieces = tuple(
+                piece._replace(raw=piece.raw.replace(new.encode(), old.encode()))
+                for piece in pieces
+            )
+    return pieces
+
+
+def _questions_of(exchange: RecordedExchange) -> list[Any]:
+    """Return the requests for input in a response, in their order."""
+    pushed = [each.message.tree for each in _pushed_in(exchange)]
+    result = {} if exchange.ask is None else exchange.ask.message.tree["result"]
+    asked = result.get(INPUT_REQUESTS)
+    return [*pushed, *(asked.values() if isinstance(asked, dict) else ())]
 
 
 def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Piece, ...]:

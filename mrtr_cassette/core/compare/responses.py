@@ -29,7 +29,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, R
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import reveal
+from mrtr_cassette.core.secrets.surrogates import reveal_in_json
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Response, kept_response_headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.errors import NotJsonError
@@ -71,6 +71,7 @@ _VOLATILE_OF_TASKS: Final = _VOLATILE | {
 }
 _VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
     {
+        ("params", "elicitationId"),
         ("params", "progressToken"),
         ("params", "requestId"),
         *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
@@ -87,6 +88,9 @@ _NEGOTIATED: Final = frozenset({"content-encoding"})
 """Headers that depend on what the client accepts."""
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
 _FIRST_ERROR: Final = 400
+_OWN_ID: Final = "mrtr-elicitation"
+_SHORTEST_ID: Final = len(_OWN_ID)
+"""Characters of an id that is looked for in other texts; what is shorter may be a word."""
 
 
 def changes_of_ask(
@@ -126,7 +130,33 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
 
 def pinned_question(question: Any) -> Any:
     """Return a value of `inputRequests` that is the same wherever the same is asked."""
-    return pinned(question or {}, _VOLATILE_OF_ASKS)
+    question = question or {}
+    if isinstance(question, dict):
+        question = {key: _without_own_id(request) for key, request in question.items()}
+    return pinned(question, _VOLATILE_OF_ASKS)
+
+
+def elicitation_id(request: Any) -> str | None:
+    """Return the id that a server gave to a request for input, if it is one that is made up."""
+    params = request.get("params") if isinstance(request, dict) else None
+    identity = params.get("elicitationId") if isinstance(params, dict) else None
+    return identity if isinstance(identity, str) and len(identity) >= _SHORTEST_ID else None
+
+
+def _without_own_id(request: Any) -> Any:
+    """Return a request for input in which its own id is the same wherever it repeats it."""
+    identity = elicitation_id(request)
+    return request if identity is None else _replaced(request, identity)
+
+
+def _replaced(value: Any, text: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(text, _OWN_ID)
+    if isinstance(value, list):
+        return [_replaced(item, text) for item in value]
+    if isinstance(value, dict):
+        return {key: _replaced(item, text) for key, item in value.items()}
+    return value
 
 
 def changes_of_result(
@@ -220,10 +250,9 @@ class _Said(NamedTuple):
 
 
 def _asking_result(exchange: RecordedExchange, states: Mapping[str, str]) -> dict[str, Any]:
+    """Return the result that asks; empty where the response doesn't."""
     ask = exchange.ask
-    if ask is None:
-        raise AssertionError("unreachable because only asks are compared")
-    return {**comparable_tree(ask.message.raw, states)["result"]}
+    return {} if ask is None else {**comparable_tree(ask.message.raw, states)["result"]}
 
 
 def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
@@ -269,7 +298,7 @@ def comparable_text(text: str) -> str:
 
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
-    raw = _SURROGATE.sub(rb"\1\2\3", reveal(raw, states.get))
+    raw = _SURROGATE.sub(rb"\1\2\3", reveal_in_json(raw, states))
     return without_numbers(raw.decode("latin-1")).encode("latin-1")
 
 

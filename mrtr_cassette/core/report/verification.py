@@ -203,7 +203,10 @@ def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
                 "upstream": each.upstream,
                 "is_good": each.is_good,
                 "counts": each.counts,
-                "interactions": [_interaction_data(inner) for inner in each.interactions],
+                "interactions": [
+                    {**_interaction_data(inner), "is_accepted": inner.number in each.accepted}
+                    for inner in each.interactions
+                ],
             }
             for each in verifications
         ]

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from json.encoder import encode_basestring_ascii
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
 SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
@@ -55,6 +56,21 @@ def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
         return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
 
     return SEALED_HASH_BYTES.sub(revealed, raw)
+
+
+def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
+    """Replace sealed hashes in a JSON text by recorded states, which may be any text.
+
+    Args:
+        raw: the JSON text.
+        states: the recorded state or session id by the hash of the live one.
+    """
+
+    def spelled(sha256: str) -> str | None:
+        state = states.get(sha256)
+        return None if state is None else encode_basestring_ascii(state)[1:-1]
+
+    return reveal(raw, spelled)
 
 
 def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:

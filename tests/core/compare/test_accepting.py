@@ -295,3 +295,29 @@ def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
     assert [message_of(asked).id for asked in turns[0].asked] == [
         message_of(asked).id for asked in cassette.interactions[1].pushed_turns[0].asked
     ]
+
+
+def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
+    """In the URL of the question too, as it is in the cassette."""
+
+    def linked(identity: str, words: str) -> Json:
+        params = {"mode": "url", "url": f"https://x/?e={identity}", "elicitationId": identity}
+        asked = {"method": "elicitation/create", "params": {**params, "message": words}}
+        return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
+
+    data, cassette = file_of((CALL, linked("a1" * 10, "Open?")))
+    response = {**linked("b2" * 12, "Open it?"), "requestState": LIVE}
+    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, response))])
+    assert lines_changed(data, new) == ['"message": "Open it?"']
+
+
+def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
+    """It may be JSON with quotes, which is no end of a string."""
+    state = '{"n": "of the recorded state"}'
+    retried = retry(CALL, {"a": YES}, state=state)
+    data, cassette = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
+    each = taken(cassette, 1, 0, live(CALL, question(f"Go {LIVE}?", LIVE)))
+    new = accepted(data, cassette, [each])
+    first = load(new, "f").interactions[0].exchanges[0]
+    assert first.ask is not None
+    assert first.ask.request_state == state

@@ -509,3 +509,26 @@ def test_the_same_bytes_are_the_same() -> None:
     for changes_of in (changes_beside, changes_of_ask, changes_of_result):
         exchange = ask(asks("a")) if changes_of is changes_of_ask else seen(text("a"))
         assert changes_of(exchange, exchange) == []
+
+
+def test_a_verbatim_state_may_be_json() -> None:
+    """A question that repeats such a state is the same with the live one."""
+    states = ['{"recorded": "state", "n": 1}', '{"live": "state", "n": 22}']
+    questions = [{**question(message=f"for {state}"), "requestState": state} for state in states]
+    verbatim = converse((CALL, questions[0]), seals=False)[0]
+    sealed = converse((CALL, questions[1]))[0]
+    changes = changes_of_ask(verbatim, sealed, {sha256_of(states[1]): states[0]})
+    assert [change.pointer for change in changes if change.verdict == "question-changed"] == []
+
+
+def test_a_question_may_repeat_the_id_that_is_made_up_for_it() -> None:
+    """Its URL is the same one then; another URL is not."""
+
+    def linked(identity: str, host: str = "id.example") -> Json:
+        url = f"https://{host}/?e={identity}"
+        return question(mode="url", url=url, elicitationId=identity, more=[1, {"see": url}])
+
+    old, new = ask(linked("a1" * 10)), ask(linked("b2" * 12))
+    assert changes_of_ask(old, new) == []
+    assert heaviest(changes_of_ask(old, ask(linked("b2" * 12, "other")))) == "question-changed"
+    assert heaviest(changes_of_ask(ask(linked("word")), ask(linked("name")))) == "question-changed"

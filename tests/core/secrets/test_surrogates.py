@@ -9,6 +9,7 @@ from mrtr_cassette.core.secrets.surrogates import (
     event_surrogate,
     occurrence_in,
     reveal,
+    reveal_in_json,
     reveal_text,
     sealed_hash,
     session_surrogate,
@@ -79,3 +80,11 @@ def test_event_is_named_by_session_and_count() -> None:
     """The name of an event tells its session, and which of its events it is."""
     assert event_surrogate(3, 12) == "mrtr-event:3:12"
     assert elicitation_surrogate(3, 12) == "mrtr-elicitation:3:12"
+
+
+def test_recorded_states_stand_in_json_as_json() -> None:
+    """A state may be any text, such as JSON with quotes."""
+    raw = b'{"state":"sha256:%b","url":"?s=sha256:%b"}' % (b"a" * 64, b"b" * 64)
+    assert reveal_in_json(raw, {"a" * 64: '{"n":1}'}) == (
+        b'{"state":"{\\"n\\":1}","url":"?s=sha256:%b"}' % (b"b" * 64)
+    )
