@@ -72,6 +72,8 @@ def _turn_lines(number: int, turn: Turn) -> Iterator[str]:
     for key, value in answers.items():
         yield f"      answered {key}, which was not asked"
         yield from _indented(json_text(value), 8)
+    if turn.answered_by is not None:
+        yield f"      by the recording proxy ({printable(turn.answered_by)}), and not by the client"
     if turn.answers_json is None:
         yield "      not answered"
 

@@ -52,6 +52,8 @@ def turn_section(turn: Turn, place: str, number: int, answering_ms: float | None
         chips.append(chip("request state", "sealed"))
     if turn.dialect == ARRAY:
         chips.append(chip("array dialect"))
+    if turn.answered_by is not None:
+        chips.append(chip(f"by the recording proxy: {turn.answered_by}", "person"))
     if answering_ms is not None:
         chips.append(chip(f"answered after {shown_time(answering_ms)}", "person"))
     elif answers is None:

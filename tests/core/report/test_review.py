@@ -136,6 +136,18 @@ def test_review_text_of_other_spellings() -> None:
     assert "        Two\n        lines\n" in pushed
 
 
+def test_review_text_tells_who_answered_in_the_clients_place() -> None:
+    """Answers that the recording proxy gave are not taken for the client's."""
+    details = detailed(recording_of((CALL, asks("a")), (retry(CALL, {"a": YES}), text("x"))))
+    (each,) = details.interactions
+    turns = (replace(each.interaction.turns[0], answered_by="rule 1"),)
+    ruled = replace(each, interaction=replace(each.interaction, turns=turns))
+
+    shown = review_text(replace(details, interactions=(ruled,)))
+
+    assert "      by the recording proxy (rule 1), and not by the client\n" in shown
+
+
 def test_review_data_adds_what_the_outline_leaves_out() -> None:
     """The data have each question's definition and the final response."""
     recording = recording_of(

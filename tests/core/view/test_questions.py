@@ -190,6 +190,10 @@ def test_turn_tells_how_it_was_asked_and_answered() -> None:
     assert section.one("section").attributes["id"] == "i2t1"
     assert next(section.every("summary")).text == "Answered without being asked"
 
+    ruled = Turn({"k": form({})}, {"k": "{}"}, "2026-07-28", False, answered_by="rule 1")
+    chips = [each.text for each in parsed(turn_section(ruled, "i2t1", 1, 2)).every(class_="chip")]
+    assert chips == ["via: result", "by the recording proxy: rule 1", "answered after 2 ms"]
+
     alone = parsed(turn_section(Turn({}, None, ARRAY, True), "i2t1", 1, None))
     chips = [each.text for each in alone.every("span", class_="chip")]
     assert chips == ["via: result", "request state", "array dialect", "not answered"]
