@@ -316,3 +316,26 @@ async def test_pushed_question_that_nobody_answers_ends_the_call() -> None:
     assert ended.exit_code == 5
     assert ended.unanswered is not None
     assert ended.unanswered.key == "elicitation-1"
+
+
+@looped
+async def test_array_dialect_has_kinds_and_optional_requests() -> None:
+    """A value of another kind is not sent; what is optional and unanswered is left out."""
+    items = [
+        {"id": "city", "kind": "string"},
+        {"id": "days", "kind": "number"},
+        {"id": "note", "kind": "string", "required": False},
+    ]
+    asks = {"inputRequests": items, "requestState": "opaque"}
+    server = Server(asks, DONE)
+    assert (await called(server, given=("city=Rome", "days=3"))).text == "done"
+    assert server.params[1]["inputResponses"] == [
+        {"value": "Rome", "id": "city"},
+        {"value": 3, "id": "days"},
+    ]
+    refused = Server(asks, DONE)
+    ended = await called(refused, given=("city=Rome", "days=many"))
+    assert ended.exit_code == 5
+    assert ended.unanswered is not None
+    assert "is a text, and not a number" in ended.unanswered.detail
+    assert len(refused.params) == 1

@@ -1,0 +1,90 @@
+"""Facts about `call` and `answers` on the command line: words, output, exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from processes import listening
+
+from mrtr_cassette.cli import main
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """Give a server that asks."""
+    with listening((sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")) as server:
+        yield server.url
+
+
+def run(*words: str) -> Result:
+    """Run the program, without a terminal."""
+    return CliRunner().invoke(main, words)
+
+
+def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None:
+    """And each round is an event, without the answer."""
+    options = ("--answer", "confirm=yes", "--answer", "spare=1", "--log-format", "json")
+    record = ("--record", str(tmp_path / "c.json"))
+    ended = run("call", url, "deploy", "env=production", "--json", *options, *record)
+    assert ended.exit_code == 0
+    data = json.loads(ended.stdout)
+    assert data["result"]["content"][0]["text"] == "Deployed to production"
+    assert data["turns"][0]["answered_by"] == {"confirm": "call"}
+    events = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    assert [each["event"] for each in events] == ["answered", "ended"]
+    assert "warning: nothing asked for the answer 'spare'" in ended.stderr
+    again = run("call", url, "add", "a=1", "b=2", *record)
+    assert again.exit_code == 3
+    assert "--append" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["call"], "there is no server to call"),
+        (["call", "deploy", "env=a"], "begin with its URL, end with -- and its command"),
+        (["call", "deploy", "--"], "there is no server after --"),
+        (["call", "http://localhost:9/mcp"], "there is nothing to call"),
+        (["call", "http://localhost:9/mcp", "deploy", "env"], "'env' has no name and value"),
+        (["call", "http://localhost:9/mcp", "a", "--answer", "b"], "'b' has no name and value"),
+        (["call", "http://localhost:9/mcp", "a", "--answers", "none.toml"], "can't read none.toml"),
+        (["call", "http://localhost:9/mcp", "a", "--append"], "--append need --record CASSETTE"),
+        (["call", "http://localhost:9/mcp", "a", "--timeout", "0"], "Invalid value"),
+        (["answers", "check", "none.toml", "none.json"], "can't read none.toml"),
+        (["record", "--stdio", "--answers", "a", "--", "x"], "--answers and --stdio don't go"),
+    ],
+)
+def test_wrong_words_are_usage_errors(words: list[str], reason: str) -> None:
+    """Nothing is called."""
+    ended = run(*words)
+    assert (ended.exit_code, ended.stdout) == (2, "")
+    assert reason in ended.stderr
+
+
+def test_no_server_is_told(tmp_path: Path) -> None:
+    """By the exit code of upstreams, and no endpoint is asked before its URL is read."""
+    assert run("call", "http://127.0.0.1:9/mcp", "deploy").exit_code == 4
+    file = tmp_path / "a.toml"
+    file.write_text('[rest]\nurl = "nowhere"\n')
+    ended = run("call", "http://127.0.0.1:9/mcp", "deploy", "--answers", str(file))
+    assert ended.exit_code == 2
+    assert "rest.url of the answers file is no HTTP URL" in ended.stderr
+
+
+def test_answers_are_checked_against_a_cassette(url: str, tmp_path: Path) -> None:
+    """1 where a question has no answer that fits; the recording's own rules have all."""
+    cassette, file = str(tmp_path / "c.json"), tmp_path / "a.toml"
+    run("call", url, "deploy", "env=production", "--answer", "confirm=yes", "--record", cassette)
+    file.write_text('[[rule]]\nkey = "other"\naction = "decline"\n')
+    bad = run("answers", "check", str(file), cassette)
+    assert bad.exit_code == 1
+    assert "NO ANSWER\nrule 1 answers nothing\n1 question, 1 without an answer" in bad.stdout
+    file.write_text(run("answers", "from", cassette).stdout)
+    assert run("answers", "check", str(file), cassette).exit_code == 0
+    schema = json.loads(run("answers", "schema").stdout)
+    assert "rule" in schema["properties"]
