@@ -26,6 +26,7 @@ from mrtr_cassette.shell.page_file import write_page
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
 MANY = 2000
+EXAMPLES = CASSETTES.parent / "docs" / "examples"
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +183,31 @@ def test_search_looks_into_everything(browser: Browser, demo: Path) -> None:
     assert search(browser, "") == ""
     browser.one("#filter").send_keys("calls that ask")
     assert browser.one("#found").text == "11 of 19 calls"
+
+
+def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> None:
+    """The list of what differs is in sight at once; it leads to both forms, side by side."""
+    first, second = (
+        load_cassette(EXAMPLES / f"flights-{name}.json") for name in ("before", "after")
+    )
+    path = folder / "two.html"
+    write_page(
+        path, View(detailed(second), earlier=Earlier(detailed(first), compared(first, second)))
+    )
+    browser.open(path)
+
+    links = browser.driver.find_elements(By.CSS_SELECTOR, "#differences a")
+    assert [link.text for link in links] == ["#2", "#3", "#4", "#4"]
+    assert all(link.rect["y"] < 900 for link in links)
+    links[0].click()
+    before, after = (browser.one(f"#c2 .{side}") for side in ("before", "after"))
+    assert before.rect["y"] == after.rect["y"]
+    assert before.rect["x"] + before.rect["width"] <= after.rect["x"]
+    assert "Travel insurance" in before.text
+    assert "I agree to pay 29 EUR for travel insurance" in after.text
+    browser.run("location.hash = '#o4'")
+    assert browser.one("#o4").is_displayed()
+    assert browser.violations() == []
 
 
 def test_keyboard_is_enough(browser: Browser, demo: Path) -> None:
