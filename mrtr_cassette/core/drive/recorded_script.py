@@ -15,6 +15,7 @@ from mrtr_cassette.core.compare.responses import (
     changes_beside,
     changes_of_ask,
     changes_of_result,
+    comparable_tree,
     question_changes,
 )
 from mrtr_cassette.core.drive.conversation import (
@@ -32,8 +33,8 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import reveal, sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.wire.jsonbytes import canonical
 
 _ASKS = f"/{INPUT_REQUESTS}"
 
@@ -253,7 +254,7 @@ def _shown(message: Message | None) -> str | None:
 
 def _asked(raw: bytes, recorded_by_hash: dict[str, str]) -> object:
     """Return what a pushed request asks, in the form of the 2026-07-28 revision."""
-    tree = parse(_without_numbers(reveal(raw, recorded_by_hash.get)))
+    tree = comparable_tree(raw, recorded_by_hash)
     return {key: tree[key] for key in ("method", "params") if key in tree}
 
 
