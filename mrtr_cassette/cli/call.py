@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.report.calls import CallResult
 
 _SERVER = "mrtr_cassette.server"
+_INTERRUPTED = 130
 
 
 class _BeforeServer(click.Command):
@@ -102,17 +103,20 @@ def call(
     if cassette is None and options.existing != "keep":
         raise UsageError("--force and --append need --record CASSETTE")
     announcer = Announcer(log.line, log.event, options.terms)
-    result = run(
-        call_server(
-            upstream,
-            wanted,
-            sources,
-            options,
-            announcer,
-            cassette=cassette,
-            ask_person=Terminal().ask if has_person else None,
-        )
+    calling = call_server(
+        upstream,
+        wanted,
+        sources,
+        options,
+        announcer,
+        cassette=cassette,
+        ask_person=Terminal().ask if has_person else None,
     )
+    try:
+        result = run(calling)
+    except KeyboardInterrupt:
+        # Neither a result nor an error of the tool.
+        sys.exit(_INTERRUPTED)
     for line in problem_lines(result):
         say(line)
     _print(result, as_json=as_json)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from harness import looped
+from messages import compact
 from processes import (
     SIDES,
     Listening,
@@ -25,16 +26,35 @@ from processes import (
     run_all,
 )
 from standin import Visit, json_response, upstream
+from yarl import URL
 
+import mrtr_cassette
 from mrtr_cassette.call_options import CallOptions
 from mrtr_cassette.core.answers.arguments import wanted_of
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
 from mrtr_cassette.core.answers.pairs import read_pairs
+from mrtr_cassette.core.answers.rounds import requests_of
 from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    Conversation,
+    Finished,
+    LiveAsk,
+    LivePush,
+    NeedsAnswers,
+    Posted,
+)
+from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
+from mrtr_cassette.core.drive.server_session import ServerSession
+from mrtr_cassette.core.protocol.dialect import spelled_requests
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.calling import call
+from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.live_server import LiveServer
 
 FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
     "deploy": (["deploy", "env=production"], 0, "Deployed to production"),
@@ -185,7 +205,46 @@ def test_recorded_calls_play_to_both_clients(
     record()
     flows = [option for name in names for option in ("--flow", name)]
     commands = [replay_command(cassette, "--", *peer("client", client), *flows) for client in SIDES]
+    held = mrtr_cassette.verify(cassette, server.url)
+    assert (held.compared, held.failures) == (8, ())
     for client, replayed in zip(SIDES, run_all(commands), strict=True):
         assert replayed.code == 0, (client, replayed.stderr)
         for _, _, text in FLOWS.values():
             assert text in replayed.stdout, client
+
+
+class Tampering:
+    """A script that answers by rules and changes the state that is echoed."""
+
+    def __init__(self) -> None:
+        """Begin without a conversation."""
+        self.conversation: Conversation | None = None
+
+    def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
+        """Answer as an endpoint does."""
+        assert self.conversation is not None
+        if ask.request_state is not None and ask.turn == 2:
+            self.conversation.request_state = "tampered"
+        requests = spelled_requests(requests_of(ask))
+        return Answered(compact({key: answer_to(request) for key, request in requests.items()}))
+
+    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
+        """Answer nothing."""
+        return NeedsAnswers(push)
+
+
+@looped
+async def test_tampered_state_is_refused(server: Server) -> None:
+    """The same requests with another state get the server's refusal, not a result."""
+    own = OwnClient(URL(server.url).raw_path_qs, {"form"}, "1")
+    own.era = "modern"
+    script, session = Tampering(), ServerSession(Recorder(seals=False))
+    script.conversation = Conversation(
+        own.call("tools/call", {"name": "wipe-cache"}), script, session
+    )
+    async with connecting(URL(server.url).origin(), None) as client:
+        await LiveServer(client, server.url).follow(script.conversation)
+    standing = script.conversation.standing
+    assert isinstance(standing, Finished)
+    error = outcome_of(standing.exchange)["error"]
+    assert (error["code"], error["message"]) == (-32602, "Invalid or expired requestState")

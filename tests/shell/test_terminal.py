@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ def call() -> Iterator[tuple[str, ...]]:
         yield (*PROGRAM, "call", server.url, "deploy", "env=production")
 
 
-def typed(command: Sequence[str], *lines: str) -> tuple[int, str, str]:
-    """Run a command on a terminal; type each line at the next prompt.
+def typed(command: Sequence[str], *lines: str | None) -> tuple[int, str, str]:
+    """Run a command on a terminal; type each line at the next prompt, None interrupts it.
 
     Returns:
         its exit code, what the terminal showed, and its stdout, which is none.
@@ -41,7 +42,11 @@ def typed(command: Sequence[str], *lines: str) -> tuple[int, str, str]:
             break
         shown += chunk.decode()
         if left and shown.endswith(("]: ", "> ")):
-            os.write(ours, left.pop(0).encode())
+            line = left.pop(0)
+            if line is None:
+                process.send_signal(signal.SIGINT)
+            else:
+                os.write(ours, line.encode())
         if not chunk:
             break
     out, _ = process.communicate(timeout=HANGS_S)
@@ -59,7 +64,8 @@ def test_person_is_asked_at_the_terminal(call: tuple[str, ...]) -> None:
 
 
 def test_person_may_go_without_an_answer(call: tuple[str, ...]) -> None:
-    """The end of the lines is no answer: the call ends with the ask on stdout."""
+    """The end of the lines is no answer: the call ends with the ask on stdout; Ctrl-C ends all."""
+    assert typed(call, None)[0] == 130
     code, _, out = typed(call, "\x04")
     assert code == 5
     assert '"Deploy to production?"' in out
