@@ -808,3 +808,11 @@ def test_request_is_redacted_in_all_its_parts() -> None:
         (("Content-Type", FORM), ("Mcp-Param-Api-Key", new)),
         f"api_key={in_url}".encode(),
     )
+
+
+def test_urls_that_follow_one_another_are_redacted_at_once() -> None:
+    """A URL within a parameter has parameters of its own, however many URLs there are."""
+    url = "https://app.example.com/device?device_code=made-up1&client_id=ab"
+    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "T")
+
+    assert b"made-up1" not in redactor.body((url * 300).encode(), "text/plain")
