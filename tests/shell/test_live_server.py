@@ -260,3 +260,30 @@ async def test_server_on_pipes_is_used_like_any_other(tmp_path: Path) -> None:
     response_ = conversation.standing.exchange.response
     assert response_ is not None
     assert b'"result": {"roots": []}' in response_.body
+
+
+AT_ONCE = """
+import json, sys
+asked = json.loads(sys.stdin.readline())
+progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1}}
+response = {"jsonrpc": "2.0", "id": asked["id"], "result": {}}
+sys.stdout.write("".join(json.dumps(said) + "\\n" for said in (progress, progress, response)))
+sys.stdout.flush()
+sys.stdin.readline()
+"""
+
+
+@looped
+async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) -> None:
+    """However the pipe hands them on, each is a piece of the response."""
+    program = tmp_path / "server.py"
+    program.write_text(AT_ONCE)
+    conversation = Conversation(
+        line_request(CALL), Fixed(refusing), ServerSession(Recorder(seals=True))
+    )
+    async with pipe_upstream([sys.executable, str(program)], 1000) as server:
+        await LiveServer(server, "the server").follow(conversation)
+    assert isinstance(conversation.standing, Finished)
+    response_ = conversation.standing.exchange.response
+    assert response_ is not None
+    assert [piece.raw.count(b"\n") for piece in response_.pieces] == [1, 1, 1]

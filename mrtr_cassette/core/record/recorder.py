@@ -41,6 +41,7 @@ from mrtr_cassette.core.wire.http import (
     header_value,
     is_event_stream,
 )
+from mrtr_cassette.core.wire.lines import lines_in
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
@@ -284,12 +285,12 @@ class Observation:
             yield
         raw = b"".join(whole)
         if self._is_line:
-            self._messages_passed((raw,), at_ms)
+            self._messages_passed(lines_in(raw), at_ms)
         elif raw:
             self._pieces.append(Piece(raw, at_ms, recorder.arrived))
 
     def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
-        """Take the next events, or the next line."""
+        """Take the next events or lines."""
         recorder, pieces = self.recorder, self._pieces
         if not messages:
             return

@@ -8,11 +8,14 @@ Source: MCP 2026-07-28, basic, "Transports", stdio.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.wire.http import NO_METHOD, SESSION_HEADER, Headers, Request
 
 _LINE_END: Final = b"\n"
+_LINES: Final = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
 class Line(NamedTuple):
@@ -71,6 +74,11 @@ class LineFramer:
         self._held.clear()
         self._size = 0
         return raw
+
+
+def lines_in(raw: bytes) -> Sequence[bytes]:
+    """Return the lines of some bytes, each with its end; the last one may lack it."""
+    return (raw,) if raw.find(_LINE_END, 0, -1) < 0 else _LINES.findall(raw)
 
 
 def line_request(line: bytes, session: str = "") -> Request:

@@ -10,6 +10,7 @@ from mrtr_cassette.core.wire.lines import (
     LineFramer,
     channel_request,
     line_request,
+    lines_in,
     opens_channel,
 )
 
@@ -100,3 +101,15 @@ def test_channel_has_a_request_of_its_own() -> None:
 
     assert opens_channel(request)
     assert request.header(SESSION_HEADER) == "mrtr-session:1"
+
+
+def test_lines_that_came_together_are_told_apart() -> None:
+    """Each keeps its end, and together they are the bytes."""
+    for raw, lines in (
+        (b"", [b""]),
+        (b"a\n", [b"a\n"]),
+        (b"a", [b"a"]),
+        (b"a\r\n\n\rb\nc", [b"a\r\n", b"\n", b"\rb\n", b"c"]),
+    ):
+        assert list(lines_in(raw)) == lines
+        assert b"".join(lines) == raw
