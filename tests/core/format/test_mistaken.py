@@ -35,7 +35,7 @@ def refusal(data: bytes) -> str:
         (b"name: ci\non: push\n", "f: it is YAML, not JSON;"),
         (b"<!DOCTYPE html>\n<p>not found\n", "f: it is HTML or XML, not JSON;"),
         (b'<?xml version="1.0"?><a/>', "f: it is HTML or XML, not JSON;"),
-        (gzip.compress(b"{}"), "f: it is compressed by gzip; unpack it first"),
+        (gzip.compress(b"{}", mtime=0), "f: it is compressed by gzip; unpack it first"),
         ('{"version": 1}'.encode("utf-16"), "f: it is in UTF-16; save it in UTF-8"),
         (
             b'{"journal":1,"upstream":"u"} 0\n[1] 0\n',
