@@ -250,7 +250,7 @@ class _Run:
         await server.follow(again.conversation)
         name = call_name(first.planned.call)
         known = ignored_in(self.rules, first.planned.call)
-        places = [each for each in learned(first, again.verified()) if each.pointer not in known]
+        places = learned(first, again.verified(), known)
         self.places += [(name, place) for place in places if (name, place) not in self.places]
         pointers = tuple(place.pointer for place in places if place.reason is None)
         refused = [place.reason for place in places if place.reason is not None]

@@ -7,10 +7,10 @@ Rule: a pointer is exact, and hides nothing that was the same in both responses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from mrtr_cassette.core.compare.changes import Change
+from mrtr_cassette.core.compare.changes import Change, is_below
 from mrtr_cassette.core.compare.responses import changes_beside, changes_of_ask, changes_of_result
 from mrtr_cassette.core.drive.ordering import ORDER, reordered_in
 from mrtr_cassette.core.drive.verification import Verified
@@ -31,15 +31,26 @@ class Learned(NamedTuple):
     reason: str | None = None
 
 
-def learned(first: Verified, second: Verified) -> list[Learned]:
-    """Return what differs between two live runs of the same conversation."""
+def learned(first: Verified, second: Verified, known: Collection[str] = ()) -> list[Learned]:
+    """Return what differs between two live runs of the same conversation.
+
+    Args:
+        first: what came of the one run.
+        second: what came of the other.
+        known: pointers that are left out already, with all that is below them.
+    """
     if len(first.live) != len(second.live):
         return [Learned("", "the server asks more questions in one run than in the other")]
     places: dict[str, Learned] = {}
     for before, after in zip(first.live, second.live, strict=True):
         for place in _places(before, after):
             places.setdefault(place.pointer, place)
-    return list(places.values())
+    return [each for each in places.values() if not _is_known(each.pointer, known)]
+
+
+def _is_known(pointer: str, known: Collection[str]) -> bool:
+    place = pointer.removesuffix(ORDER)
+    return pointer in known or any(is_below(place, outer) for outer in known)
 
 
 def _places(before: RecordedExchange, after: RecordedExchange) -> list[Learned]:

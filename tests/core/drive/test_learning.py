@@ -65,3 +65,14 @@ def test_another_number_of_questions_is_refused() -> None:
     """Nothing can be compared in the place of an exchange that there is not."""
     (place,) = learned(run(asks("a"), text("done")), run(text("done")))
     assert "more questions" in str(place.reason)
+
+
+def test_what_is_left_out_already_is_not_learned() -> None:
+    """Neither a place, nor what is below it, nor the order of a list in it."""
+    first, second = (
+        run({"a": {"b": "1 of x"}, "c": [1, 2]}),
+        run({"a": {"b": "2 of x"}, "c": [2, 1]}),
+    )
+    assert [each.pointer for each in learned(first, second)] == ["/c#order", "/a/b"]
+    for known in (["/a", "/c"], ["/a/b", "/c#order"]):
+        assert learned(first, second, known) == []
