@@ -180,14 +180,7 @@ def _code_of(session: RecordSession, log: Log) -> int:
 
 def _conclude(session: RecordSession, log: Log) -> None:
     """Say what a recording came to."""
-    from mrtr_cassette.core.report.summary import RecordingReport, recording_event, recording_text
+    from mrtr_cassette.core.report.summary import recording_event, recording_text
 
-    report = RecordingReport(
-        cassette=str(session.path),
-        interactions=session.published,
-        exchanges=session.exchanges,
-        played=None if session.player is None else session.played,
-        unrecorded=len(session.unrecorded),
-        objection=session.objection,
-    )
+    report = session.report
     log.tell(recording_text(report), recording_event(report))

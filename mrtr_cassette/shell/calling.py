@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,9 +37,10 @@ from mrtr_cassette.core.drive.unrecorded import outcome
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.calls import CallResult, ended_event, turn_event, turn_line
+from mrtr_cassette.core.report.summary import recording_event, recording_text
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.answers_endpoint import answers_endpoint
@@ -64,9 +66,17 @@ class _Reached:
 
 @asynccontextmanager
 async def _reached(
-    upstream: str | Sequence[str], options: CallOptions, cassette: Path | None
+    upstream: str | Sequence[str],
+    options: CallOptions,
+    announcer: Announcer,
+    cassette: Path | None,
 ) -> AsyncIterator[_Reached]:
-    """Give the server, through the recording proxy where the call is recorded."""
+    """Give the server, through the recording proxy where the call is recorded.
+
+    Raises:
+        CassetteError: the recording is not whole, or can't be published.
+    """
+    session: RecordSession | None = None
     async with AsyncExitStack() as stack:
         if cassette is None:
             target = target_of(upstream, options, RedactionRules())
@@ -89,6 +99,9 @@ async def _reached(
         server = LiveServer(proxy, session.shown_url)
         yield _Reached(server, url.raw_path_qs, session)
         await server.close()
+    announcer.say(partial(recording_event, session.report), partial(recording_text, session.report))
+    if session.problem is not None:
+        raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
 
 
 async def call(
@@ -123,7 +136,7 @@ async def call(
                 sources.file.rest, options.ca_path, verifies=not options.insecure
             )
             endpoint = await stack.enter_async_context(opening)
-        reached = await stack.enter_async_context(_reached(upstream, options, cassette))
+        reached = await stack.enter_async_context(_reached(upstream, options, announcer, cassette))
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources, options.max_rounds)
         caller = _Caller(reached, client, rounds, announcer, Answerers(endpoint, ask_person))

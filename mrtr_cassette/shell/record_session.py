@@ -13,6 +13,7 @@ from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.record.objections import Judgement, objection_to, verdict_of
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.summary import RecordingReport
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms
 
 
@@ -55,6 +56,18 @@ class RecordSession:
     objection: str | None = None
     published: int | None = None
     command: list[str] | None = None
+
+    @property
+    def report(self) -> RecordingReport:
+        """What it has come to."""
+        return RecordingReport(
+            cassette=str(self.path),
+            interactions=self.published,
+            exchanges=self.exchanges,
+            played=None if self.player is None else self.played,
+            unrecorded=len(self.unrecorded),
+            objection=self.objection,
+        )
 
     @property
     def is_unused(self) -> bool:
