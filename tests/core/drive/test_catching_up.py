@@ -232,6 +232,32 @@ def test_orphan_cannot_be_repeated() -> None:
     assert "begins with a retry" in failure.detail
 
 
+def test_state_of_another_call_or_cassette_leads_nowhere() -> None:
+    """A state that a replay gave out belongs to one call of one cassette."""
+    asks_of_cassette, (state, *_) = recorded_asks(*SCRIPT)
+    other = asks_of_cassette.catch_up_for(
+        *twice(post(retry(tool("another"), {"a": YES}, state=state)))
+    )
+    unknown = asks_of_cassette.catch_up_for(
+        *twice(post(retry(CALL, {"a": YES}, state=f"mrtr-state:{'0' * 16}:9:9")))
+    )
+
+    assert isinstance(other, Unrecorded)
+    assert other.detail == "its request state was recorded for another call"
+    assert isinstance(unknown, Unrecorded)
+    assert unknown.detail == "no ask in this cassette has its request state"
+
+
+def test_it_is_over_when_the_server_is_there() -> None:
+    """After that nothing that still comes on the stream is of interest."""
+    _, (state, *_) = recorded_asks(*SCRIPT)
+    catch_up = catch_up_of(retry(CALL, {"a": YES}, state=state), *SCRIPT)
+    assert not catch_up.is_over
+    assert respond(catch_up, next_of(catch_up), asks("a", state="live-state-" * 4)) is None
+    assert catch_up.is_over
+    assert catch_up.next() is None
+
+
 def test_live_state_is_in_the_retry_whatever_is_added() -> None:
     """A client that tampers with its state tampers with the live one."""
     _, (state, _) = recorded_asks(*SCRIPT)

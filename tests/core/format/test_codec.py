@@ -19,7 +19,7 @@ from builders import (
 from messages import asks, text
 from pushed_cassettes import branched
 
-from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts, schema
+from mrtr_cassette.core.format.codec import AT_ONCE, decode_parts, interaction_count, schema
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.errors import CassetteError
 
@@ -97,6 +97,14 @@ def edited(change: Callable[[dict[str, Any]], object]) -> bytes:
         (
             edited(lambda tree: tree["interactions"][0]["response"].update(status="200")),
             r"^f: at /interactions/0/response/status: input should be a valid integer, found '200'(;|$)",
+        ),
+        (
+            edited(lambda tree: tree["recording"].update(sha256="0" * 64)),
+            r"^f: at /recording/sha256: it is 0{64}, not [0-9a-f]{64}; .*accept the edit with",
+        ),
+        (
+            encode_cassette(cassette_of(*TALK)).replace(b'"request": {', b'"request": {{', 1),
+            r"^f: not JSON: .* line \d+ column \d+ .*; the file is damaged",
         ),
         (
             edited(lambda tree: tree["recording"].update(sha256="x")),
@@ -316,3 +324,9 @@ def test_branch_of_a_pushed_turn_is_refused(turn: int) -> None:
 
     with pytest.raises(CassetteError, match=r"^f: at /interactions/2/branch/turn: "):
         decode_cassette(json.dumps(tree).encode(), "f")
+
+
+def test_interactions_are_counted_without_reading_them() -> None:
+    """Whoever reads a large file knows before how much there is to read."""
+    cassette = cassette_of(*TALK, *[(CALL, text(f"{number}")) for number in range(40)])
+    assert interaction_count(encode_cassette(cassette)) == len(cassette.interactions) == 42

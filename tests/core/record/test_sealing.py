@@ -242,6 +242,26 @@ def test_secrets_of_a_response_become_placeholders() -> None:
     assert [piece.raw for piece in events.pieces] == [sse(answer(CALL, text(PLACED))), sse(CALL)]
 
 
+def test_response_that_only_looks_like_one_with_secrets_is_the_same() -> None:
+    """A word that rules look for is no secret by itself."""
+    body = answer(CALL, text("ghp_ and password: are what a secret begins with"))
+    response = response_of(Answer((body[:9], body[9:])), CALL)
+    redactor = Redactor(RedactionRules(), token_of)
+
+    assert redactor.may_change(body)
+    assert redacted_response(response, redactor) == response
+
+
+def test_events_are_redacted_where_they_are_changed() -> None:
+    """What has a secret in two of its events keeps all of them, each as one event."""
+    redactor = Redactor(RedactionRules(), token_of)
+    secret = answer(CALL, text(SECRET))
+    events = redacted_response(response_of(stream(secret, CALL, secret), CALL), redactor)
+
+    placed = sse(answer(CALL, text(PLACED)))
+    assert [piece.raw for piece in events.pieces] == [placed, sse(CALL), placed]
+
+
 def cut(raw: bytes, *headers: tuple[str, str], size: int = 7) -> Response:
     """Return a response with a body that came in pieces."""
     pieces = tuple(Piece(raw[at : at + size], at, 0) for at in range(0, len(raw), size))

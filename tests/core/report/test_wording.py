@@ -8,6 +8,7 @@ from builders import get, post, retry, rpc, tool
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import Answers
 from mrtr_cassette.core.report.wording import (
+    annotation_line,
     answering_text,
     arguments_json,
     difference_line,
@@ -70,6 +71,14 @@ def test_difference_is_one_line() -> None:
     assert difference_line(shown, "live") == f"  /a\\x1b: recorded {shown.recorded}, live nothing"
     assert difference_line(Difference("", None, "2"), "received") == (
         "  /: recorded nothing, received 2"
+    )
+
+
+def test_annotation_can_neither_end_early_nor_be_another_command() -> None:
+    """Each part is escaped as GitHub's workflow commands want it."""
+    line = annotation_line("a,b:c.json", "50% more\n::debug::", "two\r\nlines, 100%")
+    assert line == (
+        "::error file=a%2Cb%3Ac.json,title=50%25 more%0A%3A%3Adebug%3A%3A::two%0D%0Alines, 100%25"
     )
 
 

@@ -125,3 +125,29 @@ def test_texts_without_a_long_run_are_forgotten_too() -> None:
 
     assert texts.seal(b'"1"1"1"') == b'"1"1"1"'
     assert texts.seal(b'"29"29"29"') == SHOWN.encode()
+
+
+def test_many_texts_are_found_by_their_long_runs() -> None:
+    """Where texts are many, only those that may be there are looked for, spelled as ever."""
+    texts = known(*(f"{number:04}-conversation-{number:04}" for number in range(100)))
+    raw = b'{"a":"0007-conversation-0007 x 0099-conversation-0099","b":"0007-conversation-0008"}'
+    sealed = raw.replace(b"0007-conversation-0007", SHOWN.encode())
+    sealed = sealed.replace(b"0099-conversation-0099", SHOWN.encode())
+
+    assert texts.may_be_in(raw)
+    assert texts.seal(raw) == sealed
+    assert not texts.may_be_in(b"nothing-of-all-these-texts-is-here")
+
+
+def test_texts_are_taken_over_whole() -> None:
+    """What one process knows another one knows as well, in the same order, and nothing else."""
+    texts = known("first-text-of-all", "second-text-of-all")
+    texts.add(KnownText("word", SHOWN, is_searched=False))
+    others = known("forgotten-text", '"1"1"1"')
+    others.relist(texts.listed())
+
+    assert list(others) == ["first-text-of-all", "second-text-of-all", "word"]
+    assert others.listed() == texts.listed()
+    assert others.seal(b"forgotten-text first-text-of-all word") == (
+        b"forgotten-text <token:1> word"
+    )

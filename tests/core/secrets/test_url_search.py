@@ -10,6 +10,7 @@ from mrtr_cassette.core.secrets.url_search import (
     URL_QUERY,
     Query,
     credentials_in,
+    inner_urls,
     secrets_in_query,
     urls_in,
 )
@@ -32,6 +33,24 @@ TOKEN = fill(24)
 def test_urls_are_found_by_their_schemes(text: str, urls: list[str]) -> None:
     """A URL ends where a reader would end it."""
     assert [text[start:end] for start, end in urls_in(text)] == urls
+
+
+@pytest.mark.parametrize(
+    ("url", "inner"),
+    [
+        ("https://a.example/?u=b", []),
+        ("https://a.example/?u=https://b.example/c", ["https://b.example/c"]),
+        (
+            "https://a.example/?u=http://b.example&v=ws://c.example/d",
+            ["http://b.example&v=", "ws://c.example/d"],
+        ),
+    ],
+)
+def test_urls_within_a_url_reach_to_the_next(url: str, inner: list[str]) -> None:
+    """Each is searched as a URL of its own, however many stand in a row."""
+    text = f"see {url} there"
+    spans = inner_urls(text, 4, 4 + len(url))
+    assert [text[start:end] for start, end in spans] == inner
 
 
 @pytest.mark.parametrize(
