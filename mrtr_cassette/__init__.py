@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.testing.cassette import MrtrCassette
     from mrtr_cassette.verify_options import VerifyOptions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "CallOptions",
     "CallResult",

@@ -9,7 +9,7 @@ Source: docs/diff.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import UsageError
@@ -40,18 +40,7 @@ Verdict = Literal[
 - `not-reached`: what should have been compared was not there to compare.
 """
 
-VERDICTS: Final[tuple[Verdict, ...]] = (
-    "same",
-    "skipped",
-    "unstable",
-    "text-changed",
-    "shape-changed",
-    "surface-changed",
-    "error-changed",
-    "rounds-changed",
-    "question-changed",
-    "not-reached",
-)
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 """All verdicts, the lightest first."""
 
 TEXT_STEP: Final = "#json"
