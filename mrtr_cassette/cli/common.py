@@ -89,8 +89,12 @@ class Group(click.Group):
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, or several."""
-    sys.stderr.write(f"{printable_lines(text)}\n")
+    """Write a line to stderr, or several; what is wrong has its colour there."""
+    text = printable_lines(text)
+    if has_colour(sys.stderr):
+        first, end, rest = text.partition("\n")
+        text = f"{painted(first.partition(':')[0], first)}{end}{rest}"
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
@@ -134,7 +138,17 @@ def painted(mark: str, line: str) -> str:
     return line if colour is None else click.style(line, fg=colour)
 
 
-_COLOURS: Final = {"-": "red", "+": "green", "~": "yellow"}
+_COLOURS: Final = {
+    "-": "red",
+    "+": "green",
+    "~": "yellow",
+    "error": "red",
+    "miss": "red",
+    "not recorded": "red",
+    "note": "yellow",
+    "warning": "yellow",
+    "WARNING": "yellow",
+}
 
 
 class Log:
