@@ -18,13 +18,13 @@ ROOT = Path(__file__).parent.parent
 class Session:
     """A shell session in a folder of its own, with ports of its own for those that docs name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path = Path(sys.executable).parent) -> None:
         self.folder = folder
         self.ports = {"8000": str(free_port()), "8722": str(free_port())}
         self.server: subprocess.Popen[str] | None = None
         unwanted = {"CI", "MRTR_CASSETTE_MODE", "GITHUB_ACTIONS", "PYTEST_ADDOPTS"}
         self.env = {name: value for name, value in os.environ.items() if name not in unwanted}
-        self.env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self.env["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self.env["PYTHONPATH"] = str(folder)
         self.env["PYTHONDONTWRITEBYTECODE"] = "1"
         shutil.copytree(ROOT / "docs" / "examples", folder / "docs" / "examples")

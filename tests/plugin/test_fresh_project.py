@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,6 +13,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from shown import Session
 
 ROOT = Path(__file__).parent.parent.parent
 SERVER_PROJECT = """
@@ -103,23 +106,28 @@ def test_the_wheel_has_what_a_user_needs(wheel):
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"mrtr_cassette"}
 
 
+def installed(folder: Path, wheel: Path) -> Path:
+    """Install the wheel where only the libraries of others are borrowed; return its programs."""
+    venv.create(folder, symlinks=True)
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    # Read after the environment's own folder, so that the wheel comes first.
+    (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    programs = folder / "bin"
+    pip("--python", str(programs / "python"), "install", "--no-deps", str(wheel))
+    return programs
+
+
 class Project:
-    """A folder with a virtual environment, in which only the libraries of others are borrowed."""
+    """A folder with a virtual environment of its own, a server and a test."""
 
     def __init__(self, folder: Path, wheel: Path) -> None:
         self.folder = folder
-        environment = folder / "environment"
-        venv.create(environment, symlinks=True)
-        self.python = str(environment / "bin" / "python")
-        (site,) = (environment / "lib").glob("python*/site-packages")
-        # Read after the environment's own folder, so that the wheel comes first.
-        (site / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+        self.python = str(installed(folder / "environment", wheel) / "python")
         package = folder / "server"
         (package / "deploy_server").mkdir(parents=True)
         (package / "pyproject.toml").write_text(SERVER_PROJECT)
         (package / "deploy_server" / "__init__.py").touch()
         (package / "deploy_server" / "__main__.py").write_text(SERVER)
-        self.pip("install", "--no-deps", str(wheel))
         self.pip("install", "--no-deps", "--no-build-isolation", str(package))
         (folder / "tests").mkdir()
         self.test_file = folder / "tests" / "test_deploy.py"
@@ -150,6 +158,26 @@ class Project:
         return subprocess.check_output(
             [self.python, "-c", text], text=True, cwd=self.folder
         ).strip()
+
+
+def test_the_first_five_minutes_of_the_readme_need_the_wheel_alone(tmp_path, wheel):
+    """Its commands work in an empty folder: a call is recorded, verified, replayed and seen."""
+    readme = (ROOT / "README.md").read_text().partition("## Use it")[0]
+    (tmp_path / "empty").mkdir()
+    session = Session(tmp_path / "empty", installed(tmp_path / "environment", wheel))
+    shutil.rmtree(session.folder / "docs")
+    del session.env["PYTHONPATH"]
+    try:
+        for block in re.findall(r"^```console\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
+            for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                command, _, shown = step.partition("\n")
+                code, printed = session.run(command)
+                assert code == 0, printed
+                assert ("Deployed to production" in printed) == ("Deployed" in shown)
+    finally:
+        session.stop()
+    page = (session.folder / "call.html").read_text()
+    assert "Deploy to production?" in page
 
 
 def test_a_fresh_project_records_replays_and_fails(tmp_path, wheel):
