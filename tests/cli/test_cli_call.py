@@ -36,7 +36,7 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     assert data["result"]["content"][0]["text"] == "Deployed to production"
     assert data["turns"][0]["answered_by"] == {"confirm": "call"}
     events = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
-    assert [each["event"] for each in events] == ["answered", "ended"]
+    assert [each["event"] for each in events] == ["answered", "ended", "concluded"]
     assert "warning: nothing asked for the answer 'spare'" in ended.stderr
     again = run("call", url, "add", "a=1", "b=2", *record)
     assert again.exit_code == 3

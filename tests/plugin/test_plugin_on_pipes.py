@@ -148,7 +148,7 @@ def test_server_runs_in_the_root_directory(project):
         "server.py",
         "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')",
     )
-    upstream = json.dumps(["python", "server.py", LINES_SERVER[1]])
+    upstream = json.dumps(["python", "server.py", LINES_SERVER[-1]])
     project.write("sub/test_one.py", ONE_TEST.replace("SERVER)", f"{upstream})"))
     (project.path / "test_one.py").unlink()
     project.run()
