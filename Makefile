@@ -14,8 +14,8 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	$(BIN)/$(RUN) -m pytest -n auto --dist worksteal
 
-# How much of the package the tests cover, after: make test RUN="coverage run"; then how much of each
-# core module its own test file covers. Neither may be less than the floors that stand in the tests.
+# How much the tests cover of all but the core, after: make test RUN="coverage run"; then how much of
+# each core module its own test file covers. Neither may be less than the floors in the tests.
 floors: $(VENV)/.installed-dev
 	$(BIN)/coverage combine --quiet
 	$(BIN)/python tests/coverage_of_modules.py --package $(ARGS)

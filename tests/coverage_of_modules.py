@@ -1,4 +1,4 @@
-"""Measures how much of each core module its own test file covers, and how much all tests cover.
+"""Measures how much of each core module its own tests cover, and how much all cover of the rest.
 
     python tests/coverage_of_modules.py [MODULE ...]    each core module by its own test file alone
     python tests/coverage_of_modules.py --package       the data of `coverage run -m pytest`
@@ -29,7 +29,7 @@ TESTS: Final = Path(__file__).resolve().parent
 ROOT: Final = TESTS.parent
 CORE: Final = ROOT / "mrtr_cassette" / "core"
 FLOORS: Final = TESTS / "coverage_floors.json"
-PACKAGE: Final = "package"
+PACKAGE: Final = "all but the core"
 _OPTIONS: Final = (
     "-q",
     "-p",
@@ -69,7 +69,7 @@ def test_file(module: str) -> Path | None:
 
 
 def of_package() -> Measured:
-    """Read what all tests cover."""
+    """Read what all tests cover of what is not the core."""
     covered = coverage.Coverage()
     covered.load()
     return measured(PACKAGE, covered)
