@@ -54,29 +54,10 @@ def pytest_configure(config: pytest.Config) -> None:
 _LONG = ("soak", "test_bench.py", "test_guides.py", "test_docs.py", "sdk", "plugin")
 """Files and folders whose tests take seconds each."""
 
-_MEASURED = ("cli", "demo", "plugin", "shell", "testing")
-"""Folders in whose tests the processes of the program are measured as well."""
-
-_MEASURED_BY = {
-    name: os.environ[name]
-    for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
-    if name in os.environ
-}
-
 
 def _place(item: pytest.Item) -> str:
     """Return the file or folder among the tests in which a test stands."""
     return item.path.relative_to(TESTS).parts[0]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Measure processes only where they are what is tested: to measure one takes as long again."""
-    for name, value in _MEASURED_BY.items():
-        if _place(item) in _MEASURED:
-            os.environ[name] = value
-        else:
-            os.environ.pop(name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,7 @@
 """Measures how much of each core module its own tests cover, and how much all cover of the rest.
 
     python tests/coverage_of_modules.py [MODULE ...]    each core module by its own test file alone
-    python tests/coverage_of_modules.py --package       the data of `coverage run -m pytest`
+    python tests/coverage_of_modules.py --rest          the data of `coverage run -m pytest`
     ... --raise                                         and write down what is higher than before
 
 Owns: the floors in `coverage_floors.json`, in percent of lines and branches.
@@ -29,7 +29,7 @@ TESTS: Final = Path(__file__).resolve().parent
 ROOT: Final = TESTS.parent
 CORE: Final = ROOT / "mrtr_cassette" / "core"
 FLOORS: Final = TESTS / "coverage_floors.json"
-PACKAGE: Final = "all but the core"
+REST: Final = "all but the core"
 _OPTIONS: Final = (
     "-q",
     "-p",
@@ -68,11 +68,11 @@ def test_file(module: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def of_package() -> Measured:
+def of_rest() -> Measured:
     """Read what all tests cover of what is not the core."""
     covered = coverage.Coverage()
     covered.load()
-    return measured(PACKAGE, covered)
+    return measured(REST, covered)
 
 
 def of_module(module: str) -> Measured:
@@ -124,7 +124,7 @@ def verdict(measured: Measured, floors: Mapping[str, float]) -> str | None:
 
 def raised(results: Sequence[Measured], floors: Mapping[str, float]) -> dict[str, float]:
     """Return the floors with what is higher now, and without modules that are gone."""
-    names = {PACKAGE, *modules()}
+    names = {REST, *modules()}
     percents = {one.name: one.percent for one in results if one.problem is None}
     return {
         name: max(floors.get(name, 0.0), percents.get(name, 0.0))
@@ -137,12 +137,12 @@ def main() -> int:
     """Measure, compare with the floors, and say what is below."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("modules", nargs="*", help="modules as folder/module; all by default")
-    parser.add_argument("--package", action="store_true", help="read the data of the whole suite")
+    parser.add_argument("--rest", action="store_true", help="read the data of the whole suite")
     parser.add_argument("--raise", action="store_true", dest="raises", help="write higher floors")
     options = parser.parse_args()
     floors: dict[str, float] = json.loads(FLOORS.read_text()) if FLOORS.exists() else {}
-    if options.package:
-        results = [of_package()]
+    if options.rest:
+        results = [of_rest()]
     else:
         # What each child needs is imported once, and forked.
         forking = multiprocessing.get_context("fork")
