@@ -102,8 +102,13 @@ class ServerSession:
         return self.recorder.seal(seen).exchange
 
     def responded(self, observation: Observation) -> None:
-        """Take the whole response to one of its requests."""
-        self.id = observation.session or self.id
+        """Take the whole response to one of its requests.
+
+        A session has the id that comes with the result of `initialize` (MCP 2025-11-25, "Session
+        Management"); servers name one in errors too, which they forget at once.
+        """
+        if observation.call.method == "initialize" and observation.status == _OK:
+            self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
 
 

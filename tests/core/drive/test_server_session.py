@@ -56,6 +56,20 @@ def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None
     assert in_session(post(b""), "").headers == post(b"").headers
 
 
+def test_session_is_the_one_that_initialize_opened() -> None:
+    """An id that comes with an error, or with another result, names none that can be used."""
+    session, owner = ServerSession(Recorder(seals=True)), Owner()
+    for method, status in (("server/discover", 400), ("initialize", 400), ("tools/list", 200)):
+        observation = session.request(post(rpc(method)), owner)
+        observation.response_started(status, (SESSION,))
+        session.responded(observation)
+        assert session.id == ""
+    opened = session.request(post(rpc("initialize")), owner)
+    opened.response_started(200, (SESSION,))
+    session.responded(opened)
+    assert session.id == SESSION[1]
+
+
 def test_push_belongs_to_the_call_that_is_pending() -> None:
     """On the call's own stream, and on the session's where one call is pending."""
     session, call, listener = ServerSession(Recorder(seals=True), SESSION[1]), Owner(), Owner()
