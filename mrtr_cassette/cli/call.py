@@ -11,33 +11,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.cli.common import Log, log_format, read_options, say, shared_options
+from mrtr_cassette.cli.common import (
+    Log,
+    TakesServer,
+    log_format,
+    read_options,
+    say,
+    server_after_dashes,
+    shared_options,
+)
 from mrtr_cassette.errors import UsageError, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.answers.fulfilment import Sources
     from mrtr_cassette.core.report.calls import CallResult
 
-_SERVER = "mrtr_cassette.server"
 _INTERRUPTED = 130
 
 
-class _BeforeServer(click.Command):
-    """A command whose arguments end where `-- SERVER` begins."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put aside what starts the server."""
-        if "--" in args:
-            at = args.index("--")
-            ctx.meta[_SERVER] = args[at + 1 :]
-            args = args[:at]
-        return super().parse_args(ctx, args)
-
-
-@click.command(cls=_BeforeServer)
-@click.argument(
-    "words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...] [-- SERVER ...]"
-)
+@click.command(cls=TakesServer)
+@click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
 @click.option(
     "--answer",
     "given",
@@ -96,7 +89,7 @@ def call(
 
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
-    upstream, rest = _server_of(words, context.meta.get(_SERVER))
+    upstream, rest = _server_of(words, server_after_dashes(context))
     wanted = wanted_of(rest)
     has_person = has_terminal()
     sources = _sources_of(given, answers_path, has_person=has_person)

@@ -88,6 +88,31 @@ class Group(click.Group):
             raise click.UsageError(error.format_message() + hint, error.ctx) from None
 
 
+class TakesServer(click.Command):
+    """A command with arguments of its own before `--`, and after it the command of a server."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put aside what starts the server."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_SERVER] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Show it too."""
+        return [*super().collect_usage_pieces(ctx), "[-- SERVER ...]"]
+
+
+def server_after_dashes(ctx: click.Context) -> list[str] | None:
+    """Return what stands after `--`, which may be nothing; None without `--`."""
+    server: list[str] | None = ctx.meta.get(_SERVER)
+    return server
+
+
+_SERVER: Final = "mrtr_cassette.server"
+
+
 def say(text: str) -> None:
     """Write a line to stderr, or several; what is wrong has its colour there."""
     text = printable_lines(text)

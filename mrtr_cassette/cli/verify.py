@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,31 +16,23 @@ from mrtr_cassette.cli.accept import (
     acceptance_of,
     tell_of_update,
 )
-from mrtr_cassette.cli.common import TERMS, Log, read_options, say, shared_options
+from mrtr_cassette.cli.common import (
+    TERMS,
+    Log,
+    TakesServer,
+    read_options,
+    say,
+    server_after_dashes,
+    shared_options,
+)
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.verification import Verification
 
-_COMMAND: Final = "mrtr_cassette.command"
 
-
-class _TakesCommand(click.Command):
-    """A command with arguments of its own before `--`, and a command line after it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take what stands after `--`."""
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[_COMMAND] = args[end + 1 :]
-        return super().parse_args(ctx, args[:end])
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Show it too."""
-        return [*super().collect_usage_pieces(ctx), "[-- SERVER ...]"]
-
-
-@click.command(cls=_TakesCommand)
+@click.command(cls=TakesServer)
 @click.argument("cassettes", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
@@ -82,7 +74,7 @@ def verify(
 
     log = Log("text")
     options = read_options(VerifyOptions, given, log)
-    command = context.meta[_COMMAND]
+    command = server_after_dashes(context) or []
     if (upstream is None) is (not command):
         raise UsageError(
             "verify needs one live server",
