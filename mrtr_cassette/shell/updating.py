@@ -9,6 +9,7 @@ accepted is written.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -105,18 +106,22 @@ class _Updating:
 
     def choose(self, held: Held, choose: Choose) -> list[Proposal]:
         """Take the verdicts on what was repeated, and return what is accepted of it."""
-        repeated = [
+        repeated = {
             each.planned.interaction.number for each in held.verified if each.verdict != "skipped"
-        ]
+        }
         for each in held.verification.interactions:
             if each.number in repeated:
                 self._interactions[each.number] = each
         proposed = proposals(held.cassette, held.verified)
         chosen = list(choose(proposed)) if proposed else []
         self._taken += chosen
+        proposed_by_number: defaultdict[int, list[Proposal]] = defaultdict(list)
+        for proposal in proposed:
+            proposed_by_number[proposal.number].append(proposal)
+        taken = {(proposal.number, proposal.turn) for proposal in chosen}
         for number in repeated:
-            of_interaction = [each for each in proposed if each.number == number]
-            left = [each for each in of_interaction if each not in chosen]
+            of_interaction = proposed_by_number[number]
+            left = [each for each in of_interaction if (each.number, each.turn) not in taken]
             self._left[number] = left
             is_whole = not any(each.counting for each in left)
             if of_interaction and is_whole:

@@ -184,8 +184,12 @@ class _Run:
             tuple(self.options.only),
             is_on_pipes=self.target.is_on_pipes,
         )
-        at_once = [each for each in plan if self.options.jobs > 1 and not each.needs_session]
-        verified = [await self._one(each) for each in plan if each not in at_once]
+        at_once: list[Planned] = []
+        in_order: list[Planned] = []
+        for each in plan:
+            alone = self.options.jobs > 1 and not each.needs_session
+            (at_once if alone else in_order).append(each)
+        verified = [await self._one(each) for each in in_order]
         places = asyncio.Semaphore(self.options.jobs)
 
         async def limited(each: Planned) -> Verified | None:

@@ -22,12 +22,12 @@ from mrtr_cassette.testing.settings import Place, place_of_call
 MARKER: Final = "mrtr_cassette"
 """The marker that says of a test what its cassette is."""
 
-_SCOPES: Final[dict[str, Any]] = {
+FIXTURES: Final[dict[str, Any]] = {
     "mrtr_cassette": pytest.Function,
     "mrtr_cassette_class": pytest.Class,
     "mrtr_cassette_module": pytest.Module,
 }
-"""What the cassette of each fixture belongs to."""
+"""The fixtures that give a test its cassette, and what each one's cassette belongs to."""
 
 _LONGEST_NAME = 120
 """Characters of a file name's readable part; file systems take 255 bytes."""
@@ -47,7 +47,7 @@ def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
     """Return the cassettes that tests have by their fixtures; not those that they open by name."""
     paths = set()
     for item in items:
-        for fixture, kind in _SCOPES.items():
+        for fixture, kind in FIXTURES.items():
             if fixture not in getattr(item, "fixturenames", ()):
                 continue
             # Outside of a class its fixture belongs to the test.

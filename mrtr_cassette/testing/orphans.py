@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
+from mrtr_cassette.shell.cassette_file import is_cassette
 from mrtr_cassette.testing.names import cassette_folder, paths_of
 from mrtr_cassette.testing.uses import uses_of
 
 _FOUND = "mrtr_cassette_found"
-_HEAD_BYTES = 200
-"""Bytes at a file's begin among which a cassette says that it is one."""
 
 
 class Orphans:
@@ -64,7 +63,7 @@ class Orphans:
             path
             for folder in self._folders
             for path in Path(folder).rglob("*.json")
-            if path.is_file() and str(path) not in self._used and _is_cassette(path)
+            if path.is_file() and str(path) not in self._used and is_cassette(path)
         )
         if self._action == "fail" and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -92,8 +91,3 @@ class Orphans:
             terminalreporter.line("none")
         elif self._objection:
             terminalreporter.line(f"nothing was deleted: {self._objection}")
-
-
-def _is_cassette(path: Path) -> bool:
-    with path.open("rb") as file:
-        return b'"urn:mrtr-cassette:cassette:' in file.read(_HEAD_BYTES)

@@ -1,13 +1,14 @@
 """What a test records: a URL, a command, or an application.
 
-Owns: which of these an `upstream` is, and applications that are served for the whole run.
+Owns: where a test names its upstream, which of these it is, and applications that are served for
+the whole run.
 Does not own: starting and stopping them (`shell.upstream_servers`).
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from mrtr_cassette.shell.upstream_servers import (
     running_command,
     serving_application,
 )
+from mrtr_cassette.testing.settings import Settings
 
 _STARTED_HERE = f"http://localhost{ENDPOINT}"
 """What a cassette names as its upstream where that has another port on every run."""
@@ -50,6 +52,27 @@ class Applications:
     def close(self) -> None:
         """Stop them all."""
         self._served.close()
+
+
+def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
+    """Return the upstream of a test's cassette: a URL, a command or an application.
+
+    Args:
+        settings: what the test says of its cassette.
+        ask_upstream: gives the upstream where the settings have none.
+        purpose: what it is needed for, as the error says it.
+
+    Raises:
+        UsageError: there is none.
+    """
+    upstream = ask_upstream() if settings.upstream is None else settings.upstream
+    if upstream is None:
+        raise UsageError(
+            f"there is nothing to {purpose}",
+            hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+            "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+        )
+    return upstream
 
 
 def is_on_pipes(upstream: Any) -> bool:

@@ -34,7 +34,12 @@ from mrtr_cassette.shell.upstream_servers import RunningCommand
 from mrtr_cassette.testing.cassette import MrtrCassette
 from mrtr_cassette.testing.names import check_spelling
 from mrtr_cassette.testing.settings import TERMS, Mode, Settings
-from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_upstream
+from mrtr_cassette.testing.upstreams import (
+    Applications,
+    is_on_pipes,
+    start_upstream,
+    upstream_of,
+)
 
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
@@ -203,15 +208,8 @@ class CassetteUse:
             return False
 
     def _record(self) -> Recording:
-        upstream = self._settings.upstream
-        if upstream is None:
-            upstream = self._ask_upstream()
-        if upstream is None:
-            raise UsageError(
-                f"there is nothing to record {self.path} from",
-                hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-                "override the fixture mrtr_upstream; it may be a URL, a command or an application",
-            )
+        purpose = f"record {self.path} from"
+        upstream = upstream_of(self._settings, self._ask_upstream, purpose)
         if is_on_pipes(upstream):
             return self._record_on_pipes(upstream)
         started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)

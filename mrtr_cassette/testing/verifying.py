@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from mrtr_cassette.api import verify_with
 from mrtr_cassette.core.report.verification import Verification, verification_text
-from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.testing.names import check_spelling
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.testing.names import FIXTURES, check_spelling
 from mrtr_cassette.testing.settings import Settings
-from mrtr_cassette.testing.upstreams import is_on_pipes, start_upstream
+from mrtr_cassette.testing.upstreams import is_on_pipes, start_upstream, upstream_of
 from mrtr_cassette.testing.use import Run
-
-FIXTURES: Final = ("mrtr_cassette", "mrtr_cassette_class", "mrtr_cassette_module")
 
 
 def keep_cassettes(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -62,13 +60,7 @@ def verify_use(
             "there is no such cassette to verify",
             hint="record it with --mrtr-mode=once",
         )
-    upstream = ask_upstream() if settings.upstream is None else settings.upstream
-    if upstream is None:
-        raise UsageError(
-            f"there is nothing to hold to {path}",
-            hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
-            "override the fixture mrtr_upstream; it may be a URL, a command or an application",
-        )
+    upstream = upstream_of(settings, ask_upstream, f"hold to {path}")
     with ExitStack() as running:
         if not is_on_pipes(upstream):
             upstream = start_upstream(upstream, run.applications, run.cwd, running).url
