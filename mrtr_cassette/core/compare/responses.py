@@ -299,7 +299,7 @@ def comparable_text(text: str) -> str:
 
 def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
     raw = _SURROGATE.sub(rb"\1\2\3", reveal_in_json(raw, states))
-    return without_numbers(raw.decode("latin-1")).encode("latin-1")
+    return without_numbers(raw)
 
 
 def _changes_of_outcome(old: _Said, new: _Said, method: str) -> list[Change]:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from mrtr_cassette.core.compare.changes import TEXT_STEP, Change
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import pointer_path
 from mrtr_cassette.errors import NotJsonError
@@ -56,9 +55,8 @@ def _has_same_items(before: RecordedExchange, after: RecordedExchange, pointer: 
 
 def _at(exchange: RecordedExchange, pointer: str) -> Any:
     """Return what stands at a place in the result of an exchange; None where nothing does."""
-    response = exchange.response
-    located = None if response is None else response_to(exchange.call.message, response)
-    value = None if located is None else located.message.tree.get("result")
+    response = exchange.rpc_response
+    value = None if response is None else response.tree.get("result")
     if not pointer.startswith("/") or pointer.startswith("/#"):
         return None
     for number, part in enumerate(pointer.split(TEXT_STEP)):

@@ -17,7 +17,6 @@ from mrtr_cassette.core.drive.server_session import with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, replace_members, splice
 
@@ -147,12 +146,9 @@ class OwnClient:
 
 def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
     """Return the JSON-RPC response of an exchange; without members where there is none."""
-    response = exchange.response
-    located = None if response is None else response_to(exchange.call.message, response)
-    if located is not None:
-        return located.message.tree
+    response = exchange.rpc_response
     # Some servers refuse without the request's id.
-    return {}
+    return {} if response is None else response.tree
 
 
 def is_modern(call: Call) -> bool:
@@ -174,9 +170,8 @@ def declaring(request: Request, kinds: Collection[str]) -> Request:
 
 def with_id_of(call: Call, exchange: RecordedExchange) -> bytes:
     """Return the body of a response with the id of another call in the place of its own."""
-    response, request = exchange.response, exchange.call.message
+    response, located = exchange.response, exchange.located_response
     own = None if call.message is None else call.message.spelled(ID_PATH)
-    located = None if response is None else response_to(request, response)
     if response is None or own is None or located is None:
         return b"" if response is None else response.body
     spans = find_spans(located.message.raw, [ID_PATH])[ID_PATH]

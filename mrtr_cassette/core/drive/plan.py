@@ -17,7 +17,6 @@ from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, Rec
 from mrtr_cassette.core.exchange.sessions import NO_SESSION, endpoint_in, listens, opened_session
 from mrtr_cassette.core.protocol.calls import Call, is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.protocol.session_ids import session_of
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
@@ -167,8 +166,7 @@ def _why_no_call(interaction: RecordedInteraction, call: Call) -> str | None:
         return "no response was recorded"
     if listens(call, last.response):
         return "it listens to what other calls cause"
-    is_answered = response_to(last.call.message, last.response) is not None
-    if last.response.end is not End.COMPLETE and not is_answered:
+    if last.response.end is not End.COMPLETE and last.rpc_response is None:
         return "its client left, or the server was lost, before the response was whole"
     problem = RecordedScript(interaction.exchanges, interaction.pushed_turns).problem
     return problem or _unsendable(interaction.exchanges[0])

@@ -28,7 +28,12 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.ordering import without_reordered
 from mrtr_cassette.core.exchange.pushed import message_of
-from mrtr_cassette.core.exchange.recorded import PushedRequest, PushedTurn, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import (
+    PushedRequest,
+    PushedTurn,
+    RecordedExchange,
+    asking_turn,
+)
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
@@ -101,21 +106,17 @@ class RecordedScript:
         for turn, answers in self._answers():
             if SEALED_ANSWER.search(answers.decode("latin-1")):
                 return f"the recorded answer of turn {turn} is sealed: only its hash is known"
-            if _without_numbers(answers) != answers:
+            if without_numbers(answers) != answers:
                 return f"the recorded answer of turn {turn} has redacted secrets"
         return None
 
     def _answers(self) -> Iterator[tuple[int, bytes]]:
         """Yield the recorded answers with the numbers of their turns."""
         for position, exchange in enumerate(self._exchanges[1:]):
-            yield self._turn_of(position), answers_text(exchange.request.body) or b""
+            yield asking_turn(position, self._turns), answers_text(exchange.request.body) or b""
         for at, turn in enumerate(self._turns):
             for answer in turn.answers:
                 yield turn.position + at + 1, answer.exchange.request.body
-
-    def _turn_of(self, position: int) -> int:
-        """Return the number of the turn that the response of an exchange asks."""
-        return position + 1 + sum(turn.position <= position for turn in self._turns)
 
     @property
     def _recorded_by_hash(self) -> dict[str, str]:
@@ -124,7 +125,7 @@ class RecordedScript:
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Give the recorded answers, if the ask is the recorded one."""
         position = ask.turn - 1 - self._answered
-        turn = self._turn_of(position)
+        turn = asking_turn(position, self._turns)
         self.live.append(ask.exchange)
         recorded = self._exchanges[position] if position < len(self._exchanges) else None
         if recorded is None or recorded.ask is None:
@@ -157,7 +158,7 @@ class RecordedScript:
         if at is None:
             posted = self._answered_elsewhere(asked)
             changes = [_round(None, push.message)]
-            return posted or self._refused(push, self._turn_of(position), changes)
+            return posted or self._refused(push, asking_turn(position, self._turns), changes)
         turn, unasked = self._turns[at], self._unasked[at]
         number = turn.position + at + 1
         # What was pushed together may come in another order.
@@ -202,9 +203,9 @@ class RecordedScript:
         self.live.append(exchange)
         recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
         if unasked := self._unasked_at(position):
-            self._take(self._turn_of(position), [_round(message_of(unasked[0]), None)])
+            self._take(asking_turn(position, self._turns), [_round(message_of(unasked[0]), None)])
         elif recorded.ask is not None:
-            self._take(self._turn_of(position), [_round(recorded.ask.message, None)])
+            self._take(asking_turn(position, self._turns), [_round(recorded.ask.message, None)])
         else:
             states, ignored = self._recorded_by_hash, self._ignored
             changes = changes_of_result(recorded, exchange, states, ignored)
@@ -260,8 +261,3 @@ def _asked(raw: bytes, recorded_by_hash: dict[str, str]) -> object:
 
 def _body_of(exchange: RecordedExchange) -> bytes:
     return b"" if exchange.response is None else exchange.response.body
-
-
-def _without_numbers(raw: bytes) -> bytes:
-    """Return a JSON text in which placeholders tell the rule only."""
-    return without_numbers(raw.decode("latin-1")).encode("latin-1")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
@@ -73,10 +72,8 @@ class ToolHints:
     def responded(self, observation: Observation) -> None:
         """Take the next page."""
         self._session.responded(observation)
-        exchange = observation.seal(End.COMPLETE, 0.0)
-        response = exchange.response
-        located = None if response is None else response_to(exchange.call.message, response)
-        result = {} if located is None else located.message.tree.get("result")
+        response = observation.seal(End.COMPLETE, 0.0).rpc_response
+        result = {} if response is None else response.tree.get("result")
         result = result if isinstance(result, dict) else {}
         for tool in result.get("tools") or ():
             hints = tool.get("annotations") if isinstance(tool, dict) else None

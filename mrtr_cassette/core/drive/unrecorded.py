@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
@@ -51,7 +50,6 @@ def outcome(exchange: RecordedExchange) -> str:
 
 
 def _error_text(exchange: RecordedExchange) -> str | None:
-    response = exchange.response
-    located = None if response is None else response_to(exchange.call.message, response)
-    error = None if located is None else located.message.tree.get("error")
+    response = exchange.rpc_response
+    error = None if response is None else response.tree.get("error")
     return None if error is None else canonical(error)

@@ -23,8 +23,6 @@ from mrtr_cassette.core.drive.tool_hints import ToolHints
 from mrtr_cassette.core.drive.unrecorded import has_error, outcome
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -97,7 +95,7 @@ class Repeated:
         """Tell whether the server did not respond as it did when it was recorded, in any way."""
         exchanges = self.planned.interaction.exchanges
         recorded = exchanges[min(position, len(exchanges) - 1)]
-        return own_response(recorded) is not None and own_response(live) is None
+        return recorded.rpc_response is not None and live.rpc_response is None
 
     def _heard(self) -> Verified:
         if self._is_unheard:
@@ -118,14 +116,6 @@ class Repeated:
             statuses = (str(response.status), str(observation.status))
             change = Change("error-changed", "/#status", *statuses)
             self._script.changes.append(TurnChange(0, change))
-
-
-def own_response(exchange: RecordedExchange) -> Message | None:
-    """Return the JSON-RPC response to the request of an exchange, or None."""
-    response = exchange.response
-    message = exchange.call.message
-    located = None if response is None else response_to(message, response)
-    return None if located is None else located.message
 
 
 def _same_token(_rule: str, _secret: str) -> str:
@@ -253,7 +243,7 @@ class Verifier:
         verified = repeated.verified()
         planned = verified.planned
         for recorded, live in zip(planned.interaction.exchanges, verified.live, strict=False):
-            before, now = own_response(recorded), own_response(live)
+            before, now = recorded.rpc_response, live.rpc_response
             if before is not None and now is not None:
                 self._values.issued(before, now)
         last = verified.live[-1] if verified.live else None

@@ -8,12 +8,14 @@ Rule: each value is complete when it is made, and never changes.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import may_ask
-from mrtr_cassette.core.protocol.messages import Ask, ask_in
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.protocol.messages import Ask, Located, ask_in, response_to
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request, Response
 
@@ -61,6 +63,18 @@ class RecordedExchange:
         if response is None or not may_ask(response.body):
             return None
         return ask_in(self.call.message, response)
+
+    @property
+    def located_response(self) -> Located | None:
+        """The JSON-RPC response to its request, and its place, read each time anew; or None."""
+        response = self.response
+        return None if response is None else response_to(self.call.message, response)
+
+    @property
+    def rpc_response(self) -> Message | None:
+        """The JSON-RPC response to its request, read each time anew; or None."""
+        located = self.located_response
+        return None if located is None else located.message
 
 
 class TurnPlace(NamedTuple):
@@ -133,6 +147,17 @@ class PushedTurn:
     answers: tuple[PostedAnswer, ...]
 
 
+def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
+    """Return the number of the turn that the response of an exchange asks.
+
+    Args:
+        position: index of the exchange among those of its interaction.
+        pushed_turns: the turns of that interaction in which the server pushed the asks.
+    """
+    # What was pushed while its request was pending comes before it.
+    return position + 1 + sum(turn.position <= position for turn in pushed_turns)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
@@ -194,8 +219,7 @@ class RecordedInteraction:
 
     def asking_turn(self, position: int) -> int:
         """Return the number of the turn that the response of one of `exchanges` asks."""
-        # What was pushed while its request was pending comes before it.
-        return position + 1 + sum(turn.position <= position for turn in self.pushed_turns)
+        return asking_turn(position, self.pushed_turns)
 
     @property
     def pushed_numbers(self) -> list[int]:

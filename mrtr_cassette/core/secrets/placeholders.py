@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, overload
+from typing import AnyStr, Final, overload
 
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 
@@ -67,6 +67,9 @@ def without_rules(text: str) -> str:
     return _WITHOUT_NUMBER.sub("<>", text)
 
 
-def without_numbers(text: str) -> str:
+def without_numbers(text: AnyStr) -> AnyStr:
     """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
+    if isinstance(text, bytes):
+        # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
+        return without_numbers(text.decode("latin-1")).encode("latin-1")
     return PLACEHOLDER.sub(r"<\g<rule>>", text)
