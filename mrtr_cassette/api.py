@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +35,7 @@ from mrtr_cassette.options import (
     RequestStates,
 )
 from mrtr_cassette.shell import cassette_file
-from mrtr_cassette.shell.background import Proxy
+from mrtr_cassette.shell.background import Proxy, result_in_thread
 from mrtr_cassette.shell.client_starts import PipedReplay, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
@@ -322,10 +321,7 @@ def verify_with(
     path: FilePath, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
     """Hold a live server to a cassette as `verify` does, with options that have been checked."""
-    # A loop of its own, whatever runs in the caller's thread.
-    with ThreadPoolExecutor(1) as thread:
-        verifying = verify_cassette(Path(path), upstream, options)
-        return thread.submit(asyncio.run, verifying).result()
+    return result_in_thread(verify_cassette(Path(path), upstream, options))
 
 
 def _check_recording(recording: Recording) -> None:

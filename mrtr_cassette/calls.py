@@ -7,10 +7,8 @@ Rule: the keywords of `call` are the fields of `CallOptions`.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -29,6 +27,7 @@ from mrtr_cassette.option_values import FilePath
 from mrtr_cassette.options import Existing
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.answers_file import load_answers
+from mrtr_cassette.shell.background import result_in_thread
 from mrtr_cassette.shell.calling import call as call_server
 
 Answers = Mapping[str, Any] | FilePath | None
@@ -86,9 +85,7 @@ def call(
         Announcer(checked.log),
         cassette=None if path is None else Path(path),
     )
-    # A loop of its own, whatever runs in the caller's thread.
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, calling).result()
+    return result_in_thread(calling)
 
 
 def _sources_of(answers: Answers) -> Sources:

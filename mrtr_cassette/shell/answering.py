@@ -9,9 +9,8 @@ response is passed on when it is whole. What nobody answers is passed on as the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +29,10 @@ from mrtr_cassette.core.drive.own_client import NAMED_BY, declaring, is_modern, 
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.calls import turn_event, turn_line
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
 from mrtr_cassette.option_values import FilePath
-from mrtr_cassette.shell.answers_endpoint import answers_endpoint
 from mrtr_cassette.shell.answers_file import load_answers
-from mrtr_cassette.shell.fulfilling import Answerers
+from mrtr_cassette.shell.fulfilling import Answerers, answerers
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.transport import (
@@ -125,11 +122,8 @@ class _OneCall:
             return None
         reply = await self.answerers.answer(self.rounds, ask)
         if self.rounds.turns:
-            turn = self.rounds.turns[-1]
-            who = dict.fromkeys(turn.answered_by.values())
+            who = dict.fromkeys(self.rounds.turns[-1].answered_by.values())
             self.answered_by = ", ".join(who) or "nobody: a retry only"
-            announcer = self.relay.watcher.announcer
-            announcer.say(partial(turn_event, turn), partial(turn_line, turn))
         return reply
 
 
@@ -177,8 +171,5 @@ async def answering(
         yield relay
         return
     sources = Sources(file=load_answers(Path(answers)))
-    async with AsyncExitStack() as stack:
-        endpoint = None
-        if sources.file.rest is not None:
-            endpoint = await stack.enter_async_context(answers_endpoint(sources.file.rest, None))
-        yield AnsweringRelay(relay, sources, Answerers(endpoint))
+    async with answerers(sources, relay.watcher.announcer) as those:
+        yield AnsweringRelay(relay, sources, those)

@@ -1,19 +1,19 @@
 """An event loop in a thread of its own, for callers that have none.
 
-Owns: an async context manager that is entered and left in a thread of its own, and the choice
-between `with` and `async with`.
+Owns: a coroutine in a thread of its own, an async context manager that is entered and left there,
+and the choice between `with` and `async with`.
 Rule: what goes wrong on entering and on leaving is raised in the caller.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from threading import Thread
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.running import run
@@ -24,6 +24,12 @@ Leave = Callable[[], None]
 
 _POLL_S = 0.5
 """Seconds between two checks for a signal."""
+
+
+def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns in a loop of its own, whatever runs in this thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -36,15 +36,14 @@ from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.drive.unrecorded import outcome
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.calls import CallResult, ended_event, turn_event, turn_line
+from mrtr_cassette.core.report.calls import CallResult, ended_event
 from mrtr_cassette.core.report.summary import recording_event, recording_text
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.answers_endpoint import answers_endpoint
-from mrtr_cassette.shell.fulfilling import Answerers, AskThePerson
+from mrtr_cassette.shell.fulfilling import Answerers, AskThePerson, answerers
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.record_session import RecordSession
@@ -130,16 +129,18 @@ async def call(
         CassetteError: the cassette can't be written, or exists.
     """
     async with AsyncExitStack() as stack:
-        endpoint = None
-        if sources.file.rest is not None:
-            opening = answers_endpoint(
-                sources.file.rest, options.ca_path, verifies=not options.insecure
-            )
-            endpoint = await stack.enter_async_context(opening)
+        opening = answerers(
+            sources,
+            announcer,
+            options.ca_path,
+            verifies=not options.insecure,
+            ask_person=ask_person,
+        )
+        those = await stack.enter_async_context(opening)
         reached = await stack.enter_async_context(_reached(upstream, options, announcer, cassette))
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources, options.max_rounds)
-        caller = _Caller(reached, client, rounds, announcer, Answerers(endpoint, ask_person))
+        caller = _Caller(reached, client, rounds, those)
         problem = None
         exchange = None
         try:
@@ -179,7 +180,6 @@ class _Caller:
     reached: _Reached
     client: OwnClient
     rounds: Rounds
-    announcer: Announcer
     answerers: Answerers
     session: ServerSession = field(default_factory=lambda: ServerSession(Recorder(seals=False)))
     problem: str | None = None
@@ -189,7 +189,7 @@ class _Caller:
         await self._open()
         schema = await self._schema_of(wanted.name) if wanted.method == "tools/call" else None
         request = self.client.call(wanted.method, wanted.params(schema), schema)
-        exchange = await self._exchange(request, self._supply)
+        exchange = await self._exchange(request, partial(self.answerers.answer, self.rounds))
         if exchange is not None:
             self.problem = fault_of(exchange)
         if self.client.era == "legacy" and self.session.id:
@@ -241,15 +241,9 @@ class _Caller:
         schema = tool_named(name, tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
-    async def _supply(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
-        reply = await self.answerers.answer(self.rounds, ask)
-        if self.rounds.turns and not self.rounds.overrun:
-            turn = self.rounds.turns[-1]
-            self.announcer.say(lambda: turn_event(turn), lambda: turn_line(turn))
-        return reply
-
     async def _supply_outside(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:
         """Answer what the server asks outside of the call."""
         outside = Rounds(self.rounds.sources, self.rounds.most)
-        reply = await self.answerers.answer(outside, ask)
+        quiet = replace(self.answerers, announcer=None)
+        reply = await quiet.answer(outside, ask)
         return refused(ask) if reply is None and isinstance(ask, LivePush) else reply

@@ -1,21 +1,26 @@
 """Waiting for those who answer an ask: the pace, an endpoint, a person.
 
-Owns: asking whoever is to be asked next.
+Owns: opening the endpoint, asking whoever is to be asked next, and telling who answered.
 Does not own: who that is and what becomes of the answers (`core.answers`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from mrtr_cassette.core.answers.fulfilment import AskEndpoint, AskPerson
-from mrtr_cassette.core.answers.rounds import Rounds
+from mrtr_cassette.core.answers.fulfilment import AskEndpoint, AskPerson, Sources
+from mrtr_cassette.core.answers.rounds import CallTurn, Rounds
 from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, LivePush, Posted
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint
+from mrtr_cassette.core.report.calls import turn_event, turn_line
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint, answers_endpoint
 
 AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
 """Asks a person one request for input, and returns the answer or None."""
@@ -26,10 +31,12 @@ class Answerers:
     """Those who are waited for.
 
     Attributes:
+        announcer: says who answered each turn; None where nobody has to know.
         endpoint: the endpoint, or None.
         ask_person: asks a person, or None.
     """
 
+    announcer: Announcer | None = None
     endpoint: AnswersEndpoint | None = None
     ask_person: AskThePerson | None = None
 
@@ -49,4 +56,39 @@ class Answerers:
                 case AskEndpoint():
                     raise AssertionError("unreachable because there is an endpoint to be asked")
                 case ended:
-                    return rounds.concluded(ask, ended)
+                    reply = rounds.concluded(ask, ended)
+                    self._tell(rounds.turns[-1])
+                    return reply
+
+    def _tell(self, turn: CallTurn) -> None:
+        if self.announcer is not None:
+            self.announcer.say(partial(turn_event, turn), partial(turn_line, turn))
+
+
+@asynccontextmanager
+async def answerers(
+    sources: Sources,
+    announcer: Announcer,
+    ca_file: Path | None = None,
+    *,
+    verifies: bool = True,
+    ask_person: AskThePerson | None = None,
+) -> AsyncIterator[Answerers]:
+    """Give those who answer for the sources, with the endpoint open where there is one.
+
+    Args:
+        sources: who answers.
+        announcer: says who answered each turn.
+        ca_file: certificates that the endpoint is checked with, besides the system's.
+        verifies: its certificate is checked.
+        ask_person: asks a person, where the sources have one.
+
+    Raises:
+        UsageError: the endpoint's URL is none.
+    """
+    async with AsyncExitStack() as stack:
+        endpoint = None
+        if sources.file.rest is not None:
+            opening = answers_endpoint(sources.file.rest, ca_file, verifies=verifies)
+            endpoint = await stack.enter_async_context(opening)
+        yield Answerers(announcer, endpoint, ask_person)
