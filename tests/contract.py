@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Any
 
-from harness import http, post
+from harness import http, looped, post, taping
 from messages import CAPABLE, JsonObject, compact, message, tool_call
 from standin import EVENTS, Visit, chunk, event, response, stream_head
 
@@ -364,3 +365,11 @@ async def _pushed_call(url: str, session: str) -> None:
         pushed = json.loads((await body.until(b"\n\n")).partition(b"data: ")[2])
         await post(url, {"jsonrpc": "2.0", "id": pushed["id"], "result": SMALL}, session)
         await body.rest()
+
+
+@looped
+async def record_contract(path: Path) -> Path:
+    """Record all that the server says to a cassette, and return its path."""
+    async with taping(path, Contract()) as tape:
+        await say_everything(tape.url)
+    return path

@@ -54,16 +54,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def looped(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a plain test of a coroutine: it runs on a loop of its own."""
+def looped(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Make a plain function of a test, or of what it needs: it runs on a loop of its own."""
 
     @wraps(test)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        async def bounded() -> None:
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        async def bounded() -> T:
             async with asyncio.timeout(HANGS_S):
-                await test(*args, **kwargs)
+                return await test(*args, **kwargs)
 
-        asyncio.run(bounded())
+        return asyncio.run(bounded())
 
     return run
 

@@ -198,6 +198,13 @@ class Log:
             self.event(event)
 
 
+def json_text(data: Any) -> str:
+    """Return a report as JSON for programs and for people, safe for every screen."""
+    import orjson
+
+    return printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+
+
 def _say_json(event: dict[str, Any]) -> None:
     import orjson
 

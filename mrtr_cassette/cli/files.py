@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from mrtr_cassette.cli.common import (
     Log,
     has_colour,
+    json_text,
     painted,
     progress_shown,
     say,
@@ -44,14 +44,16 @@ def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None
         recording = load_cassette(cassette, progress)
         if full:
             details = detailed(recording)
-            shown = _json(review_data(details)) if as_json else review_text(details)
+            shown = json_text(review_data(details)) if as_json else review_text(details)
         else:
             inspection = inspected(recording)
             if mermaid:
                 shown = diagram(inspection)
             else:
                 shown = (
-                    _json(inspection_data(inspection)) if as_json else inspection_text(inspection)
+                    json_text(inspection_data(inspection))
+                    if as_json
+                    else inspection_text(inspection)
                 )
     click.echo(shown)
 
@@ -95,21 +97,13 @@ def diff(
         raise UsageError("--json and --markdown don't go together")
     comparison = compared(recorded, received, ignore=ignored)
     if as_json:
-        shown = _json(comparison_data(comparison))
+        shown = json_text(comparison_data(comparison))
     elif markdown:
         shown = comparison_markdown(comparison)
     else:
         shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
     click.echo(shown)
     context.exit(0 if comparison.is_same else 1)
-
-
-def _json(data: Any) -> str:
-    import orjson
-
-    from mrtr_cassette.errors import printable_json
-
-    return printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
 
 
 @click.command()

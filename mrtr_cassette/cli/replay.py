@@ -16,6 +16,7 @@ from mrtr_cassette.cli.common import (
     Log,
     aside,
     command_argument,
+    json_text,
     log_format,
     read_options,
     refuse_http_options,
@@ -137,12 +138,9 @@ def _conclude(
 
 def _report(summary: ReplayReport, path: Path | None) -> None:
     """Write the report, and print misses as annotations under GitHub Actions."""
-    import orjson
-
     from mrtr_cassette.core.report.junit import junit
     from mrtr_cassette.core.report.misses import annotation
     from mrtr_cassette.core.report.summary import summary_data
-    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -154,6 +152,4 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     if path.suffix.lower() == ".xml":
         write_report(path, junit(summary))
     else:
-        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        text = orjson.dumps(summary_data(summary), option=options).decode()
-        write_report(path, printable_json(text).encode())
+        write_report(path, f"{json_text(summary_data(summary))}\n".encode())

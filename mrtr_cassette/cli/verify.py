@@ -20,6 +20,7 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     TakesServer,
+    json_text,
     read_options,
     say,
     server_after_dashes,
@@ -143,15 +144,12 @@ async def _verify(
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
     """Write the reports, and print what fails as annotations under GitHub Actions."""
-    import orjson
-
     from mrtr_cassette.core.report.junit import verification_junit
     from mrtr_cassette.core.report.verification import (
         verification_annotations,
         verification_data,
         verification_markdown,
     )
-    from mrtr_cassette.errors import printable_json
     from mrtr_cassette.shell.files import write_report
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -165,7 +163,5 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
             case ".md":
                 data = verification_markdown(verifications).encode()
             case _:
-                options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-                text = orjson.dumps(verification_data(verifications), option=options).decode()
-                data = printable_json(text).encode()
+                data = f"{json_text(verification_data(verifications))}\n".encode()
         write_report(path, data)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import FORM, TOOLS, Contract, Plant, Reply, progress, say_everything, text
-from harness import looped, taping
+from contract import FORM, TOOLS, Contract, Plant, Reply, progress, record_contract, text
+from harness import looped
 from standin import upstream
 
 from mrtr_cassette.core.drive.acceptance import ACCEPTABLE, Proposal, accepted_by_verdict
@@ -23,15 +23,7 @@ from mrtr_cassette.verify_options import VerifyOptions
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cassette of all that the server says."""
-    path = tmp_path_factory.mktemp("updated") / "contract.json"
-
-    @looped
-    async def record() -> None:
-        async with taping(path, Contract()) as tape:
-            await say_everything(tape.url)
-
-    record()
-    return path
+    return record_contract(tmp_path_factory.mktemp("updated") / "contract.json")
 
 
 @pytest.fixture

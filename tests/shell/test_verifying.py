@@ -7,7 +7,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from contract import FORM, PROMPTS, TOOLS, Contract, Plant, Reply, progress, say_everything, text
+from contract import (
+    FORM,
+    PROMPTS,
+    TOOLS,
+    Contract,
+    Plant,
+    Reply,
+    progress,
+    record_contract,
+    say_everything,
+    text,
+)
 from harness import looped, post, taping
 from messages import tool_call
 from standin import Script, Visit, response, upstream
@@ -24,15 +35,7 @@ ALL_SAME = {"same": 17}
 @pytest.fixture(scope="module")
 def cassette(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a cassette of all that the server says."""
-    path = tmp_path_factory.mktemp("verified") / "contract.json"
-
-    @looped
-    async def record() -> None:
-        async with taping(path, Contract()) as tape:
-            await say_everything(tape.url)
-
-    record()
-    return path
+    return record_contract(tmp_path_factory.mktemp("verified") / "contract.json")
 
 
 async def verified(path: Path, script: Script, **options: Any) -> Verification:

@@ -18,6 +18,11 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 
 ACTIONS: Final = ("accept", "decline", "cancel")
 ELICITATIONS: Final = frozenset({"form", "url"})
+"""The kinds of requests that an `ElicitResult` answers."""
+RESULTS: Final = frozenset({"sampling", "roots"})
+"""Those that a result of their own answers."""
+VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
+"""Those of the array dialect, which a value answers."""
 _ROOTS: Final = {
     "type": "object",
     "required": ["roots"],
@@ -45,7 +50,6 @@ _SAMPLING: Final = {
         "stopReason": {"type": "string"},
     },
 }
-_VALUE_KINDS: Final = frozenset({"string", "number", "integer", "boolean"})
 
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
@@ -56,7 +60,7 @@ def problem_of(request: InputRequest, answer: Any) -> str | None:
         problems = problems_of(answer["value"], value_schema(request))
     elif request.kind in ELICITATIONS:
         return _problem_of_elicitation(request, answer)
-    elif request.kind in ("sampling", "roots"):
+    elif request.kind in RESULTS:
         problems = problems_of(answer, _ROOTS if request.kind == "roots" else _SAMPLING)
     else:
         # Of a kind that no revision has, only the server knows what it wants.
@@ -95,7 +99,7 @@ def fields_of(request: InputRequest) -> Mapping[str, Any]:
 
 def value_schema(request: InputRequest) -> Mapping[str, Any]:
     """Return the schema of a bare value, as far as its kind tells."""
-    return {"type": request.kind} if request.kind in _VALUE_KINDS else {}
+    return {"type": request.kind} if request.kind in VALUES else {}
 
 
 def is_required(request: InputRequest) -> bool:

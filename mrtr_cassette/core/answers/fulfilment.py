@@ -15,13 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from mrtr_cassette.core.answers.asked import Asked
-from mrtr_cassette.core.answers.checking import ELICITATIONS, elicited, is_required, problem_of
+from mrtr_cassette.core.answers.checking import (
+    ELICITATIONS,
+    RESULTS,
+    elicited,
+    is_required,
+    problem_of,
+)
 from mrtr_cassette.core.answers.given import GivenAnswers
 from mrtr_cassette.core.answers.rest import read_reply, request_body
 from mrtr_cassette.core.answers.rules import AnswersFile
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
-ALL_KINDS = frozenset({"form", "url", "sampling", "roots"})
+ALL_KINDS = ELICITATIONS | RESULTS
 
 
 @dataclass(frozen=True, slots=True)

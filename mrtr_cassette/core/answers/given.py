@@ -13,6 +13,7 @@ from typing import Any
 from mrtr_cassette.core.answers.checking import (
     ACTIONS,
     ELICITATIONS,
+    RESULTS,
     elicited,
     fields_of,
     sampled,
@@ -47,7 +48,7 @@ class GivenAnswers:
     def kinds(self) -> set[str]:
         """The kinds of requests that they can answer."""
         has_results = any(isinstance(pair.value, dict) for pair in self._pairs.values())
-        return {*ELICITATIONS, "sampling", "roots"} if has_results else set(ELICITATIONS)
+        return {*ELICITATIONS, *RESULTS} if has_results else set(ELICITATIONS)
 
     def answer_to(self, key: str, request: InputRequest) -> Any:
         """Return the answer to a request; None where no name is for it."""

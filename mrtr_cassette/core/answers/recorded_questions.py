@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrtr_cassette.core.answers.asked import Asked, asked_in
-from mrtr_cassette.core.answers.checking import ELICITATIONS, problem_of
+from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS, problem_of
 from mrtr_cassette.core.answers.rules import AnswersFile
 from mrtr_cassette.core.drive.own_client import NAMED_BY
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
@@ -144,7 +144,7 @@ def _conditions(question: RecordedQuestion) -> Iterator[str]:
         yield f"key = {_toml(question.key)}"
     if question.request.message:
         yield f"message = {_toml(question.request.message)}"
-    if question.request.kind in (*ELICITATIONS, "sampling", "roots"):
+    if question.request.kind in ELICITATIONS | RESULTS:
         yield f"kind = {_toml(question.request.kind)}"
 
 

@@ -17,7 +17,7 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from mrtr_cassette.core.answers.asked import Asked
-from mrtr_cassette.core.answers.checking import ELICITATIONS, elicited
+from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS, VALUES, elicited
 from mrtr_cassette.core.answers.file_model import FileModel, Otherwise, RestModel, RuleModel
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.secrets.patterns import refusal_of, searches
@@ -29,9 +29,7 @@ _NAMED_BY: Final = {
     "prompt": "prompts/get",
     "resource": "resources/read",
 }
-_RESULTS: Final = frozenset({"sampling", "roots"})
-_VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
-_ANSWERED_BY: Final = {"action": ELICITATIONS, "result": _RESULTS, "value": _VALUES}
+_ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
 """The kinds of requests that each member of a rule can answer."""
 
 
@@ -62,7 +60,7 @@ class AnswerRule:
         if self.model.kind is not None:
             return frozenset({self.model.kind})
         if self.model.action is None:
-            return _RESULTS if self.model.result is not None else _VALUES
+            return RESULTS if self.model.result is not None else VALUES
         return frozenset({"form"}) if self.model.content is not None else ELICITATIONS
 
     def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
@@ -110,7 +108,7 @@ class AnswersFile:
     def kinds(self) -> set[str]:
         """The kinds of requests that it can answer."""
         if self.rest is not None:
-            return {*ELICITATIONS, *_RESULTS}
+            return {*ELICITATIONS, *RESULTS}
         kinds = {kind for rule in self.rules for kind in rule.kinds}
         return kinds if self.otherwise == "fail" else kinds | ELICITATIONS
 
