@@ -7,9 +7,8 @@ Rule: the keywords of `record`, `replay` and `verify` are the fields of their op
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +34,7 @@ from mrtr_cassette.options import (
     RequestStates,
 )
 from mrtr_cassette.shell import cassette_file
-from mrtr_cassette.shell.background import Proxy, result_in_thread
+from mrtr_cassette.shell.background import Proxy, awaited, result_in_thread
 from mrtr_cassette.shell.client_starts import PipedReplay, recorded_by_client, replayed_by_client
 from mrtr_cassette.shell.publishing import recorded_so_far
 from mrtr_cassette.shell.record_session import RecordSession
@@ -262,7 +261,7 @@ def record(
         opened = partial(recording, upstream, Path(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)
     started = partial(recorded_by_client, upstream, Path(path), checked)
-    return Proxy(partial(_shown_as, Recording, partial(_awaited, started)), _check_recording)
+    return Proxy(partial(_shown_as, Recording, lambda: awaited(started())), _check_recording)
 
 
 def replay(
@@ -292,7 +291,7 @@ def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) 
     check = partial(_check_replay, options)
     if stdio:
         started = partial(replayed_by_client, Path(path), options)
-        return Proxy(partial(_shown_as, Replay, partial(_awaited, started)), check)
+        return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)
     return Proxy(partial(_shown_as, Replay, partial(replaying, Path(path), options)), check)
 
 
@@ -338,17 +337,6 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
         raise MissesError(replay.path, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:
         raise UnplayedError(replay.path, replay.unplayed)
-
-
-@asynccontextmanager
-async def _awaited(opened: Callable[[], AbstractContextManager[S]]) -> AsyncIterator[S]:
-    """Enter and leave a context manager that waits in its own way, while the loop goes on."""
-    manager = opened()
-    value = await asyncio.to_thread(manager.__enter__)
-    try:
-        yield value
-    finally:
-        await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
 @asynccontextmanager

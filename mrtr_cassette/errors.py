@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from signal import Signals
 from typing import Final, Literal
 
 SHOWN_CHARS = 200
@@ -185,6 +186,15 @@ class UpstreamError(MrtrCassetteError):
     """The real server can't be reached or can't be used."""
 
     exit_code = 4
+
+
+class StoppedError(MrtrCassetteError):
+    """A signal ended a run before it came to anything."""
+
+    def __init__(self, number: Signals) -> None:
+        """Hold the signal; the exit code is that of a shell for it."""
+        super().__init__(f"stopped by {number.name}")
+        self.exit_code = 128 + number
 
 
 class BodyTooLargeError(MrtrCassetteError):

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.answers.fulfilment import Sources
     from mrtr_cassette.core.report.calls import CallResult
 
-_INTERRUPTED = 130
-
 
 @click.command(cls=TakesServer)
 @click.argument("words", nargs=-1, metavar="[URL] TOOL|METHOD [NAME=VALUE | NAME:=JSON ...]")
@@ -84,7 +82,7 @@ def call(
     from mrtr_cassette.core.report.calls import problem_lines
     from mrtr_cassette.shell.announcing import Announcer
     from mrtr_cassette.shell.calling import call as call_server
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.running import run_until_signal
     from mrtr_cassette.shell.terminal import Terminal, has_terminal
 
     log = Log(log_format)
@@ -105,11 +103,7 @@ def call(
         cassette=cassette,
         ask_person=Terminal().ask if has_person else None,
     )
-    try:
-        result = run(calling)
-    except KeyboardInterrupt:
-        # Neither a result nor an error of the tool.
-        sys.exit(_INTERRUPTED)
+    result = run_until_signal(calling)
     for line in problem_lines(result):
         say(line)
     _print(result, as_json=as_json)

@@ -71,7 +71,7 @@ def verify(
     compared.
     """
     from mrtr_cassette.shell.cassette_file import check_writable
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.running import run_until_signal
 
     log = Log("text")
     options = read_options(VerifyOptions, given, log)
@@ -85,7 +85,7 @@ def verify(
         check_writable(report)
     paths = _cassettes_in(cassettes)
     acceptance = acceptance_of(verdicts, pending, len(paths), reviews=review)
-    verifications, code = run(_verify(paths, upstream or command, options, acceptance))
+    verifications, code = run_until_signal(_verify(paths, upstream or command, options, acceptance))
     _report(verifications, reports)
     sys.exit(code)
 

@@ -1,16 +1,21 @@
 """An event loop in a thread of its own, for callers that have none.
 
-Owns: a coroutine in a thread of its own, an async context manager that is entered and left there,
-and the choice between `with` and `async with`.
+Owns: a coroutine in a thread of its own, context managers that are entered and left there, and the
+choice between `with` and `async with`.
 Rule: what goes wrong on entering and on leaving is raised in the caller.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from threading import Thread
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -30,6 +35,23 @@ def result_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return what a coroutine returns in a loop of its own, whatever runs in this thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
+
+
+@asynccontextmanager
+async def awaited(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """Enter and leave a context manager that waits in its own way, while the loop goes on."""
+    entering = asyncio.ensure_future(asyncio.to_thread(manager.__enter__))
+    try:
+        value = await asyncio.shield(entering)
+    except asyncio.CancelledError:
+        # A thread can't be interrupted; what it starts has to be stopped all the same.
+        await entering
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+        raise
+    try:
+        yield value
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
 @contextmanager

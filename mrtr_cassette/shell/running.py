@@ -17,6 +17,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
 
+from mrtr_cassette.errors import StoppedError
 from mrtr_cassette.shell.files import reason_of
 
 URL_VARIABLE = "MRTR_CASSETTE_URL"
@@ -60,6 +61,27 @@ def run(main: Coroutine[Any, Any, T]) -> T:
             factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main)
+
+
+def run_until_signal(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, or cancel it where SIGINT or SIGTERM comes.
+
+    Raises:
+        StoppedError: one came; what the coroutine had started is stopped.
+    """
+
+    async def stoppable() -> T:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await main
+
+    try:
+        return run(stoppable())
+    except KeyboardInterrupt:
+        raise StoppedError(signal.SIGINT) from None
+    except asyncio.CancelledError:
+        raise StoppedError(signal.SIGTERM) from None
 
 
 @lru_cache

@@ -35,6 +35,7 @@ from mrtr_cassette.core.report.verification import Verification, verification_of
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.shell.background import awaited
 from mrtr_cassette.shell.cassette_file import read_file
 from mrtr_cassette.shell.files import reason_of, write_whole
 from mrtr_cassette.shell.live_server import LiveServer
@@ -90,11 +91,8 @@ async def hold(path: Path, upstream: str | Sequence[str], options: VerifyOptions
     rules = read_rules(options)
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
-            # What waits for the command to listen waits in a thread.
-            running = running_command(upstream, Path.cwd())
-            started = await asyncio.to_thread(running.__enter__)
-            stack.push_async_callback(asyncio.to_thread, running.__exit__, None, None, None)
-            upstream = started.url
+            running = awaited(running_command(upstream, Path.cwd()))
+            upstream = (await stack.enter_async_context(running)).url
         target = target_of(upstream, options, cassette.redaction or RedactionRules())
         run = _Run(cassette, target, options, rules, stack)
         verified = await run.all()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -148,3 +151,31 @@ async def test_process_tells_what_differs(tmp_path: Path) -> None:
         ended = await run("verify", str(path), "--upstream", changed.url)
     assert ended.code == 1
     assert "response /tools/2: surface-changed" in ended.err
+
+
+DEAF = """
+import os, socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
+    while True:
+        client, _ = listener.accept()
+        if client.recv(1):
+            print(os.getpid(), file=open(sys.argv[2], "w"), flush=True)
+"""
+"""A server that takes each request and answers none."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_server_of_a_stopped_run_does_not_stay(project: Path, number: signal.Signals) -> None:
+    """It is stopped with the run, whose exit code names the signal as a shell would."""
+    noted = project / "noted"
+    os.mkfifo(noted)
+    server_command = (sys.executable, "-c", DEAF, "{port}", str(noted))
+    command = (sys.executable, "-m", "mrtr_cassette", "verify", str(project / "cassettes/a.json"))
+    with subprocess.Popen((*command, "--", *server_command), stderr=subprocess.PIPE) as process:
+        server_process = int(noted.read_text())
+        process.send_signal(number)
+        assert process.stderr is not None
+        assert process.stderr.read().decode() == f"error: stopped by {number.name}\n"
+        assert process.wait() == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.kill(server_process, 0)
