@@ -20,7 +20,6 @@ from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
 from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
 from mrtr_cassette.core.report.verification import Verification
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
 from mrtr_cassette.option_values import FilePath
@@ -35,8 +34,12 @@ from mrtr_cassette.options import (
 )
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.background import Proxy, awaited, result_in_thread
-from mrtr_cassette.shell.client_starts import PipedReplay, recorded_by_client, replayed_by_client
-from mrtr_cassette.shell.publishing import recorded_so_far
+from mrtr_cassette.shell.client_starts import (
+    PipedRecording,
+    PipedReplay,
+    recorded_by_client,
+    replayed_by_client,
+)
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
@@ -51,26 +54,16 @@ T = TypeVar("T")
 class Recording:
     """A recording under way, or done."""
 
-    _session: RecordSession
+    _session: RecordSession | PipedRecording
 
     @property
     def url(self) -> str:
         """What the client connects to."""
-        if self._session.command is not None:
-            raise UsageError(
-                f"{self.path} is recorded over pipes, where there is no URL",
-                hint="have the client start `command`",
-            )
         return self._session.url
 
     @property
     def command(self) -> list[str]:
         """What the client starts as its server, where that is on pipes."""
-        if self._session.command is None:
-            raise UsageError(
-                f"{self.path} is recorded over HTTP, where there is no command",
-                hint="have the client connect to `url`",
-            )
         return self._session.command
 
     @property
@@ -81,31 +74,19 @@ class Recording:
     @property
     def interactions(self) -> tuple[Interaction, ...]:
         """What has been recorded so far, with what was on a cassette that is added to."""
-        session = self._session
-        if session.published is not None or (session.command is not None and self.path.exists()):
-            return _interactions(cassette_file.load_cassette(self.path))
-        cassette = recorded_so_far(self.path) or session.earlier
+        cassette = self._session.recorded()
         return () if cassette is None else _interactions(cassette)
 
     @property
     def unplayed(self) -> tuple[Interaction, ...]:
         """What is on a cassette that is added to and was not, or not wholly, played so far."""
         session = self._session
-        if session.earlier is None or session.player is None:
-            return ()
-        return _numbered(session.earlier, session.player.unplayed)
+        return () if session.earlier is None else _numbered(session.earlier, session.unplayed)
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
         """Why retries were not recorded: the live server no longer asks what was recorded."""
-        session = self._session
-        player = session.player
-        if player is None:
-            return ()
-        return tuple(
-            report_of_unrecorded(failure, str(self.path), player.redacted, session.terms).text
-            for failure in tuple(session.unrecorded)
-        )
+        return self._session.unrecorded_texts
 
     @property
     def problem(self) -> str | None:

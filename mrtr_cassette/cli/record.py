@@ -28,7 +28,6 @@ from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.exchange.recorded import Cassette
     from mrtr_cassette.shell.record_session import RecordSession
 
 
@@ -141,30 +140,22 @@ async def _record(
 
 
 def _record_pipe(command: tuple[str, ...], output: Path, options: RecordOptions, log: Log) -> int:
-    from mrtr_cassette.shell.keeping import check_output
-    from mrtr_cassette.shell.pipe_recording import record_pipe
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.starter import client_sha256
 
     with aside(log) as beside:
         options = replace(options, log=beside.line)
-        earlier = check_output(output, options) if options.existing == "append" else None
-        if earlier is None:
-            session, code = record_pipe(command, output, options, beside.event)
+        client = client_sha256()
+        if options.existing == "append":
+            from mrtr_cassette.shell.pipe_appending import record_or_append
+
+            session, code = record_or_append(command, output, options, beside.event, client=client)
         else:
-            adding = _append_pipe(command, earlier, output, options, beside)
-            session, code = run(adding)
+            # The client waits for its server, so what only adds to cassettes is not imported.
+            from mrtr_cassette.shell.pipe_recording import record_pipe
+
+            session, code = record_pipe(command, output, options, beside.event, client=client)
         _conclude(session, beside)
         return code or _code_of(session, beside)
-
-
-async def _append_pipe(
-    command: tuple[str, ...], earlier: Cassette, output: Path, options: RecordOptions, log: Log
-) -> tuple[RecordSession, int]:
-    from mrtr_cassette.shell.pipe_appending import append_pipe
-    from mrtr_cassette.shell.running import stop_signals
-
-    async with stop_signals() as signals:
-        return await append_pipe(command, earlier, output, options, signals, on_event=log.event)
 
 
 def _code_of(session: RecordSession, log: Log) -> int:

@@ -10,6 +10,7 @@ clients hand on neither their environment nor descriptors.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import pickle
 import sys
@@ -19,17 +20,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import ClassVar, Final, NoReturn
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell import cassette_file
+from mrtr_cassette.shell.journal_file import journal_path
 from mrtr_cassette.shell.keeping import check_output
 from mrtr_cassette.shell.locks import is_locked
-from mrtr_cassette.shell.pipe_recording import record_pipe
+from mrtr_cassette.shell.pipe_appending import check_transport, record_or_append
 from mrtr_cassette.shell.pipe_replaying import replay_pipe
+from mrtr_cassette.shell.publishing import recorded_so_far, recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.replaying import ReplaySession
 from mrtr_cassette.shell.running import run, stop_signals
@@ -51,12 +54,14 @@ class Task:
         options: how it is recorded or replayed.
         server: the command that is recorded; empty where the cassette is replayed.
         cwd: where that runs; None: where the client starts it.
+    named: how messages name a cassette that is added to, where that is not its path.
     """
 
     cassette: Path
     options: RecordOptions | ReplayOptions
     server: tuple[str, ...] = ()
     cwd: Path | None = None
+    named: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +71,18 @@ class StartOutcome:
     Attributes:
         misses: requests that had not been recorded.
         unplayed: numbers of the interactions of which something was not played.
-        exchanges: how many exchanges it has recorded.
+        played: how many requests got their response from a cassette that is added to.
+    unreachable: how many requests the server did not answer.
+    unrecorded: why requests could not be recorded.
         problem: what went wrong, or None.
         objection: why there is no cassette, or None.
     """
 
     misses: tuple[MissReport, ...] = ()
     unplayed: frozenset[int] | None = None
-    exchanges: int = 0
+    played: int = 0
+    unreachable: int = 0
+    unrecorded: tuple[str, ...] = ()
     problem: str | None = None
     objection: str | None = None
 
@@ -119,115 +128,182 @@ def _starts_of(task: Task) -> Iterator[ClientStarts]:
             starts.wait()
 
 
-@contextmanager
-def recorded_by_client(
-    server: Sequence[str], output: Path, options: RecordOptions, cwd: Path | None = None
-) -> Iterator[RecordSession]:
-    """Give a recording of a server on pipes, which is begun by whoever starts its command.
-
-    Each start publishes what it recorded when it ends.
-
-    Args:
-        server: the server's program and its arguments.
-        output: the cassette.
-        options: how it is recorded.
-        cwd: where the server runs.
-
-    Raises:
-        CassetteError: the cassette can't be written, or exists.
-        UsageError: a cassette is to be added to.
-    """
-    _refuse_to_append(options)
-    check_output(output, options)
-    session = RecordSession("", " ".join(server), output, terms=options.terms)
-    with _starts_of(Task(output.absolute(), options, tuple(server), cwd)) as starts:
-        session.command = starts.command
-        try:
-            yield session
-        finally:
-            starts.wait()
-            for outcome in starts.outcomes():
-                session.exchanges += outcome.exchanges
-                session.problem = session.problem or outcome.problem
-                session.failure = session.failure or outcome.objection
-            session.find_objection()
-            if output.exists() and session.exchanges:
-                session.published = len(cassette_file.load_cassette(output).interactions)
-
-
-def _refuse_to_append(options: RecordOptions) -> None:
-    """Make sure that a recording on pipes does not add to a cassette.
-
-    Raises:
-        UsageError: it would.
-    """
-    if options.existing == "append":
-        raise UsageError(
-            "a recording that clients start can't be added to yet",
-            hint="record it anew with <<replace>>, or over HTTP",
-        )
-
-
 @dataclass(slots=True)
-class PipedReplay:
-    """A replay on pipes, which is begun by whoever starts its command.
+class _ByClient:
+    """What a client begins by starting a command.
 
     Attributes:
-        cassette_path: the cassette.
+        path: the cassette.
         terms: how its reports spell the options.
         command: what the client starts as its server.
     """
 
-    cassette_path: Path
+    _is_done: ClassVar[str]
+    path: Path
     terms: Terms
     command: list[str]
     _starts: ClientStarts
-    _last: list[StartOutcome] | None = field(default=None)
+    _last: list[StartOutcome] | None = field(default=None, init=False)
 
     @property
     def url(self) -> str:
         """There is none."""
         raise UsageError(
-            f"{self.cassette_path} is played over pipes, where there is no URL",
+            f"{self.path} is {self._is_done} over pipes, where there is no URL",
             hint="have the client start `command`",
         )
 
     @property
-    def path(self) -> str:
-        """The cassette's path."""
-        return str(self.cassette_path)
-
-    @property
-    def cassette(self) -> Cassette:
-        """What is on it."""
-        return cassette_file.load_cassette(self.cassette_path)
-
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked so far and had not been recorded."""
-        return tuple(miss for outcome in self._outcomes() for miss in outcome.misses)
-
-    @property
-    def unplayed(self) -> list[int]:
-        """Numbers of the interactions of which something was played in no start."""
-        numbers = set(range(1, len(self.cassette.interactions) + 1))
-        for outcome in self._outcomes():
-            if outcome.unplayed is not None:
-                numbers &= outcome.unplayed
-        return sorted(numbers)
+    def outcomes(self) -> list[StartOutcome]:
+        """What each start came to so far."""
+        return self._starts.outcomes() if self._last is None else self._last
 
     @property
     def problems(self) -> list[str]:
         """Why starts came to nothing."""
-        return [outcome.problem for outcome in self._outcomes() if outcome.problem is not None]
+        return [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
 
     def finish(self) -> None:
         """Wait for all starts, and keep what they came to."""
         self._starts.wait()
         self._last = self._starts.outcomes()
 
-    def _outcomes(self) -> list[StartOutcome]:
-        return self._starts.outcomes() if self._last is None else self._last
+    def _never_played(self, cassette: Cassette) -> list[int]:
+        """Return the numbers of the interactions of which something was played in no start."""
+        numbers = set(range(1, len(cassette.interactions) + 1))
+        for outcome in self.outcomes:
+            if outcome.unplayed is not None:
+                numbers &= outcome.unplayed
+        return sorted(numbers)
+
+
+@dataclass(slots=True)
+class PipedRecording(_ByClient):
+    """A recording on pipes, which is begun by whoever starts its command.
+
+    Attributes:
+        earlier: the cassette that is added to; None where there was none.
+        exchanges: how many exchanges have been recorded, once all starts have ended.
+    """
+
+    _is_done = "recorded"
+    earlier: Cassette | None
+    exchanges: int = field(default=0, init=False)
+
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette that is added to."""
+        return sum(outcome.played for outcome in self.outcomes)
+
+    @property
+    def unreachable(self) -> int:
+        """How many requests the server did not answer."""
+        return sum(outcome.unreachable for outcome in self.outcomes)
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions that are added to of which something was not played."""
+        return [] if self.earlier is None else self._never_played(self.earlier)
+
+    @property
+    def unrecorded_texts(self) -> tuple[str, ...]:
+        """Why requests could not be recorded, in words."""
+        return tuple(text for outcome in self.outcomes for text in outcome.unrecorded)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the recording is not whole, or None."""
+        return next(iter(self.problems), None)
+
+    @property
+    def objection(self) -> str | None:
+        """Why what was recorded is hardly what was meant, or None."""
+        return next((each.objection for each in self.outcomes if each.objection is not None), None)
+
+    def find_objection(self) -> str | None:
+        """Return the objection: each start has looked for its own."""
+        return self.objection
+
+    def finish(self) -> None:
+        """Wait for all starts, and publish what one left that its client has killed."""
+        _ByClient.finish(self)
+        journal = journal_path(self.path)
+        if self.objection is None and journal.exists() and not is_locked(journal):
+            recover_journal(self.path)
+        self.exchanges = _count_of(self.recorded()) - _count_of(self.earlier)
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now, with what was on one that is added to."""
+        running = recorded_so_far(self.path)
+        if running is None and self.path.exists():
+            return cassette_file.load_cassette(self.path)
+        return running
+
+
+def _count_of(cassette: Cassette | None) -> int:
+    """Return how many exchanges a cassette has."""
+    return 0 if cassette is None else sum(len(each.own) for each in cassette.interactions)
+
+
+@contextmanager
+def recorded_by_client(
+    server: Sequence[str],
+    output: Path,
+    options: RecordOptions,
+    cwd: Path | None = None,
+    *,
+    copied_from: Path | None = None,
+) -> Iterator[PipedRecording]:
+    """Give a recording of a server on pipes, which is begun by whoever starts its command.
+
+    Each start publishes what it recorded when it ends, and is added to those before it.
+
+    Args:
+        server: the server's program and its arguments.
+        output: the cassette.
+        options: how it is recorded.
+        cwd: where the server runs.
+        copied_from: the cassette of which `output` becomes a copy, where it is added to.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+    """
+    named = copied_from or output
+    earlier = check_output(named, options)
+    if earlier is not None:
+        check_transport(earlier)
+        if copied_from is not None:
+            output.write_bytes(cassette_file.read_file(copied_from))
+    task = Task(output.absolute(), options, tuple(server), cwd, named)
+    with _starts_of(task) as starts:
+        recording = PipedRecording(output, options.terms, starts.command, starts, earlier)
+        try:
+            yield recording
+        finally:
+            recording.finish()
+
+
+@dataclass(slots=True)
+class PipedReplay(_ByClient):
+    """A replay on pipes, which is begun by whoever starts its command."""
+
+    _is_done = "played"
+
+    @property
+    def cassette(self) -> Cassette:
+        """What is on it."""
+        return cassette_file.load_cassette(self.path)
+
+    @property
+    def misses(self) -> tuple[MissReport, ...]:
+        """What was asked so far and had not been recorded."""
+        return tuple(miss for outcome in self.outcomes for miss in outcome.misses)
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was played in no start."""
+        return self._never_played(self.cassette)
 
 
 @contextmanager
@@ -250,10 +326,15 @@ def replayed_by_client(path: Path, options: ReplayOptions) -> Iterator[PipedRepl
 
 
 class _Start:
-    """One start: what it tells."""
+    """One start: what it tells.
+
+    Attributes:
+        folder: where it tells that.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Be running."""
+        self.folder = folder
         self._file = folder / f"{os.getpid()}.outcome"
         # It is let go of when this process ends, whatever ends it.
         self._lock = os.open(folder / f"{os.getpid()}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -279,21 +360,47 @@ def _work(folder: Path) -> int:
     terms = task.options.terms
     try:
         if isinstance(task.options, RecordOptions):
-            session, code = record_pipe(task.server, task.cassette, task.options, cwd=task.cwd)
-            start.tell(
-                StartOutcome(
-                    exchanges=session.exchanges,
-                    problem=session.problem,
-                    objection=session.objection,
-                )
-            )
-            return code
+            return _record(task, task.options, start)
         return run(_replay(task.cassette, task.options, start))
     except MrtrCassetteError as error:
         problem = error.in_terms(terms)
         start.tell(StartOutcome(problem=problem))
         sys.stderr.write(f"error: {problem}\n")
         return error.exit_code
+
+
+def _record(task: Task, options: RecordOptions, start: _Start) -> int:
+    sessions: list[RecordSession] = []
+
+    def tell(session: RecordSession) -> None:
+        start.tell(
+            StartOutcome(
+                unplayed=None if session.player is None else frozenset(session.unplayed),
+                played=session.played,
+                unreachable=session.unreachable,
+                unrecorded=session.unrecorded_texts,
+                problem=session.problem,
+                objection=session.objection,
+            )
+        )
+
+    def on_event(event: dict[str, object]) -> None:
+        if event["event"] == "unrecorded":
+            tell(sessions[0])
+
+    session, code = record_or_append(
+        task.server,
+        task.cassette,
+        options,
+        on_event,
+        cwd=task.cwd,
+        # Whoever has the command is the same client, by however many processes it starts it.
+        client=hashlib.sha256(bytes(start.folder)).hexdigest(),
+        named=task.named,
+        began=sessions.append,
+    )
+    tell(session)
+    return code
 
 
 async def _replay(path: Path, options: ReplayOptions, start: _Start) -> int:

@@ -48,7 +48,6 @@ from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
-from mrtr_cassette.shell.starter import client_sha256
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
 _PREDECESSOR_S: Final = 5.0
@@ -154,8 +153,15 @@ def _continued(output: Path, options: RecordOptions, client: str | None) -> Reco
     return replace(options, existing="append")
 
 
-def _is_of_client(output: Path, client: str) -> bool:
-    """Tell whether a client has recorded a cassette, once that is published."""
+def predecessor_ended(output: Path, client: str) -> bool:
+    """Wait until what the same client started before has published what it recorded.
+
+    Returns:
+        whether it has, in the time that there is.
+
+    Raises:
+        CassetteError: it was killed, and what it left can't be published.
+    """
     journal = journal_file.journal_path(output)
     deadline = time.monotonic() + _PREDECESSOR_S
     while journal_file.client_of(journal) == client:
@@ -166,6 +172,13 @@ def _is_of_client(output: Path, client: str) -> bool:
             return False
         else:
             time.sleep(_LOOK_S)
+    return True
+
+
+def _is_of_client(output: Path, client: str) -> bool:
+    """Tell whether a client has recorded a cassette, once that is published."""
+    if not predecessor_ended(output, client):
+        return False
     try:
         return output.exists() and cassette_file.load_cassette(output).client == client
     except CassetteError:
@@ -359,8 +372,17 @@ def record_pipe(
     on_event: OnEvent | None = None,
     *,
     cwd: Path | None = None,
+    client: str | None = None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server, until both sides have ended.
+
+    Args:
+        command: the server's program and its arguments.
+        output: the cassette.
+        options: how it is recorded.
+        on_event: takes what the log takes and more as facts, for programs.
+        cwd: where the server runs.
+        client: hash of the client; None where nobody can tell.
 
     Returns:
         what it came to, and the server's exit code.
@@ -369,7 +391,7 @@ def record_pipe(
         CassetteError: the cassette can't be written, or exists.
         CommandError: the server can't be started.
     """
-    recording = pipe_recording(command, output, options, on_event=on_event, client=client_sha256())
+    recording = pipe_recording(command, output, options, on_event=on_event, client=client)
     with Stops() as stops, recording as (session, watcher), server_process(command, cwd) as server:
         # What was imported stays: the collector need not look at it again and again.
         gc.freeze()

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.exchange.transports import on_one_line
@@ -145,12 +146,13 @@ class PipeUpstream:
         exit_code: its exit code, once it has ended; None where it was never started.
     """
 
-    def __init__(self, command: Sequence[str], longest: int) -> None:
-        """Prepare to start it; `longest` is the most bytes of a line."""
+    def __init__(self, command: Sequence[str], longest: int, cwd: Path | None = None) -> None:
+        """Prepare to start it, in a directory; `longest` is the most bytes of a line."""
         self.on_own_line: Callable[[], None] = lambda: None
         self.exit_code: int | None = None
         self._command = command
         self._longest = longest
+        self._cwd = cwd
         self._running = ExitStack()
         self._server: ServerProcess | None = None
         self._writer: LineWriter | None = None
@@ -169,7 +171,7 @@ class PipeUpstream:
             CommandError: it can't be run.
         """
         if self._writer is None:
-            self._server = self._running.enter_context(server_process(self._command))
+            self._server = self._running.enter_context(server_process(self._command, self._cwd))
             self._channel = Channel(self._begin)
             self._writer = LineWriter(self._server.stdin.fileno(), lambda: None)
             read_lines(self._server.stdout.fileno(), self._longest, self._take)
@@ -276,9 +278,11 @@ class PipeUpstream:
 
 
 @asynccontextmanager
-async def pipe_upstream(command: Sequence[str], longest: int) -> AsyncIterator[PipeUpstream]:
+async def pipe_upstream(
+    command: Sequence[str], longest: int, cwd: Path | None = None
+) -> AsyncIterator[PipeUpstream]:
     """Give a server on pipes, which ends with the block."""
-    upstream = PipeUpstream(command, longest)
+    upstream = PipeUpstream(command, longest, cwd)
     try:
         yield upstream
     finally:

@@ -14,7 +14,10 @@ from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.record.objections import Judgement, objection_to, verdict_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.summary import RecordingReport
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms
+from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.publishing import recorded_so_far
 
 
 @dataclass(slots=True)
@@ -37,7 +40,6 @@ class RecordSession:
         problem: why the recording is not whole, or None.
         objection: why it is not published as a cassette, or None.
         published: how many interactions the published cassette has; None where there is none.
-        command: what the client starts, where it is recorded over pipes; else None.
     """
 
     url: str
@@ -55,7 +57,6 @@ class RecordSession:
     problem: str | None = None
     objection: str | None = None
     published: int | None = None
-    command: list[str] | None = None
 
     @property
     def report(self) -> RecordingReport:
@@ -97,6 +98,36 @@ class RecordSession:
         return self.objection
 
     @property
+    def command(self) -> list[str]:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is recorded over HTTP, where there is no command",
+            hint="have the client connect to `url`",
+        )
+
+    @property
     def played(self) -> int:
         """How many requests got their response from the cassette that is added to."""
         return 0 if self.player is None else self.player.plays
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions that are added to of which something was not played."""
+        return [] if self.player is None else self.player.unplayed
+
+    @property
+    def unrecorded_texts(self) -> tuple[str, ...]:
+        """Why requests could not be recorded, in words."""
+        player = self.player
+        if player is None:
+            return ()
+        return tuple(
+            report_of_unrecorded(failure, player.path, player.redacted, self.terms).text
+            for failure in tuple(self.unrecorded)
+        )
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now, with what was on one that is added to."""
+        if self.published is not None:
+            return load_cassette(self.path)
+        return recorded_so_far(self.path) or self.earlier

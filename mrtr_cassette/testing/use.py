@@ -26,8 +26,8 @@ from mrtr_cassette.options import Existing, RecordOptions
 from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.cassette_file import load_cassette, publish
-from mrtr_cassette.shell.client_starts import recorded_by_client
-from mrtr_cassette.shell.publishing import publish_journal, recorded_so_far
+from mrtr_cassette.shell.client_starts import PipedRecording, recorded_by_client
+from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import RunningCommand
@@ -111,7 +111,7 @@ class CassetteUse:
         self._ask_upstream = ask_upstream
         self._is_shared = is_shared
         self._reported = 0
-        self._recording: RecordSession | None = None
+        self._recording: RecordSession | PipedRecording | None = None
         self._command: RunningCommand | None = None
         self._running = ExitStack()
         self._claimed = ExitStack()
@@ -222,13 +222,13 @@ class CassetteUse:
     def _record_on_pipes(self, upstream: Sequence[str]) -> Recording:
         """Record what a client starts; it becomes the cassette if all is well."""
         folder = Path(self._claimed.enter_context(TemporaryDirectory(prefix="mrtr-cassette-")))
-        if self._record_options().existing == "append":
-            raise UsageError(
-                f"{self.path} is recorded over pipes, and can't be added to yet",
-                hint="record all of it anew with --mrtr-mode=all, in one test each",
-            )
-        options = replace(self._settings.record, existing="keep", ignore=(), repeat="auto")
-        manager = recorded_by_client(upstream, folder / self.path.name, options, self._run.cwd)
+        manager = recorded_by_client(
+            upstream,
+            folder / self.path.name,
+            self._record_options(),
+            self._run.cwd,
+            copied_from=self.path,
+        )
         self._recording = self._running.enter_context(manager)
         return Recording(self._recording)
 
@@ -268,7 +268,7 @@ class CassetteUse:
         finally:
             self._claimed.close()
 
-    def _outcome_of(self, session: RecordSession, *, passed: bool) -> Outcome:
+    def _outcome_of(self, session: RecordSession | PipedRecording, *, passed: bool) -> Outcome:
         if not passed:
             return "discarded (test failed)"
         if session.exchanges:
@@ -276,7 +276,7 @@ class CassetteUse:
         return "replayed" if session.played else "left empty"
 
     def _conclude_recording(
-        self, session: RecordSession, *, passed: bool, plays_all: bool
+        self, session: RecordSession | PipedRecording, *, passed: bool, plays_all: bool
     ) -> list[str]:
         problems = []
         if session.problem is not None:
@@ -290,7 +290,7 @@ class CassetteUse:
             objection = session.find_objection()
             if objection is not None:
                 problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
-        if session.command is not None:
+        if isinstance(session, PipedRecording):
             return self._conclude_on_pipes(session, problems, passed=passed)
         if not passed or problems:
             journal_file.journal_path(self.path).unlink(missing_ok=True)
@@ -302,14 +302,14 @@ class CassetteUse:
         return [f"the recording is not whole: {lost}"] if lost else []
 
     def _conclude_on_pipes(
-        self, session: RecordSession, problems: list[str], *, passed: bool
+        self, session: PipedRecording, problems: list[str], *, passed: bool
     ) -> list[str]:
         """Put what processes have published in the cassette's place."""
-        if not passed or problems or session.published is None:
+        if not passed or problems or not session.exchanges:
             return [*problems, f"{self.path} was not written"] if problems else []
         try:
             data = session.path.read_bytes()
-            publish(self.path, [data], replace=self._record_options().existing == "replace")
+            publish(self.path, [data], replace=self._record_options().existing != "keep")
         except (OSError, MrtrCassetteError) as error:
             return [error.in_terms(TERMS) if isinstance(error, MrtrCassetteError) else str(error)]
         return []
@@ -334,11 +334,7 @@ class CassetteUse:
             CassetteError: it can't be read.
         """
         session = self._recording
-        if session is None:
-            return load_cassette(self.path)
-        if session.command is not None:
-            return load_cassette(session.path) if session.path.exists() else None
-        return recorded_so_far(self.path) or session.earlier
+        return load_cassette(self.path) if session is None else session.recorded()
 
     @property
     def upstream_output(self) -> str | None:

@@ -4,6 +4,7 @@ import json
 from pipes import LINES_SERVER
 
 import pytest
+from processes import CASSETTES, peer
 
 pytest_plugins = ["pytester"]
 
@@ -22,6 +23,25 @@ AGENT = f"""
         done = subprocess.run(command, input=said, capture_output=True, text=True)
         answers = [json.loads(line) for line in done.stdout.splitlines()]
         return [each["result"]["v"] if "result" in each else "error" for each in answers]
+"""
+SDK_CLIENT = f"""
+    import asyncio
+    from mcp import Client, StdioServerParameters, stdio_client
+    from mcp_types import ElicitResult
+
+    SERVER = {[*peer("server", "python"), "--stdio"]!r}
+
+    def deploy(command, env="test", action="accept"):
+        async def answer(context, params):
+            content = {{"confirm": True}} if action == "accept" else None
+            return ElicitResult(action=action, content=content)
+
+        async def main():
+            server = stdio_client(StdioServerParameters(command=command[0], args=command[1:]))
+            async with Client(server, elicitation_callback=answer) as client:
+                return (await client.call_tool("deploy", {{"env": env}})).content[0].text
+
+        return asyncio.run(main())
 """
 ONE_TEST = """
     import pytest
@@ -135,11 +155,103 @@ def test_what_has_been_recorded_is_shown(project):
     project.run("--mrtr-mode=none")
 
 
-def test_append_over_pipes_is_refused(project):
-    """In mode append, which needs both the server and the cassette, the test fails and says so."""
-    result = project.run("--mrtr-mode=append", errors=1)
+def test_append_records_what_is_missing(project):
+    """In mode append what the cassette has is played, and a failed test leaves it as it is."""
+    project.run("--mrtr-mode=append")
+    before = project.cassette(CASSETTE)
+    project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "2, 3) == [2, 4]"))
+    project.run("--mrtr-mode=append", failed=1)
+    assert project.cassette(CASSETTE) == before
 
-    result.stdout.fnmatch_lines(["*is recorded over pipes, and can't be added to yet*"])
+    project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "2, 3) == [2, 3]"))
+    result = project.run("--mrtr-mode=append")
+    after = project.cassette(CASSETTE)
+
+    result.stdout.fnmatch_lines(["*1 added to*"])
+    assert after["interactions"][:2] == before["interactions"]
+    assert len(after["interactions"]) == 3
+    project.write("test_one.py", ONE_TEST.replace("upstream=SERVER", 'upstream=["gone"]'))
+    result = project.run("--mrtr-mode=append")
+    result.stdout.fnmatch_lines(["*1 replayed*"])
+    assert project.cassette(CASSETTE) == after
+
+
+def test_append_tells_what_it_cannot_do(project):
+    """A server that can't be started, a cassette of HTTP and what is not played fail the test."""
+    project.run()
+    other = ONE_TEST.replace("1, 2) == [1, 2]", '3) == ["error"]')
+    project.write("test_one.py", other.replace("upstream=SERVER", 'upstream=["gone"]'))
+    result = project.run("--mrtr-mode=append", passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*the upstream did not answer 1 request*"])
+
+    project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "2) == [2]"))
+    options = ("--mrtr-mode=append", "--mrtr-fail-on-unplayed")
+    result = project.run(*options, passed=1, errors=1)
+    result.stdout.fnmatch_lines(["not all that is on * was played:", "*#1 tools/call"])
+
+    (project.path / "cassettes" / CASSETTE).write_bytes(
+        (CASSETTES / "python-sdk.json").read_bytes()
+    )
+    result = project.run("--mrtr-mode=append", errors=1)
+    result.stdout.fnmatch_lines(["*test_ask.json was recorded over HTTP*"])
+
+
+def test_workers_that_share_out_a_module_record_all_of_it(project):
+    """Each worker adds what its own tests ask, whichever had the cassette of a class or module."""
+    project.write("sdk_client.py", SDK_CLIENT)
+    project.write(
+        "test_one.py",
+        """
+        import pytest
+        from sdk_client import SERVER, deploy
+
+        pytestmark = pytest.mark.mrtr_cassette(upstream=SERVER)
+
+        def ran(cassette, env, worker):
+            with open(f"ran-on-{worker}", "w"):
+                assert deploy(cassette.command, env) == f"Deployed to {env}"
+
+        def test_first(mrtr_cassette_module, worker_id):
+            ran(mrtr_cassette_module, "a", worker_id)
+
+        class TestShared:
+            @pytest.mark.parametrize("env", ["b", "c"])
+            def test_deploy(self, mrtr_cassette_class, env, worker_id):
+                ran(mrtr_cassette_class, env, worker_id)
+
+        def test_last(mrtr_cassette_module, worker_id):
+            ran(mrtr_cassette_module, "d", worker_id)
+        """,
+    )
+    project.run("-n", "2", "--dist", "load", passed=4)
+
+    assert len(list(project.path.glob("ran-on-gw*"))) == 2
+    assert project.cassettes() == ["cassettes/test_one.json", "cassettes/test_one/TestShared.json"]
+    project.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", "-n", "0", passed=4)
+
+
+def test_other_answer_is_appended_to_a_conversation(project):
+    """The server is brought to the recorded question, and both answers play afterwards."""
+    project.write("sdk_client.py", SDK_CLIENT)
+    text = """
+        import pytest
+        from sdk_client import SERVER, deploy
+
+        @pytest.mark.mrtr_cassette("c.json", upstream=SERVER)
+        def test_deploy(mrtr_cassette):
+            assert deploy(mrtr_cassette.command) == "Deployed to test"
+    """
+    project.write("test_one.py", text)
+    project.run()
+    declining = text.replace("command)", 'command, action="decline")')
+    project.write("test_one.py", declining.replace("Deployed to test", "Deployment cancelled"))
+    project.run("--mrtr-mode=append")
+
+    interactions = project.cassette("c.json")["interactions"]
+    assert interactions[-1]["branch"]["turn"] == 1
+    project.run("--mrtr-mode=none")
+    project.write("test_one.py", text)
+    project.run("--mrtr-mode=none")
 
 
 def test_server_runs_in_the_root_directory(project):

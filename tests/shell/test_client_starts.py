@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
-from pipes import LINES_SERVER, spoken
+from pipes import LINES_SERVER, piped, spoken
 from typing import Any
 
 import pytest
 from builders import rpc
+from processes import CASSETTES, PYTHON
 
 import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.cassette_file import load_cassette
 
 
 def call(number: int, **params: Any) -> bytes:
@@ -93,11 +96,68 @@ def test_upstream_is_a_url_or_a_command(
 
 
 def test_cassette_that_exists_is_told_before_anything_is_started(cassette: Path) -> None:
-    """What would be overwritten unasked, or added to, is an error when the block begins."""
+    """What would be overwritten unasked, or can't be added to, is an error when the block begins."""
     with pytest.raises(CassetteError, match="the cassette exists"):
         mrtr_cassette.record(LINES_SERVER, cassette, stdio=True).__enter__()
-    with pytest.raises(UsageError, match="can't be added to yet"):
-        mrtr_cassette.record(LINES_SERVER, cassette, stdio=True, existing="append").__enter__()
+    of_http = CASSETTES / "python-sdk.json"
+    with pytest.raises(UsageError, match="was recorded over HTTP"):
+        mrtr_cassette.record(LINES_SERVER, of_http, stdio=True, existing="append").__enter__()
+
+
+def test_what_is_missing_is_added(cassette: Path) -> None:
+    """What the cassette has is played in each start, and only what it lacks is asked."""
+    adding = mrtr_cassette.record(LINES_SERVER, cassette, stdio=True, existing="append")
+    with adding as recording:
+        first = spoken(recording.command, call(7, a=1) + call(8, a=3))
+        assert len(recording.interactions) == 3
+        second = spoken(recording.command, call(9, a=3))
+        assert [each.number for each in recording.unplayed] == [2]
+
+    assert [json.loads(line)["id"] for line in first.stdout.splitlines()] == [7, 8]
+    assert json.loads(second.stdout)["id"] == 9
+    assert len(load_cassette(cassette).interactions) == 3
+    assert recording.unrecorded == ()
+
+
+def test_server_that_is_not_needed_is_not_started(cassette: Path) -> None:
+    """Where all is on the cassette, the file stays as it is; else a call says what is wrong."""
+    before = cassette.read_bytes()
+    adding = mrtr_cassette.record(["no-such-server"], cassette, stdio=True, existing="append")
+    with adding as recording:
+        spoken(recording.command, call(1, a=2))
+        assert recording.unreachable == 0
+        failed = spoken(recording.command, call(1, a=3))
+    assert b"can't run the server" in failed.stdout
+    assert recording.unreachable == 1
+    assert cassette.read_bytes() == before
+
+
+def test_clients_in_several_processes_are_one_recording(tmp_path: Path) -> None:
+    """Whoever starts the command, and whatever had started it before, adds to one recording."""
+    path = tmp_path / "c.json"
+    client = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording:
+        for value in (1, 2):
+            spoken([*PYTHON, "-c", client, *recording.command], call(1, a=value))
+
+    assert recording.problem is None
+    assert len(load_cassette(path).interactions) == 2
+
+
+def test_what_a_killed_start_recorded_is_published(tmp_path: Path) -> None:
+    """A client that kills its server has lost nothing of what it had been answered."""
+    path = tmp_path / "c.json"
+    with (
+        mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording,
+        piped(recording.command) as pipe,
+    ):
+        pipe.say(call(1, a=1))
+        pipe.hear()
+        assert len(recording.interactions) == 1
+        pipe.signal(signal.SIGKILL)
+
+    assert recording.problem is None
+    assert len(load_cassette(path).interactions) == 1
 
 
 def test_server_that_answers_nothing_is_unpublished(tmp_path: Path) -> None:
