@@ -31,9 +31,8 @@ _LONG_RUN = 2 * _GRAM - 1
 
 So long is hardly a word of a message but states, hashes and the like.
 """
-_PLAIN_RUN = re.compile(r"[0-9A-Za-z._-]+")
-_SLICE = 1 << 16
-"""Bytes of a long word whose grams are looked up at once."""
+_PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
+_PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
 _FEW = 16
 """Texts up to which a search for each costs less than a walk for all."""
 _LONGEST_IN_BASE64 = 4096
@@ -46,7 +45,6 @@ class KnownText:
 
     Attributes:
         text: the text.
-        spelled: its bytes, as one character each.
         shown: what replaces it.
         is_searched: it is long enough to be replaced wherever it stands.
         is_plain: all spellings of it are the same.
@@ -54,21 +52,25 @@ class KnownText:
         grams: the parts of the probe by which a text that may contain this one is recognised.
     """
 
-    __slots__ = ("grams", "is_plain", "is_searched", "probe", "shown", "spelled", "text")
+    __slots__ = ("grams", "is_plain", "is_searched", "probe", "shown", "text")
 
     def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
         """Work out what to look for."""
+        raw = text.encode("utf-8", "surrogatepass")
         self.text = text
-        self.spelled = text.encode("utf-8", "surrogatepass").decode("latin-1")
         self.shown = shown
         self.is_searched = is_searched
-        self.is_plain = _PLAIN_RUN.fullmatch(text) is not None
+        self.is_plain = text != "" and not raw.translate(None, _PLAIN)
         # Whatever the escapes are, all spellings contain the longest run of plain characters.
-        longest = text if self.is_plain else max(_PLAIN_RUN.findall(text), key=len, default="")
-        self.probe = longest.encode()
+        self.probe = raw if self.is_plain else max(_PLAIN_RUN.findall(raw), key=len, default=b"")
         end = self.probe[-_LONG_RUN:]
         # Those of its end, as many texts begin with the same characters.
-        self.grams = [end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)]
+        self.grams = {end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)}
+
+    @property
+    def spelled(self) -> str:
+        """Its bytes, as one character each."""
+        return self.text.encode("utf-8", "surrogatepass").decode("latin-1")
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the text wherever it stands, unless it is so short that it may be a word."""
@@ -76,7 +78,7 @@ class KnownText:
 
     def in_base64(self) -> Iterator[KnownText]:
         """Yield what base64 of a longer text contains of this one, wherever in it that begins."""
-        raw = self.spelled.encode("latin-1")
+        raw = self.text.encode("utf-8", "surrogatepass")
         if not self.is_searched or len(raw) > _LONGEST_IN_BASE64:
             return
         for before in range(3):
@@ -97,11 +99,12 @@ def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
     taken: list[tuple[int, int]] = []
     replacements: list[tuple[Span, bytes]] = []
     for known in sorted(likely, key=_by_length):
+        spelled = known.spelled
         for layer in layers.of(known):
             shown = known.shown
             if layer.is_in_url:
                 shown = spell_in_url(shown).replace(":", "%3A")
-            for start, end in layer.places_of(known.spelled, taken):
+            for start, end in layer.places_of(spelled, taken):
                 insort(taken, (start, end))
                 replacements.append((Span(start, end), shown.encode()))
     return splice(raw, replacements)
@@ -181,8 +184,8 @@ class KnownTexts:
         self._shortest = shortest
         self._forms: dict[str, list[KnownText]] = {}
         self._searched: dict[KnownText, None] = {}
-        self._by_gram: dict[bytes, list[KnownText]] = {}
-        self._without_run: list[KnownText] = []
+        self._by_gram: dict[bytes, dict[KnownText, None]] = {}
+        self._without_run: dict[KnownText, None] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
@@ -225,21 +228,23 @@ class KnownTexts:
             if form.is_searched:
                 self._searched[form] = None
                 if len(form.probe) < _LONG_RUN:
-                    self._without_run.append(form)
-                for gram in form.grams if len(form.probe) >= _LONG_RUN else ():
-                    self._by_gram.setdefault(gram, []).append(form)
+                    self._without_run[form] = None
+                    continue
+                for gram in form.grams:
+                    self._by_gram.setdefault(gram, {})[form] = None
         return is_full
 
     def _forget(self, known: KnownText) -> None:
-        self._searched.pop(known, None)
-        if known in self._without_run:
-            self._without_run.remove(known)
+        if self._searched.pop(known, known) is known:
+            return
+        if len(known.probe) < _LONG_RUN:
+            del self._without_run[known]
+            return
         for gram in known.grams:
-            sharing = self._by_gram.get(gram, [])
-            if known in sharing:
-                sharing.remove(known)
+            sharing = self._by_gram[gram]
+            del sharing[known]
             if not sharing:
-                self._by_gram.pop(gram, None)
+                del self._by_gram[gram]
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
@@ -253,15 +258,16 @@ class KnownTexts:
         """Return the texts that another one may contain, without a search for each."""
         if len(self._searched) <= _FEW:
             return self._searched
-        likely = dict.fromkeys(self._without_run)
-        grams: set[bytes] = set()
-        for word in long_words(raw, _LONG_RUN) if self._by_gram else ():
-            for begin in range(0, len(word) - _GRAM + 1, _SLICE):
-                end = min(begin + _SLICE, len(word) - _GRAM + 1)
-                some = {word[at : at + _GRAM] for at in range(begin, end, _GRAM)}
-                grams |= some & self._by_gram.keys()
+        likely = dict(self._without_run)
+        by_gram = self._by_gram
+        grams = {
+            gram
+            for word in long_words(raw, _LONG_RUN)
+            for at in range(0, len(word) - _GRAM + 1, _GRAM)
+            if (gram := word[at : at + _GRAM]) in by_gram
+        }
         for gram in sorted(grams):
-            likely.update(dict.fromkeys(self._by_gram[gram]))
+            likely.update(by_gram[gram])
         return likely
 
     def seal_text(self, text: str) -> str:
