@@ -9,10 +9,10 @@ Source: docs/design.md, "Sealing".
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
@@ -42,6 +42,8 @@ _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 _MEMBER_IN_TEXT = re.compile(
     rf'"{REQUEST_STATE}"\s*:\s*"(?P<state>[^"\\]*+(?:\\.[^"\\]*+)*+)', re.DOTALL
 )
+_PLAIN_MEMBER = re.compile(rb'"%b"[\s\x1c-\x1f]*:[\s\x1c-\x1f]*"([^"]*+)' % _MEMBER)
+"""The same in ASCII without escapes, where no offset has to be worked out."""
 _IS_JSON = re.compile(r'\s*+[{\["]')
 
 
@@ -78,6 +80,11 @@ def find_states(raw: bytes) -> list[StatePlace]:
     """
     if not may_have_states(raw):
         return []
+    if b"\\" not in raw and raw.isascii():
+        return [
+            StatePlace(Span(*match.span(1)), match[1].decode(), _spell)
+            for match in _PLAIN_MEMBER.finditer(raw)
+        ]
     text = raw.decode("utf-8", "surrogateescape")
     places = []
     at = offset = 0
@@ -124,7 +131,7 @@ def _in_other(text: str) -> Iterator[Finding]:
 
 def _spell(text: str) -> str:
     """Spell a text inside a JSON string."""
-    return json.dumps(text)[1:-1]
+    return encode_basestring_ascii(text)[1:-1]
 
 
 def replaced_states(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 
 SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
@@ -26,6 +27,7 @@ STATE_SURROGATE = re.compile(
 SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
 
 
+@lru_cache(maxsize=16)
 def sha256_of(state: str) -> str:
     """Return the hash by which request states are compared, as 64 hexadecimal digits."""
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
