@@ -57,10 +57,10 @@ def seal_states(
         return request, response, []
     if echoed:
         body = splice(request.body, replaced_states(echoed, sealed))
-        request = replace(request, body=body)
+        request = Request(request.method, request.target, request.headers, body)
     if issued:
         pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
-        response = replace(response, pieces=pieces)
+        response = Response(response.status, response.headers, pieces, response.end)
     for place in (*echoed, *issued):
         known.remember(place.state)
     if known.may_be_in(all_text(request, response)):
