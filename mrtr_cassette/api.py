@@ -43,6 +43,7 @@ from mrtr_cassette.shell.client_starts import (
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
+from mrtr_cassette.shell.stores import location, path_of
 from mrtr_cassette.shell.verifying import verify_cassette
 from mrtr_cassette.verify_options import VerifyOptions
 
@@ -69,7 +70,12 @@ class Recording:
     @property
     def path(self) -> Path:
         """The cassette, which is written when the block ends."""
-        return self._session.path
+        return path_of(self._session.path)
+
+    @property
+    def place(self) -> str:
+        """The same as text: its path, or its URL in a store without the credentials in it."""
+        return str(self._session.path)
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
@@ -123,7 +129,12 @@ class Replay:
     @property
     def path(self) -> Path:
         """The cassette."""
-        return Path(self._session.path)
+        return path_of(location(self.place))
+
+    @property
+    def place(self) -> str:
+        """The same as text: its path, or its URL in a store without the credentials in it."""
+        return str(self._session.path)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -239,9 +250,9 @@ def record(
     if stdio and checked.answers is not None:
         raise UsageError("answers and stdio=True don't go together")
     if isinstance(upstream, str):
-        opened = partial(recording, upstream, Path(path), checked)
+        opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)
-    started = partial(recorded_by_client, upstream, Path(path), checked)
+    started = partial(recorded_by_client, upstream, location(path), checked)
     return Proxy(partial(_shown_as, Recording, lambda: awaited(started())), _check_recording)
 
 
@@ -271,9 +282,9 @@ def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) 
     """Serve a cassette as `replay` does, with options that have been checked."""
     check = partial(_check_replay, options)
     if stdio:
-        started = partial(replayed_by_client, Path(path), options)
+        started = partial(replayed_by_client, location(path), options)
         return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)
-    return Proxy(partial(_shown_as, Replay, partial(replaying, Path(path), options)), check)
+    return Proxy(partial(_shown_as, Replay, partial(replaying, location(path), options)), check)
 
 
 def verify(
@@ -301,13 +312,13 @@ def verify_with(
     path: FilePath, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
     """Hold a live server to a cassette as `verify` does, with options that have been checked."""
-    return result_in_thread(verify_cassette(Path(path), upstream, options))
+    return result_in_thread(verify_cassette(location(path), upstream, options))
 
 
 def _check_recording(recording: Recording) -> None:
     """Raise why a recording that has ended is no cassette."""
     if recording.objection is not None:
-        raise UnpublishedError(recording.path, recording.objection)
+        raise UnpublishedError(recording.place, recording.objection)
 
 
 def _check_replay(options: ReplayOptions, replay: Replay) -> None:
@@ -315,9 +326,9 @@ def _check_replay(options: ReplayOptions, replay: Replay) -> None:
     for problem in replay.problems:
         raise MrtrCassetteError(problem)
     if options.on_miss == "raise" and replay.misses:
-        raise MissesError(replay.path, replay.misses)
+        raise MissesError(replay.place, replay.misses)
     if options.fail_on_unplayed and replay.unplayed:
-        raise UnplayedError(replay.path, replay.unplayed)
+        raise UnplayedError(replay.place, replay.unplayed)
 
 
 @asynccontextmanager
@@ -353,5 +364,5 @@ def diff(
     """
     check_pointers(ignore)
     with cassette_file.without_collection():
-        old, new = (cassette_file.load_if_any(Path(path)) for path in (recorded, received))
+        old, new = (cassette_file.load_if_any(location(path)) for path in (recorded, received))
         return compared(old, new, ignore)

@@ -29,6 +29,7 @@ from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.answers_file import load_answers
 from mrtr_cassette.shell.background import result_in_thread
 from mrtr_cassette.shell.calling import call as call_server
+from mrtr_cassette.shell.stores import location
 
 Answers = Mapping[str, Any] | FilePath | None
 
@@ -83,7 +84,7 @@ def call(
         _sources_of(answers),
         checked,
         Announcer(checked.log),
-        cassette=None if path is None else Path(path),
+        cassette=None if path is None else location(path),
     )
     return result_in_thread(calling)
 

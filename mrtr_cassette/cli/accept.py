@@ -10,13 +10,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mrtr_cassette.cli.common import has_colour, painted, say
+from mrtr_cassette.cli.common import CASSETTE, has_colour, painted, say
 from mrtr_cassette.errors import UsageError, counted, printable
+from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.compare.changes import Change
@@ -32,7 +32,7 @@ def accept_options(command: Any) -> Any:
         click.option(
             "--pending",
             metavar="FILE",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=CASSETTE,
             help="Write the updated cassette to FILE, and leave the cassette as it is.",
         ),
         click.option(
@@ -63,11 +63,11 @@ class Acceptance:
     """
 
     choose: Choose
-    pending: Path | None
+    pending: Location | None
 
 
 def acceptance_of(
-    verdicts: Sequence[str], pending: Path | None, count: int, *, reviews: bool
+    verdicts: Sequence[str], pending: Location | None, count: int, *, reviews: bool
 ) -> Acceptance | None:
     """Return what is to be accepted; None where the cassettes are only read.
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import click
 
+from mrtr_cassette.cli.common import CASSETTE
 from mrtr_cassette.errors import counted, printable, printable_lines, shorten
+from mrtr_cassette.shell.stores import Location
 
 
 @click.group()
@@ -17,8 +19,8 @@ def answers() -> None:
 
 @answers.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.argument("cassette", type=click.Path(path_type=Path))
-def check(file: Path, cassette: Path) -> None:
+@click.argument("cassette", type=CASSETTE)
+def check(file: Path, cassette: Location) -> None:
     """Say which rule of FILE answers which question of CASSETTE, and which question none.
 
     The exit code is 1 where a question has no answer, or one that doesn't fit it.
@@ -47,8 +49,8 @@ def check(file: Path, cassette: Path) -> None:
 
 
 @answers.command("from")
-@click.argument("cassette", type=click.Path(path_type=Path))
-def from_cassette(cassette: Path) -> None:
+@click.argument("cassette", type=CASSETTE)
+def from_cassette(cassette: Location) -> None:
     """Print an answers file that gives the answers of CASSETTE."""
     from mrtr_cassette.core.answers.recorded_questions import answers_text, recorded_questions
     from mrtr_cassette.shell.cassette_file import load_cassette

@@ -12,6 +12,7 @@ import click
 
 from mrtr_cassette.call_options import CallOptions
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     Log,
     TakesServer,
     log_format,
@@ -21,6 +22,7 @@ from mrtr_cassette.cli.common import (
     shared_options,
 )
 from mrtr_cassette.errors import UsageError, printable_json, printable_lines
+from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.answers.fulfilment import Sources
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--record",
     "cassette",
-    type=click.Path(path_type=Path),
+    type=CASSETTE,
     metavar="CASSETTE",
     help="Record the call.",
 )
@@ -60,7 +62,7 @@ def call(
     words: tuple[str, ...],
     given: tuple[str, ...],
     answers_path: Path | None,
-    cassette: Path | None,
+    cassette: Location | None,
     log_format: str,
     *,
     as_json: bool,

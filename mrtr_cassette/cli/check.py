@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
-from mrtr_cassette.cli.common import TERMS, progress_shown, say
+from mrtr_cassette.cli.common import CASSETTE, TERMS, progress_shown, say
 from mrtr_cassette.errors import CassetteError, counted
+from mrtr_cassette.shell.stores import Location
 
 
 @click.command()
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
 @click.option("--fix", "fixes", is_flag=True, help="Accept what was edited by hand.")
-def check(cassettes: tuple[Path, ...], *, fixes: bool) -> None:
+def check(cassettes: tuple[Location, ...], *, fixes: bool) -> None:
     """Tell whether cassettes are as recorded, without secrets.
 
     The exit code is 3 where one is damaged or was edited, else 1 where the rules of redaction find
@@ -32,7 +32,7 @@ def check(cassettes: tuple[Path, ...], *, fixes: bool) -> None:
     sys.exit(code)
 
 
-def _check(cassette: Path, *, fixes: bool) -> bool:
+def _check(cassette: Location, *, fixes: bool) -> bool:
     """Check one cassette; return whether there are secrets in it."""
     from mrtr_cassette.shell import checking
 

@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import click
@@ -33,6 +32,7 @@ from mrtr_cassette.options import (
     default_of,
     options_of,
 )
+from mrtr_cassette.shell.stores import Location, location
 from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def progress_shown(work: Work, path: Path, clock: Clock | None = None) -> Iterator[Progress]:
+def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> Iterator[Progress]:
     """Give what shows on a terminal how far long work on a cassette has come, until it is done."""
     from mrtr_cassette.core.report.events import progress_line
     from mrtr_cassette.shell.clock import CLOCK
@@ -210,6 +210,16 @@ def _say_json(event: dict[str, Any]) -> None:
 
     say(printable_json(orjson.dumps(event).decode()))
 
+
+class _Cassette(click.Path):
+    """A cassette: a file of this machine, or the URL of one in a store."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return where it stands."""
+        return location(os.fsdecode(super().convert(value, param, ctx)))
+
+
+CASSETTE: Final = _Cassette()
 
 log_format = click.option(
     "--log-format",
@@ -361,12 +371,13 @@ _LOG_S: Final = 0.3
 """Seconds that a log has for what is still to be said when a run ends."""
 
 
-def tell_of_journal(cassette: Path, log: Log) -> None:
+def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
+    from mrtr_cassette.shell.cassette_file import exists
     from mrtr_cassette.shell.journal_file import unpublished
 
-    note = unpublished(cassette) if cassette.exists() else None
-    if note is not None:
+    note = unpublished(cassette)
+    if note is not None and exists(cassette):
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     Log,
     has_colour,
     json_text,
@@ -17,16 +17,17 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
 )
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.stores import Location
 
 
 @click.command()
-@click.argument("cassette", type=click.Path(path_type=Path))
+@click.argument("cassette", type=CASSETTE)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
     "--full", is_flag=True, help="Show questions, answers and results whole, for a review."
 )
 @click.option("--mermaid", is_flag=True, help="Print a sequence diagram for a pull request.")
-def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None:
+def inspect(cassette: Location, *, as_json: bool, full: bool, mermaid: bool) -> None:
     """Show who asked what, and what was answered.
 
     Each interaction on CASSETTE with its turns, how it ended, its size and its time.
@@ -59,8 +60,8 @@ def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None
 
 
 @click.command()
-@click.argument("recorded", type=click.Path(path_type=Path))
-@click.argument("received", type=click.Path(path_type=Path))
+@click.argument("recorded", type=click.Path())
+@click.argument("received", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--markdown", is_flag=True, help="Print Markdown for a pull request.")
 @click.option(
@@ -73,8 +74,8 @@ def inspect(cassette: Path, *, as_json: bool, full: bool, mermaid: bool) -> None
 @click.pass_context
 def diff(
     context: click.Context,
-    recorded: Path,
-    received: Path,
+    recorded: str,
+    received: str,
     *,
     as_json: bool,
     markdown: bool,
@@ -107,8 +108,8 @@ def diff(
 
 
 @click.command()
-@click.argument("cassette", type=click.Path(path_type=Path))
-def recover(cassette: Path) -> None:
+@click.argument("cassette", type=CASSETTE)
+def recover(cassette: Location) -> None:
     """Publish what a killed recording left.
 
     CASSETTE is written from the journal beside it, which goes.

@@ -6,12 +6,12 @@ import gc
 import shlex
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     Log,
     aside,
     check_stdio,
@@ -26,6 +26,7 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.record_session import RecordSession
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     "--output",
     default="cassette.json",
     show_default=True,
-    type=click.Path(path_type=Path),
-    help="The cassette to write.",
+    type=CASSETTE,
+    help="The cassette to write: a file, or the URL of a store such as s3://bucket/name.json.",
 )
 @shared_options(RecordOptions)
 @log_format
@@ -59,7 +60,7 @@ def record(
     /,
     upstream: str | None,
     upstream_command: str | None,
-    output: Path,
+    output: Location,
     log_format: str,
     command: tuple[str, ...],
     *,
@@ -117,7 +118,7 @@ def _server_and_client(
 
 async def _record(
     upstream: str | list[str],
-    output: Path,
+    output: Location,
     options: RecordOptions,
     log: Log,
     command: tuple[str, ...],
@@ -139,7 +140,9 @@ async def _record(
     return end.code or _code_of(session, log) or int(is_unused)
 
 
-def _record_pipe(command: tuple[str, ...], output: Path, options: RecordOptions, log: Log) -> int:
+def _record_pipe(
+    command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
+) -> int:
     from mrtr_cassette.shell.starter import client_sha256
 
     with aside(log) as beside:

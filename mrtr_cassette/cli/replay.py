@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     Log,
     aside,
     command_argument,
@@ -27,6 +28,7 @@ from mrtr_cassette.cli.common import (
     warn_of_strangers,
 )
 from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.summary import ReplayReport
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("cassette", type=click.Path(path_type=Path))
+@click.argument("cassette", type=CASSETTE)
 @shared_options(ReplayOptions)
 @log_format
 @click.option(
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 def replay(
     context: click.Context,
     /,
-    cassette: Path,
+    cassette: Location,
     log_format: str,
     report: Path | None,
     command: tuple[str, ...],
@@ -88,7 +90,11 @@ def replay(
 
 
 async def _replay(
-    cassette: Path, options: ReplayOptions, log: Log, report: Path | None, command: tuple[str, ...]
+    cassette: Location,
+    options: ReplayOptions,
+    log: Log,
+    report: Path | None,
+    command: tuple[str, ...],
 ) -> int:
     from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
@@ -113,7 +119,7 @@ def _collect_from_now_on() -> None:
 
 
 async def _replay_pipe(
-    cassette: Path, options: ReplayOptions, log: Log, report: Path | None
+    cassette: Location, options: ReplayOptions, log: Log, report: Path | None
 ) -> int:
     from mrtr_cassette.shell.pipe_replaying import replay_pipe
     from mrtr_cassette.shell.running import stop_signals

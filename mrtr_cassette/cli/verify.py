@@ -17,6 +17,7 @@ from mrtr_cassette.cli.accept import (
     tell_of_update,
 )
 from mrtr_cassette.cli.common import (
+    CASSETTE,
     TERMS,
     Log,
     TakesServer,
@@ -27,6 +28,7 @@ from mrtr_cassette.cli.common import (
     shared_options,
 )
 from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=TakesServer)
-@click.argument("cassettes", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
 @accept_options
@@ -52,11 +54,11 @@ def verify(
     context: click.Context,
     /,
     *,
-    cassettes: tuple[Path, ...],
+    cassettes: tuple[Location, ...],
     upstream: str | None,
     reports: tuple[Path, ...],
     verdicts: tuple[str, ...],
-    pending: Path | None,
+    pending: Location | None,
     review: bool,
     **given: Any,
 ) -> None:
@@ -70,7 +72,7 @@ def verify(
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.cassette_file import check_writable
+    from mrtr_cassette.shell.cassette_file import check_replaceable, check_writable
     from mrtr_cassette.shell.running import run_until_signal
 
     log = Log("text")
@@ -81,8 +83,10 @@ def verify(
             "verify needs one live server",
             hint="give --upstream URL, or -- SERVER ARGS, which starts it",
         )
-    for report in [*reports, *([] if pending is None else [pending])]:
+    for report in reports:
         check_writable(report)
+    if pending is not None:
+        check_replaceable(pending)
     paths = _cassettes_in(cassettes)
     acceptance = acceptance_of(verdicts, pending, len(paths), reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream or command, options, acceptance))
@@ -90,7 +94,7 @@ def verify(
     sys.exit(code)
 
 
-def _cassettes_in(paths: Sequence[Path]) -> list[Path]:
+def _cassettes_in(paths: Sequence[Location]) -> list[Location]:
     """Return the cassettes, and those in folders.
 
     Raises:
@@ -98,9 +102,9 @@ def _cassettes_in(paths: Sequence[Path]) -> list[Path]:
     """
     from mrtr_cassette.shell.cassette_file import is_cassette
 
-    cassettes: list[Path] = []
+    cassettes: list[Location] = []
     for path in paths:
-        if not path.is_dir():
+        if not isinstance(path, Path) or not path.is_dir():
             cassettes.append(path)
             continue
         within = [each for each in sorted(path.rglob("*.json")) if is_cassette(each)]
@@ -111,7 +115,7 @@ def _cassettes_in(paths: Sequence[Path]) -> list[Path]:
 
 
 async def _verify(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     upstream: str | Sequence[str],
     options: VerifyOptions,
     acceptance: Acceptance | None,

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mrtr_cassette.cli.common import Log, progress_shown, say, tell_of_journal
+from mrtr_cassette.cli.common import CASSETTE, Log, progress_shown, say, tell_of_journal
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.summary import ReplayReport
 
 
 @click.command()
-@click.argument("cassette", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.argument("cassette", type=CASSETTE)
+@click.argument("other", type=CASSETTE, required=False)
 @click.option(
     "-o",
     "--output",
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 def view(
-    cassette: Path, other: Path | None, output: Path | None, report: Path | None, *, opens: bool
+    cassette: Location,
+    other: Location | None,
+    output: Path | None,
+    report: Path | None,
+    *,
+    opens: bool,
 ) -> None:
     """Write CASSETTE as a page for a browser.
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import click
 
-from mrtr_cassette.cli.common import say
+from mrtr_cassette.cli.common import CASSETTE, say
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.stores import Location, path_of
 
 _file = click.argument("file", type=click.Path(path_type=Path))
 _server = click.argument("server")
-_cassette = click.Path(path_type=Path)
 
 
 @click.command()
 @_file
 @_server
-@click.option("--record", type=_cassette, metavar="CASSETTE", help="Record the server to this.")
-@click.option("--replay", type=_cassette, metavar="CASSETTE", help="Play this in its place.")
-def wrap(file: Path, server: str, record: Path | None, replay: Path | None) -> None:
+@click.option("--record", type=CASSETTE, metavar="CASSETTE", help="Record the server to this.")
+@click.option("--replay", type=CASSETTE, metavar="CASSETTE", help="Play this in its place.")
+def wrap(file: Path, server: str, record: Location | None, replay: Location | None) -> None:
     """Put a recorder or a replay in the place of a server.
 
     FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
@@ -30,9 +30,11 @@ def wrap(file: Path, server: str, record: Path | None, replay: Path | None) -> N
     from mrtr_cassette.shell.config_file import change_config
 
     if record is not None and replay is None:
-        ours = ["record", "--stdio", "--output", str(record.absolute())]
+        # The journal of any other would stand wherever the client runs.
+        ours = ["record", "--stdio", "--output", str(path_of(record).absolute())]
     elif replay is not None and record is None:
-        ours = ["replay", "--stdio", str(replay.absolute())]
+        place = replay.absolute() if isinstance(replay, Path) else replay.url
+        ours = ["replay", "--stdio", str(place)]
     else:
         raise UsageError("give either --record or --replay, with a cassette")
     command = [*program(), *ours]

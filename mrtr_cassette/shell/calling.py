@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from yarl import URL
@@ -48,6 +47,7 @@ from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.upstream_target import target_of
 
 _MOST_PAGES: Final = 100
@@ -68,7 +68,7 @@ async def _reached(
     upstream: str | Sequence[str],
     options: CallOptions,
     announcer: Announcer,
-    cassette: Path | None,
+    cassette: Location | None,
 ) -> AsyncIterator[_Reached]:
     """Give the server, through the recording proxy where the call is recorded.
 
@@ -110,7 +110,7 @@ async def call(
     options: CallOptions,
     announcer: Announcer,
     *,
-    cassette: Path | None = None,
+    cassette: Location | None = None,
     ask_person: AskThePerson | None = None,
 ) -> CallResult:
     """Make one call on a live server, and answer what it asks.

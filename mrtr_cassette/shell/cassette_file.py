@@ -19,9 +19,10 @@ from pathlib import Path
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files import real_path, reason_of, write_whole
+from mrtr_cassette.shell.files import real_path, reason_of, remove_leftovers, write_whole
 from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 from mrtr_cassette.shell.progress import Progress
+from mrtr_cassette.shell.stores import Location
 
 _URL = re.compile("https?:/", re.IGNORECASE)
 """What a URL begins with that was taken for a path, which has no two slashes in a row."""
@@ -43,7 +44,7 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def load_cassette(path: Path, progress: Progress | None = None) -> Cassette:
+def load_cassette(path: Location, progress: Progress | None = None) -> Cassette:
     """Load a cassette.
 
     Args:
@@ -56,7 +57,7 @@ def load_cassette(path: Path, progress: Progress | None = None) -> Cassette:
     return load(read_file(path), str(path), progress=progress)
 
 
-def load_if_any(path: Path) -> Cassette:
+def load_if_any(path: Location) -> Cassette:
     """Load a cassette; the null device, with which git stands for no file, is one without calls.
 
     Raises:
@@ -76,7 +77,7 @@ def load_if_any(path: Path) -> Cassette:
     )
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Location) -> bytes:
     """Return the bytes of a cassette.
 
     Raises:
@@ -87,7 +88,7 @@ def read_file(path: Path) -> bytes:
     except FileNotFoundError:
         journal = journal_path(path)
         if journal.exists():
-            raise journal_in_the_way(journal) from None
+            raise journal_in_the_way(journal, path) from None
         if _URL.match(str(path)):
             raise CassetteError(
                 path,
@@ -103,7 +104,7 @@ def read_file(path: Path) -> bytes:
         raise CassetteError(path, reason_of(error)) from None
 
 
-def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
+def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
     """Write a cassette so that a reader sees the old file or the new one.
 
     Args:
@@ -116,7 +117,10 @@ def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
     """
     check_replaceable(path)
     try:
-        write_whole(path, pieces, replace=replace)
+        if isinstance(path, Path):
+            write_whole(path, pieces, replace=replace)
+        else:
+            path.write(pieces, replace=replace)
     except FileExistsError:
         raise CassetteError(
             path,
@@ -131,7 +135,25 @@ def publish(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
         ) from None
 
 
-def cassette_exists(path: Path) -> CassetteError:
+def exists(path: Location) -> bool:
+    """Tell whether there is a cassette.
+
+    Raises:
+        CassetteError: nobody can tell.
+    """
+    try:
+        return path.exists()
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+
+
+def tidy(path: Location) -> None:
+    """Remove what runs that were killed while they wrote a cassette left beside it."""
+    if isinstance(path, Path):
+        remove_leftovers(real_path(path))
+
+
+def cassette_exists(path: Location) -> CassetteError:
     """Return the error for a cassette that would be overwritten unasked."""
     return CassetteError(
         path, "the cassette exists", hint="use <<replace>> to replace it or <<append>> to add to it"
@@ -151,12 +173,14 @@ def check_writable(path: Path) -> None:
         raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
 
 
-def check_replaceable(path: Path) -> None:
+def check_replaceable(path: Location) -> None:
     """Make sure that a cassette can be written to this place, and takes that of no pipe or device.
 
     Raises:
         CassetteError: it can't.
     """
+    if not isinstance(path, Path):
+        return
     check_writable(path)
     if path.exists() and not path.is_file():
         raise CassetteError(path, "is no regular file", hint="name a file")

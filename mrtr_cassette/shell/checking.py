@@ -7,15 +7,14 @@ Does not own: what is checked (`core.format.load`, `core.record.exposed`), and w
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mrtr_cassette.core.format.check import AcceptedEdit, accept_edit
 from mrtr_cassette.core.record.exposed import ExposedSecret, exposed_secrets
 from mrtr_cassette.shell.cassette_file import load_cassette, publish, read_file
 from mrtr_cassette.shell.progress import Progress
+from mrtr_cassette.shell.stores import Location
 
 
-def check(path: Path, progress: Progress) -> tuple[int, list[ExposedSecret]]:
+def check(path: Location, progress: Progress) -> tuple[int, list[ExposedSecret]]:
     """Return how many interactions a cassette has, all of them as recorded, and secrets in it.
 
     Raises:
@@ -25,7 +24,7 @@ def check(path: Path, progress: Progress) -> tuple[int, list[ExposedSecret]]:
     return len(cassette.interactions), list(exposed_secrets(cassette))
 
 
-def fix(path: Path) -> AcceptedEdit:
+def fix(path: Location) -> AcceptedEdit:
     """Accept what was edited in a cassette; it is written only where that changes it.
 
     Raises:

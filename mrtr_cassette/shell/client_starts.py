@@ -36,6 +36,7 @@ from mrtr_cassette.shell.publishing import recorded_so_far, recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.replaying import ReplaySession
 from mrtr_cassette.shell.running import run, stop_signals
+from mrtr_cassette.shell.stores import Location, path_of
 
 _TASK: Final = "task"
 _PROGRAM: Final = "from mrtr_cassette.shell.client_starts import main; main()"
@@ -57,11 +58,11 @@ class Task:
     named: how messages name a cassette that is added to, where that is not its path.
     """
 
-    cassette: Path
+    cassette: Location
     options: RecordOptions | ReplayOptions
     server: tuple[str, ...] = ()
     cwd: Path | None = None
-    named: Path | None = None
+    named: Location | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class _ByClient:
     """
 
     _is_done: ClassVar[str]
-    path: Path
+    path: Location
     terms: Terms
     command: list[str]
     _starts: ClientStarts
@@ -235,7 +236,7 @@ class PipedRecording(_ByClient):
     def recorded(self) -> Cassette | None:
         """Return what is on the cassette by now, with what was on one that is added to."""
         running = recorded_so_far(self.path)
-        if running is None and self.path.exists():
+        if running is None and cassette_file.exists(self.path):
             return cassette_file.load_cassette(self.path)
         return running
 
@@ -248,7 +249,7 @@ def _count_of(cassette: Cassette | None) -> int:
 @contextmanager
 def recorded_by_client(
     server: Sequence[str],
-    output: Path,
+    output: Location,
     options: RecordOptions,
     cwd: Path | None = None,
     *,
@@ -274,7 +275,7 @@ def recorded_by_client(
     if earlier is not None:
         check_transport(earlier)
         if copied_from is not None:
-            output.write_bytes(cassette_file.read_file(copied_from))
+            path_of(output).write_bytes(cassette_file.read_file(copied_from))
     task = Task(output.absolute(), options, tuple(server), cwd, named)
     with _starts_of(task) as starts:
         recording = PipedRecording(output, options.terms, starts.command, starts, earlier)
@@ -307,7 +308,7 @@ class PipedReplay(_ByClient):
 
 
 @contextmanager
-def replayed_by_client(path: Path, options: ReplayOptions) -> Iterator[PipedReplay]:
+def replayed_by_client(path: Location, options: ReplayOptions) -> Iterator[PipedReplay]:
     """Give a replay on pipes, which is begun by whoever starts its command.
 
     Raises:
@@ -403,7 +404,7 @@ def _record(task: Task, options: RecordOptions, start: _Start) -> int:
     return code
 
 
-async def _replay(path: Path, options: ReplayOptions, start: _Start) -> int:
+async def _replay(path: Location, options: ReplayOptions, start: _Start) -> int:
     sessions: list[ReplaySession] = []
 
     def tell() -> None:

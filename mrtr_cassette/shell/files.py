@@ -25,7 +25,8 @@ def reason_of(error: OSError) -> str:
     """Return why the system refused something."""
     if error.errno == errno.ENOSPC:
         return "no space left on the device"
-    return (error.strerror or str(error)).lower()
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
 
 
 def write_report(path: Path, report: bytes) -> None:

@@ -27,14 +27,17 @@ from mrtr_cassette.core.format.journal import (
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
+from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
 _COPIED_AT_ONCE = 1024 * 1024
 
 
-def journal_path(cassette: Path) -> Path:
-    """Return where the journal of a recording to `cassette` stands."""
-    return cassette.parent / (cassette.name + _JOURNAL_SUFFIX)
+def journal_path(cassette: Location) -> Path:
+    """Return where the journal of a recording to `cassette` stands: on this machine always."""
+    if isinstance(cassette, Path):
+        return cassette.parent / (cassette.name + _JOURNAL_SUFFIX)
+    return cassette.folder / (cassette.local_name + _JOURNAL_SUFFIX)
 
 
 class Restored(Enum):
@@ -49,13 +52,21 @@ class Restored(Enum):
 class Journal:
     """The append-only file of a running recording, which only one process can have."""
 
-    def __init__(self, path: Path, header: JournalHeader, *, syncs: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: JournalHeader,
+        *,
+        syncs: bool = False,
+        cassette: Location | None = None,
+    ) -> None:
         """Create the journal.
 
         Args:
             path: the file.
             header: what the recording says of itself.
             syncs: each line is on the medium before `append` returns.
+            cassette: what it will be, where that is not what its own name says.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
@@ -69,7 +80,7 @@ class Journal:
         try:
             self._file = _created(path)
         except FileExistsError:
-            raise journal_in_the_way(path) from None
+            raise journal_in_the_way(path, cassette) from None
         except OSError as error:
             raise CassetteError(path, reason_of(error)) from None
         self._identity = os.fstat(self._file)
@@ -224,9 +235,9 @@ def cut_short(path: Path) -> CassetteError:
     return CassetteError(path, "another program cut the journal short; what it had is lost")
 
 
-def journal_in_the_way(path: Path) -> CassetteError:
+def journal_in_the_way(path: Path, cassette: Location | None = None) -> CassetteError:
     """Return the error for a journal that stands where another one would be written."""
-    cassette = path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
+    cassette = cassette or path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
     if is_locked(path):
         return CassetteError(
             path, "another recorder is writing this recording", hint="choose another <<cassette>>"
@@ -327,12 +338,13 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         self._file.close()
 
 
-def unpublished(cassette: Path) -> str | None:
+def unpublished(cassette: Location) -> str | None:
     """Return what to know of a cassette beside which a killed recording left its journal."""
     journal = journal_path(cassette)
     if not journal.exists() or is_locked(journal):
         return None
+    place = "beside it" if isinstance(cassette, Path) else "on this machine"
     return (
-        f"{journal} stands beside it: a later recording ended before it was published; "
+        f"{journal} stands {place}: a later recording ended before it was published; "
         f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)"
     )

@@ -22,23 +22,23 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.files import real_path, remove_leftovers
 from mrtr_cassette.shell.progress import told_by
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.watching import OnAsk, Watcher
 from mrtr_cassette.shell.worker import RecorderSettings, Worker
 
 
-def check_output(output: Path, options: RecordOptions) -> Cassette | None:
+def check_output(output: Location, options: RecordOptions) -> Cassette | None:
     """Make sure, before anything is recorded, that the cassette can be written.
 
     Returns:
         the cassette that is added to, or None.
     """
     cassette_file.check_replaceable(output)
-    remove_leftovers(real_path(output))
-    if not output.exists() or options.existing == "replace":
+    cassette_file.tidy(output)
+    if not cassette_file.exists(output) or options.existing == "replace":
         return None
     if options.existing == "keep":
         raise cassette_file.cassette_exists(output)
@@ -130,7 +130,7 @@ def keeping(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     path = journal_file.journal_path(session.path)
-    journal = journal_file.Journal(path, header, syncs=options.fsync)
+    journal = journal_file.Journal(path, header, syncs=options.fsync, cassette=session.path)
     settings = _settings(options, header.redaction or RedactionRules())
     recorder = settings.recorder()
     # Without an event loop there is nobody to be held up.

@@ -37,6 +37,7 @@ from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.running import run, stop_signals
+from mrtr_cassette.shell.stores import Location
 
 _LAST_S: Final = 10.0
 """Seconds after the client's end for what the server is still to say."""
@@ -44,13 +45,13 @@ _LAST_S: Final = 10.0
 
 def record_or_append(
     command: Sequence[str],
-    output: Path,
+    output: Location,
     options: RecordOptions,
     on_event: OnEvent | None = None,
     *,
     cwd: Path | None = None,
     client: str | None = None,
-    named: Path | None = None,
+    named: Location | None = None,
     began: Callable[[RecordSession], None] = lambda _session: None,
 ) -> tuple[RecordSession, int]:
     """Record between our own stdin and stdout and a server; what a cassette has may be played.
@@ -100,7 +101,7 @@ def check_transport(earlier: Cassette) -> None:
 async def _append(
     command: Sequence[str],
     earlier: Cassette,
-    output: Path,
+    output: Location,
     options: RecordOptions,
     *,
     on_event: OnEvent | None,

@@ -48,6 +48,7 @@ from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.server_process import ServerProcess, server_process
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
 _PREDECESSOR_S: Final = 5.0
@@ -113,7 +114,7 @@ class Stops:
 @contextmanager
 def pipe_recording(
     command: Sequence[str],
-    output: Path,
+    output: Location,
     options: RecordOptions,
     *,
     on_event: OnEvent | None = None,
@@ -146,14 +147,14 @@ def pipe_recording(
         yield session, watcher
 
 
-def _continued(output: Path, options: RecordOptions, client: str | None) -> RecordOptions:
+def _continued(output: Location, options: RecordOptions, client: str | None) -> RecordOptions:
     """Return the options under which a cassette of the same client is added to."""
     if client is None or not _is_of_client(output, client):
         return options
     return replace(options, existing="append")
 
 
-def predecessor_ended(output: Path, client: str) -> bool:
+def predecessor_ended(output: Location, client: str) -> bool:
     """Wait until what the same client started before has published what it recorded.
 
     Returns:
@@ -175,12 +176,12 @@ def predecessor_ended(output: Path, client: str) -> bool:
     return True
 
 
-def _is_of_client(output: Path, client: str) -> bool:
+def _is_of_client(output: Location, client: str) -> bool:
     """Tell whether a client has recorded a cassette, once that is published."""
     if not predecessor_ended(output, client):
         return False
     try:
-        return output.exists() and cassette_file.load_cassette(output).client == client
+        return cassette_file.exists(output) and cassette_file.load_cassette(output).client == client
     except CassetteError:
         return False
 
@@ -367,7 +368,7 @@ def _is_servers(event: _Happened) -> bool:
 
 def record_pipe(
     command: Sequence[str],
-    output: Path,
+    output: Location,
     options: RecordOptions,
     on_event: OnEvent | None = None,
     *,

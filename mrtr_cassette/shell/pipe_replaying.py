@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from mrtr_cassette.core.exchange.transports import over_pipes
 from mrtr_cassette.core.wire.lines import opens_channel
@@ -18,10 +17,11 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.line_pipes import OWN_PIPES, PipeEnds
 from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.replaying import ReplaySession, load_server
+from mrtr_cassette.shell.stores import Location
 
 
 async def replay_pipe(
-    path: Path,
+    path: Location,
     options: ReplayOptions,
     signals: asyncio.Queue[signal.Signals],
     on_event: OnEvent | None = None,

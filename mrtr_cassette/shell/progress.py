@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.report.events import Work, progress_event, progress_line
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import CLOCK, Clock
+from mrtr_cassette.shell.stores import Location
 
 TOLD_AFTER: Final = 500
 """Interactions after which to look whether a second has passed."""
@@ -72,7 +72,7 @@ class Progress:
 def told_by(
     announcer: Announcer,
     work: Work,
-    path: Path,
+    path: Location,
     clock: Clock = CLOCK,
     told_after: int = TOLD_AFTER,
 ) -> Progress:

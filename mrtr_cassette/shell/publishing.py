@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
@@ -18,14 +17,14 @@ from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.record.assembly import assemble, has_recording, head_of
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, journal_file
-from mrtr_cassette.shell.files import real_path, remove_leftovers
 from mrtr_cassette.shell.progress import Progress
+from mrtr_cassette.shell.stores import Location
 
 TOOL = f"mrtr-cassette {__version__}"
 
 
 def publish_journal(
-    output: Path, progress: Progress | None = None
+    output: Location, progress: Progress | None = None
 ) -> tuple[int | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
 
@@ -53,7 +52,7 @@ def publish_journal(
 
 
 def recover_journal(
-    output: Path, progress: Progress | None = None
+    output: Location, progress: Progress | None = None
 ) -> tuple[int | None, str | None] | None:
     """Publish what a killed recording left, unless it was published before it was killed.
 
@@ -68,7 +67,7 @@ def recover_journal(
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
-    remove_leftovers(real_path(output))
+    cassette_file.tidy(output)
     path = journal_file.journal_path(output)
     with closing(journal_file.RecordedJournal(path)) as journal:
         was_published = _is_published(journal, output)
@@ -78,7 +77,7 @@ def recover_journal(
     return None
 
 
-def _is_published(journal: journal_file.RecordedJournal, output: Path) -> bool:
+def _is_published(journal: journal_file.RecordedJournal, output: Location) -> bool:
     try:
         cassette = cassette_file.load_cassette(output)
     except CassetteError:
@@ -86,7 +85,7 @@ def _is_published(journal: journal_file.RecordedJournal, output: Path) -> bool:
     return has_recording(cassette, journal.header, journal)
 
 
-def recorded_so_far(output: Path) -> Cassette | None:
+def recorded_so_far(output: Location) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing."""
     try:
         journal = journal_file.RecordedJournal(journal_file.journal_path(output))
@@ -108,7 +107,7 @@ class _Publication:
     def __init__(
         self,
         journal: journal_file.RecordedJournal,
-        output: Path,
+        output: Location,
         progress: Progress | None = None,
     ) -> None:
         """Load the cassette that the recording is added to, if there is one."""
@@ -116,7 +115,7 @@ class _Publication:
         self._progress = progress
         self._journal = journal
         self._earlier = None
-        if journal.header.existing == "append" and output.exists():
+        if journal.header.existing == "append" and cassette_file.exists(output):
             self._earlier = cassette_file.load_cassette(output)
 
     def pieces(self) -> Iterator[bytes]:

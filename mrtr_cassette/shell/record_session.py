@@ -7,7 +7,6 @@ Does not own: who counts it (`watching`, `appending`), and the cassette's making
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
@@ -18,6 +17,7 @@ from mrtr_cassette.core.report.unrecorded import report_of_unrecorded
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.shell.cassette_file import load_cassette
 from mrtr_cassette.shell.publishing import recorded_so_far
+from mrtr_cassette.shell.stores import Location
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class RecordSession:
 
     url: str
     shown_url: str
-    path: Path
+    path: Location
     earlier: Cassette | None = None
     player: Player | None = None
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)

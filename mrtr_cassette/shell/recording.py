@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.drive.live_asks import LiveAsks
@@ -35,6 +34,7 @@ from mrtr_cassette.shell.keeping import (
 )
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.transport import Handler
 from mrtr_cassette.shell.upstream_target import target_of
 
@@ -44,7 +44,7 @@ DEFAULTS: Final = RecordOptions()
 @asynccontextmanager
 async def recording(
     upstream: str | Sequence[str],
-    output: Path,
+    output: Location,
     options: RecordOptions = DEFAULTS,
     *,
     named: str | None = None,

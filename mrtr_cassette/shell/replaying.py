@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from string import punctuation
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -42,6 +41,7 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_server import access_of, listening, serving
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
 """Interactions after which to look whether a second has passed."""
@@ -94,7 +94,7 @@ DEFAULTS: Final = ReplayOptions()
 
 @asynccontextmanager
 async def replaying(
-    path: Path,
+    path: Location,
     options: ReplayOptions = DEFAULTS,
     *,
     on_event: OnEvent | None = None,
@@ -131,7 +131,7 @@ async def replaying(
 
 
 def load_server(
-    path: Path,
+    path: Location,
     over: Callable[[Cassette], Cassette],
     options: ReplayOptions,
     announcer: Announcer,

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from mrtr_cassette.core.compare.accepting import accepted
 from mrtr_cassette.core.drive.acceptance import Proposal, proposals
 from mrtr_cassette.core.report.verification import Verification
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.cassette_file import publish, read_file
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.verifying import Held, hold
 from mrtr_cassette.verify_options import VerifyOptions
 
@@ -40,15 +40,15 @@ class Update:
     verification: Verification
     accepted: tuple[Proposal, ...]
     left: tuple[Proposal, ...]
-    written: Path | None
+    written: Location | None
 
 
 async def update_cassette(
-    path: Path,
+    path: Location,
     upstream: str | Sequence[str],
     options: VerifyOptions,
     choose: Choose,
-    pending: Path | None = None,
+    pending: Location | None = None,
 ) -> Update:
     """Hold a live server to one cassette, and take what is accepted into it.
 
@@ -86,7 +86,7 @@ async def update_cassette(
     return updating.update(written)
 
 
-def _write(held: Held, source: Path, target: Path, chosen: Sequence[Proposal]) -> None:
+def _write(held: Held, source: Location, target: Location, chosen: Sequence[Proposal]) -> None:
     if read_file(source) != held.data:
         raise CassetteError(source, "it was changed meanwhile", hint="verify it once more")
     responses = [each.taken for each in chosen if each.taken is not None]
@@ -130,7 +130,7 @@ class _Updating:
                 self._accepted.discard(number)
         return chosen
 
-    def update(self, written: Path | None) -> Update:
+    def update(self, written: Location | None) -> Update:
         """Return what came of it in the end."""
         interactions = tuple(self._interactions[number] for number in sorted(self._interactions))
         verification = replace(

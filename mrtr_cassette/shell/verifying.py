@@ -39,6 +39,7 @@ from mrtr_cassette.shell.background import awaited
 from mrtr_cassette.shell.cassette_file import read_file
 from mrtr_cassette.shell.files import reason_of, write_whole
 from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.upstream_servers import PORT, running_command
 from mrtr_cassette.shell.upstream_target import Target, target_of
 from mrtr_cassette.verify_options import VerifyOptions
@@ -67,13 +68,13 @@ class Held:
 
 
 async def verify_cassette(
-    path: Path, upstream: str | Sequence[str], options: VerifyOptions
+    path: Location, upstream: str | Sequence[str], options: VerifyOptions
 ) -> Verification:
     """Hold a live server to one cassette; the arguments and errors are those of `hold`."""
     return (await hold(path, upstream, options)).verification
 
 
-async def hold(path: Path, upstream: str | Sequence[str], options: VerifyOptions) -> Held:
+async def hold(path: Location, upstream: str | Sequence[str], options: VerifyOptions) -> Held:
     """Hold a live server to one cassette, and return all that came of it.
 
     Args:

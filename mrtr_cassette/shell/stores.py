@@ -1,0 +1,250 @@
+"""Cassettes in a store, which is where fsspec reads and writes.
+
+Owns: which text names a store, fetching a cassette whole, putting one whole, and what a driver
+raises in the words of the system.
+Does not own: files (`files`), and what is said of a cassette that is missing or exists
+(`cassette_file`).
+Rule: what is on this machine is a `Path` and costs nothing here; a URL is shown without the
+credentials in it; a reader of the store sees the old cassette or the new one.
+Source: https://filesystem-spec.readthedocs.io
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mrtr_cassette.errors import UsageError, shorten
+from mrtr_cassette.option_values import FilePath
+
+_URL = re.compile("([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_PUTS_WHOLE: Final = frozenset(
+    {"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "oss", "s3", "s3a", "tos"}
+)
+"""Schemes of stores in which one put makes an object, and no reader sees a part of it."""
+_WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
+"""What the schemes begin with whose URLs have a container where others have a user."""
+_HIDDEN: Final = "***"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """A cassette in a store, with as much of `Path` as cassettes need.
+
+    Attributes:
+        url: its URL, with the credentials that may be in it.
+        folder: where the files about it stand that this machine keeps.
+    """
+
+    url: str
+    folder: Path = Path()
+
+    def __post_init__(self) -> None:
+        """Make sure that it can be a cassette.
+
+        Raises:
+            UsageError: the URL names a folder.
+        """
+        if not self.name:
+            raise UsageError(
+                f"{self} names no cassette, and folders of a store are not read",
+                hint="end the URL with the name of an object",
+            )
+
+    def __str__(self) -> str:
+        """Return the URL without what may be a credential."""
+        scheme, _, rest = self.url.partition("://")
+        place, question, _ = rest.partition("?")
+        first, slash, inner = place.partition("/")
+        if ":" in first and "@" in place:
+            # Whatever stands before the last one: a password may have any character.
+            place = f"{_HIDDEN}@{place.rpartition('@')[2]}"
+        elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
+            place = f"{_HIDDEN}@{first.rpartition('@')[2]}{slash}{inner}"
+        return f"{scheme}://{place}{question and question + _HIDDEN}"
+
+    @property
+    def name(self) -> str:
+        """The last part of its place."""
+        place = self.url.partition("://")[2].partition("?")[0]
+        return place.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The same without its suffix."""
+        return Path(self.name).stem
+
+    @property
+    def local_name(self) -> str:
+        """What the files about it are called on this machine: each place has a name of its own."""
+        return f"{self.name}.{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
+
+    def absolute(self) -> StoreFile:
+        """Return the same for a process that runs in another folder."""
+        return StoreFile(self.url, self.folder.absolute())
+
+    def exists(self) -> bool:
+        """Tell whether there is a cassette.
+
+        Raises:
+            OSError: nobody can tell, or it is a folder.
+        """
+        with self._opened() as (store, path):
+            try:
+                facts = store.info(path)
+            except FileNotFoundError:
+                return False
+            if facts.get("type") == "directory":
+                raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
+        return True
+
+    def read_bytes(self) -> bytes:
+        """Fetch it whole.
+
+        Raises:
+            OSError: there is none, or it can't be fetched.
+        """
+        with self._opened() as (store, path):
+            data: bytes = store.cat_file(path)
+        return data
+
+    def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
+        """Put it whole: by one put, or under another name and then moved.
+
+        Args:
+            pieces: what to write, one after the other.
+            replace: what is there is replaced; else it is left alone.
+
+        Raises:
+            FileExistsError: there is one, and it is not to be replaced.
+            OSError: it could not be put.
+        """
+        data = b"".join(pieces)
+        with self._opened() as (store, path):
+            if self._scheme in _PUTS_WHOLE:
+                if replace or not self._created(store, path, data):
+                    store.pipe_file(path, data)
+                return
+            if not replace and self.exists():
+                raise FileExistsError
+            temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{secrets.token_hex(4)}"
+            try:
+                store.pipe_file(temporary, data)
+                store.mv(temporary, path)
+            except BaseException:
+                with suppress(Exception):
+                    store.rm_file(temporary)
+                raise
+
+    def _created(self, store: Any, path: str, data: bytes) -> bool:
+        """Put it where nothing is; return False where the store knows no such condition.
+
+        Raises:
+            FileExistsError: something is there.
+        """
+        try:
+            store.pipe_file(path, data, mode="create")
+        except Exception:  # noqa: BLE001  drivers don't tell the two apart
+            if self.exists():
+                raise FileExistsError from None
+            return False
+        return True
+
+    @property
+    def _scheme(self) -> str:
+        return self.url.partition("://")[0].lower()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Any, str]]:
+        """Give what reads and writes the store, and the place in it.
+
+        Raises:
+            UsageError: what is needed for the store is not installed.
+            OSError: in the place of whatever the driver raises.
+        """
+        try:
+            from fsspec.core import url_to_fs
+            from fsspec.registry import available_protocols
+        except ImportError:
+            raise UsageError(
+                f"{self} is in a store, for which fsspec is missing",
+                hint="install it with: pip install 'mrtr-cassette[stores]'",
+            ) from None
+        try:
+            if self._scheme not in available_protocols():
+                raise ImportError("fsspec knows none of this name")  # noqa: TRY301  as of a package
+            store, path = url_to_fs(self.url)
+            store.invalidate_cache()
+            yield store, path
+        except ImportError as error:
+            raise UsageError(
+                f"{self}: there is no driver for {self._scheme}:// ({error})",
+                hint="each kind of store has a package of its own: s3fs for s3://, gcsfs for gs://",
+            ) from None
+        except (FileExistsError, FileNotFoundError, IsADirectoryError):
+            raise
+        except PermissionError as error:
+            raise PermissionError(
+                errno.EACCES,
+                f"the store refuses access ({self._reason_of(error)}); "
+                "check the credentials that its driver finds, and what they allow",
+            ) from None
+        except Exception as error:  # noqa: BLE001  each driver has its own
+            raise OSError(
+                errno.EIO,
+                f"the store can't be used ({self._reason_of(error)}); "
+                "check its address, the network and the credentials",
+            ) from None
+
+    def _reason_of(self, error: Exception) -> str:
+        """Return what a driver says, unless it may repeat a credential."""
+        from mrtr_cassette.core.secrets.redact import Redactor
+        from mrtr_cassette.core.secrets.rules import RedactionRules
+
+        text = " ".join(str(error).split())
+        if not text or str(self) != self.url:
+            return type(error).__name__
+        return Redactor(RedactionRules(), lambda _rule, _secret: "1").text(shorten(text))
+
+
+Location = Path | StoreFile
+"""Where a cassette stands."""
+
+
+def location(place: FilePath) -> Location:
+    """Return where a cassette stands that a user names.
+
+    A URL of HTTP is none of a store: it is somebody's server.
+
+    Raises:
+        UsageError: the URL names a folder, or a file of another machine.
+    """
+    scheme = _URL.match(place) if isinstance(place, str) else None
+    if not isinstance(place, str) or scheme is None or scheme[1].lower() in ("http", "https"):
+        return Path(place)
+    if scheme[1].lower() != "file":
+        return StoreFile(place)
+    from urllib.parse import unquote
+
+    host, slash, path = place[scheme.end() :].partition("/")
+    if host not in ("", "localhost"):
+        raise UsageError(f"{place} names no file of this machine", hint="begin it with file:///")
+    return Path(unquote(slash + path))
+
+
+def path_of(place: Location) -> Path:
+    """Return the path of a cassette on this machine.
+
+    Raises:
+        UsageError: it is in a store.
+    """
+    if isinstance(place, Path):
+        return place
+    raise UsageError(f"{place} is in a store, where it has no path")

@@ -1,0 +1,337 @@
+"""Facts about cassettes in a store: they are whole or not there, and what goes wrong is said."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from builders import JOURNAL_HEADER
+from click.testing import CliRunner, Result
+from commands import recorded
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
+from harness import looped, playing, post, taping
+from messages import message, result
+from standin import answering, json_response
+
+from mrtr_cassette import CassetteError, UsageError, diff, replay
+from mrtr_cassette.cli import main
+from mrtr_cassette.shell import cassette_file
+from mrtr_cassette.shell.journal_file import Journal, journal_path
+from mrtr_cassette.shell.stores import StoreFile, location
+
+CASSETTES = Path(__file__).parent.parent.parent / "cassettes"
+DEMO = (CASSETTES / "demo-server.json").read_bytes()
+URL = "memory://bucket/runs/demo-server.json"
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An empty store in memory; what this machine keeps stands in the test's folder."""
+    monkeypatch.chdir(tmp_path)
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    return memory
+
+
+@pytest.fixture
+def stored(store: Any) -> StoreFile:
+    """A cassette in the store."""
+    store.pipe_file(URL, DEMO)
+    return StoreFile(URL)
+
+
+def invoke(*arguments: object) -> Result:
+    """Run a command in this process, which has the store."""
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.mark.parametrize(
+    ("named", "place"),
+    [
+        ("runs/c.json", Path("runs/c.json")),
+        ("./s3:/c.json", Path("s3:/c.json")),
+        (Path("s3://bucket/c.json"), Path("s3:/bucket/c.json")),
+        ("http://localhost:8000/mcp", Path("http:/localhost:8000/mcp")),
+        ("file:///runs/a%20b.json", Path("/runs/a b.json")),
+        ("FILE://localhost/c.json", Path("/c.json")),
+        ("s3://bucket/c.json", StoreFile("s3://bucket/c.json")),
+        ("GS://bucket/a/c.json", StoreFile("GS://bucket/a/c.json")),
+    ],
+)
+def test_a_url_of_a_store_is_no_path(named: str | Path, place: Path | StoreFile) -> None:
+    """A text that begins with the scheme of a store names a place in it; all else is a path."""
+    assert location(named) == place
+
+
+@pytest.mark.parametrize(
+    "named", ["file://host/c.json", "s3://bucket/runs/", "s3://", "s3://b/?x=1"]
+)
+def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
+    """A folder of a store, and a file of another machine, are usage errors that name the URL."""
+    with pytest.raises(UsageError, match="names no"):
+        location(named)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket/a@b/c.json", "s3://bucket/a@b/c.json"),
+        ("sftp://me:pass@host:22/c.json", "sftp://***@host:22/c.json"),
+        ("s3://KEY:SEC/RET@bucket/c.json", "s3://***@bucket/c.json"),
+        ("hf://TOKEN@place/c.json", "hf://***@place/c.json"),
+        ("abfs://container@account/c.json", "abfs://container@account/c.json"),
+        ("abfs://me:pass@account/c.json", "abfs://***@account/c.json"),
+        ("az://container/c.json?sig=SECRET", "az://container/c.json?***"),
+    ],
+)
+def test_credentials_in_a_url_are_not_shown(url: str, shown: str) -> None:
+    """A URL is shown with its place, and without its user, password and query."""
+    assert str(StoreFile(url)) == shown
+    assert StoreFile(url).name == "c.json"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", URL],
+        ["check", URL],
+        ["check", "--fix", URL],
+        ["diff", URL, CASSETTES / "demo-server.json"],
+        ["diff", CASSETTES / "demo-server.json", URL],
+        ["view", URL, "-o", "page.html"],
+        ["answers", "from", URL],
+    ],
+    ids=str,
+)
+def test_commands_read_from_a_store(words: list[object], stored: StoreFile) -> None:
+    """A command that takes a cassette takes its URL, and prints what it prints of the file."""
+    of_store = invoke(*words)
+    of_file = invoke(*(CASSETTES / "demo-server.json" if each == URL else each for each in words))
+    assert of_store.exit_code == of_file.exit_code == 0
+    path = str(CASSETTES / "demo-server.json")
+    assert of_store.output.replace(URL, path) == of_file.output.replace(URL, path)
+    assert stored.read_bytes() == DEMO
+
+
+@looped
+async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> None:
+    """The journal stands on this machine, and goes when the cassette is in the store, whole."""
+    place = location(URL)
+    script = answering(*[json_response(result({}))] * 2)
+    async with taping(place, script) as tape:
+        await post(tape.url, message("ping"))
+        assert [each.suffix for each in tmp_path.iterdir()] == [".journal"]
+        assert store.store == {}
+    assert list(tmp_path.iterdir()) == []
+    assert list(store.store) == ["/bucket/runs/demo-server.json"]
+    with pytest.raises(CassetteError, match=f"{URL}: the cassette exists"):
+        async with taping(place, script):
+            pass
+    async with taping(place, script, existing="append") as tape:
+        await post(tape.url, message("ping"))
+        await post(tape.url, message("tools/list"))
+    assert len(cassette_file.load_cassette(place).interactions) == 2
+    async with playing(place) as session:
+        assert (await post(session.url, message("ping"))).json["result"] == {}
+
+
+def test_the_library_takes_a_url(stored: StoreFile) -> None:
+    """A replay by URL says where its cassette is, and has no path."""
+    with replay(URL, on_miss="report") as playing_it:
+        assert playing_it.place == URL
+        assert len(playing_it.interactions) > 1
+        with pytest.raises(UsageError, match="has no path"):
+            assert playing_it.path
+    assert diff(URL, URL).is_same
+
+
+def refusing(error: Exception) -> Callable[..., Any]:
+    """Return what fails in the place of a driver's method."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    return refuse
+
+
+@looped
+async def test_a_cassette_that_can_t_be_put_is_recovered(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the store fails at the end, the journal stays, and `recover` with the URL puts it."""
+    place = location(URL)
+    with pytest.raises(CassetteError, match=f"recover {URL}"):  # noqa: PT012  it ends with an error
+        async with taping(place, answering(json_response(result({})))) as tape:
+            await post(tape.url, message("ping"))
+            monkeypatch.setattr(MemoryFileSystem, "pipe_file", refusing(OSError("it is full")))
+    monkeypatch.undo()
+    assert store.store == {}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CassetteError, match=f"recover {URL}"):
+        Journal(journal_path(place), JOURNAL_HEADER, cassette=place)
+    with pytest.raises(CassetteError, match=f"recover {URL}"):
+        cassette_file.read_file(place)
+    done = invoke("recover", URL)
+    assert (done.exit_code, done.output) == (0, f"wrote {URL}: 1 interaction\n")
+    assert len(cassette_file.load_cassette(place).interactions) == 1
+    assert invoke("recover", URL).exit_code == 3
+
+
+def test_two_cassettes_of_one_name_have_two_journals() -> None:
+    """Recordings to two places of a store don't share a journal, whatever the credentials are."""
+    one, other, same = (
+        journal_path(location(url))
+        for url in ("sftp://a:b@host/x/c.json", "sftp://host/y/c.json", "sftp://d:e@host/x/c.json")
+    )
+    assert one != other
+    assert one == same
+    assert one.name.startswith("c.json.")
+
+
+@pytest.mark.parametrize("scheme", ["memory", "local"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_what_exists_is_replaced_only_when_asked(
+    tmp_path: Path, scheme: str, *, replace: bool
+) -> None:
+    """A put leaves what exists alone, or replaces it whole; a new one needs no leave."""
+    place = location(f"{scheme}://{tmp_path}/c.json")
+    cassette_file.publish(place, [b"o", b"ld"], replace=replace)
+    if replace:
+        cassette_file.publish(place, [b"new"], replace=True)
+    else:
+        with pytest.raises(CassetteError, match="the cassette exists"):
+            cassette_file.publish(place, [b"new"], replace=False)
+    assert place.read_bytes() == (b"new" if replace else b"old")
+
+
+def test_a_store_that_knows_no_condition_is_asked_before(
+    stored: StoreFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a put can't be made to fail on what exists, a look before it does that."""
+    put = MemoryFileSystem.pipe_file
+
+    def unconditional(self: Any, path: str, value: bytes, mode: str = "overwrite") -> None:
+        if mode == "create":
+            raise NotImplementedError
+        put(self, path, value)
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", unconditional)
+    with pytest.raises(FileExistsError):
+        stored.write([b"new"], replace=False)
+    StoreFile("memory://other.json").write([b"new"], replace=False)
+    assert (stored.read_bytes(), StoreFile("memory://other.json").read_bytes()) == (DEMO, b"new")
+
+
+@pytest.mark.parametrize("failing", ["pipe_file", "mv"])
+def test_a_store_of_files_never_has_half_a_cassette(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Where files are written piece by piece, a cassette gets its name when it is whole."""
+    place = location(f"local://{tmp_path}/c.json")
+    place.write([b"old"], replace=True)
+    begun = LocalFileSystem.pipe_file
+
+    def cut_off(self: Any, path: str, *_: object) -> None:
+        begun(self, path, b"ne")
+        raise OSError("connection lost")
+
+    monkeypatch.setattr(LocalFileSystem, failing, cut_off)
+    with pytest.raises(CassetteError, match="connection lost"):
+        cassette_file.publish(place, [b"new"], replace=True)
+    assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(URL), "there is no such cassette"),
+        (
+            PermissionError("Forbidden"),
+            "the store refuses access (Forbidden); check the credential",
+        ),
+        (
+            RuntimeError("no route\n to host"),
+            "the store can't be used (no route to host); check its",
+        ),
+        (TimeoutError(), "the store can't be used (TimeoutError)"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_a_driver_raises_is_an_error_of_the_cassette(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    """Whatever a driver raises ends in one line with the place and a way out, exit code 3."""
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", refusing(error))
+    monkeypatch.setattr(MemoryFileSystem, "info", refusing(error))
+    done = invoke("inspect", URL)
+    assert done.exit_code == 3
+    assert done.output.startswith(f"error: {URL}: {said}")
+    assert done.output.count("\n") == 1
+
+
+def test_a_driver_s_words_are_not_shown_where_the_url_has_a_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a driver says may repeat the URL."""
+    url = "memory://me:hunter2@bucket/c.json"
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", refusing(ValueError(f"bad: {url} hunter2")))
+    done = invoke("check", url)
+    assert done.exit_code == 3
+    assert "hunter2" not in done.output
+    assert "memory://***@bucket/c.json: the store can't be used (ValueError)" in done.output
+
+
+def test_a_damaged_cassette_and_a_folder_are_told(store: Any, stored: StoreFile) -> None:
+    """What is cut short in a store is damaged, as in a file, and a folder can't be recorded to."""
+    store.pipe_file(URL, DEMO[:-100])
+    assert invoke("inspect", URL).exit_code == 3
+    with pytest.raises(CassetteError, match="is a folder; name an object"):
+        cassette_file.exists(StoreFile("memory://bucket/runs"))
+
+
+@pytest.mark.parametrize(
+    ("url", "missing", "said"),
+    [
+        (URL, "fsspec.core", "pip install 'mrtr-cassette[stores]'"),
+        ("s3://bucket/c.json", "s3fs", "no driver for s3:// (Install s3fs to access S3)"),
+        ("nothing://bucket/c.json", "", "no driver for nothing://"),
+    ],
+)
+def test_what_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, missing: str, said: str
+) -> None:
+    """A missing extra, a missing driver and an unknown scheme are usage errors with a way out."""
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
+    done = invoke("replay", url)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_a_client_s_configuration_gets_the_url(stored: StoreFile) -> None:
+    """`wrap` has a store's cassette replayed, and refuses to record to one."""
+    config = Path("config.json")
+    config.write_text('{"mcpServers": {"it": {"command": "server"}}}')
+    done = invoke("wrap", config, "it", "--record", URL)
+    assert (done.exit_code, "it has no path" in done.output) == (2, True)
+    assert invoke("wrap", config, "it", "--replay", URL).exit_code == 0
+    assert f'"{URL}"' in config.read_text()
+
+
+@looped
+async def test_a_file_needs_no_fsspec(tmp_path: Path) -> None:
+    """A cassette on this machine, also by a URL, is read and recorded without importing fsspec."""
+    await recorded(tmp_path / "c.json")
+    program = (
+        "import sys; sys.modules['fsspec'] = None; from mrtr_cassette.cli import main; "
+        f"main(['check', 'file://{tmp_path}/c.json'])"
+    )
+    done = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await done.wait() == 0
