@@ -55,7 +55,7 @@ class Task:
         options: how it is recorded or replayed.
         server: the command that is recorded; empty where the cassette is replayed.
         cwd: where that runs; None: where the client starts it.
-    named: how messages name a cassette that is added to, where that is not its path.
+        named: how messages name a cassette that is added to, where that is not its path.
     """
 
     cassette: Location
@@ -73,8 +73,8 @@ class StartOutcome:
         misses: requests that had not been recorded.
         unplayed: numbers of the interactions of which something was not played.
         played: how many requests got their response from a cassette that is added to.
-    unreachable: how many requests the server did not answer.
-    unrecorded: why requests could not be recorded.
+        unreachable: how many requests the server did not answer.
+        unrecorded: why requests could not be recorded.
         problem: what went wrong, or None.
         objection: why there is no cassette, or None.
     """
