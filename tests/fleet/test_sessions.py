@@ -1,0 +1,46 @@
+"""Sessions that need one process reach it through a load balancer, whichever replica that is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from fleet.balancers import BALANCERS, Balancer, Fleet, balancing
+from harness import http, looped
+from processes import CASSETTES, PROGRAM
+from traps import hold_pushed_request
+
+REPLICAS = "abc"
+SESSIONS = 12
+CONFIG = {"haproxy": "haproxy-sessions.cfg", "nginx": "nginx-sessions.conf"}
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Three plain replicas of a cassette whose server pushes a question."""
+    fleet = Fleet()
+    for name in REPLICAS:
+        fleet.start(name, *PROGRAM, "replay", str(CASSETTES / "pushed-request.json"))
+    for replica in fleet.replicas.values():
+        replica.await_listening()
+    yield fleet
+    told = [replica.stop() for replica in fleet.replicas.values()]
+    fleet.close()
+    assert all("no misses" in text for text in told), told
+
+
+@pytest.mark.parametrize("balancer", BALANCERS)
+@looped
+async def test_sessions_with_pushes_stay_with_their_replica(
+    fleet: Fleet, tmp_path: Path, balancer: Balancer
+) -> None:
+    """Each byte is the recorded one, though all replicas give out the same ids."""
+    with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as url:
+        ids = await asyncio.gather(*(hold_pushed_request(url) for _ in range(SESSIONS)))
+        assert len(set(ids)) == SESSIONS
+        replicas, issued = zip(*(each.split(".") for each in ids), strict=True)
+        assert set(replicas) == set(REPLICAS)
+        assert len(set(issued)) < SESSIONS
+        stranger = await http("GET", url, "Mcp-Session-Id: nobody.mrtr-session:1")
+        assert stranger.status == 404
