@@ -12,9 +12,8 @@ Source: https://filesystem-spec.readthedocs.io
 from __future__ import annotations
 
 import errno
-import hashlib
+import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -84,6 +83,8 @@ class StoreFile:
     @property
     def local_name(self) -> str:
         """What the files about it are called on this machine: each place has a name of its own."""
+        import hashlib
+
         return f"{self.name}.{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
 
     def absolute(self) -> StoreFile:
@@ -134,7 +135,7 @@ class StoreFile:
                 return
             if not replace and self.exists():
                 raise FileExistsError
-            temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{secrets.token_hex(4)}"
+            temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{os.urandom(4).hex()}"
             try:
                 store.pipe_file(temporary, data)
                 store.mv(temporary, path)

@@ -1,0 +1,163 @@
+"""Cassettes in a store that speaks S3: moto's server, and the driver that users install.
+
+Both are large, so `make fleet` installs them; elsewhere the store is in memory
+(`tests/shell/test_stores.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import playing, post, taping
+from messages import message, result
+from shown import ROOT, Session
+from standin import answering, json_response
+
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell import cassette_file
+from mrtr_cassette.shell.journal_file import journal_path
+from mrtr_cassette.shell.publishing import recover_journal
+from mrtr_cassette.shell.stores import StoreFile
+
+s3fs = pytest.importorskip("s3fs")
+moto_server = pytest.importorskip("moto.server")
+
+pytestmark = pytest.mark.filterwarnings("default")  # those of drivers are theirs
+BUCKET = "cassettes"
+SECTION = "Cassettes in an object store"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def s3() -> Iterator[Any]:
+    """A server that speaks S3 with an empty bucket, and an environment in which the driver finds it."""
+    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-nobody")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        s3fs.S3FileSystem.clear_instance_cache()
+        files = s3fs.S3FileSystem()
+        files.mkdir(BUCKET)
+        yield files
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which journals stand."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def place(name: str, bucket: str = BUCKET) -> StoreFile:
+    """Return a cassette in the bucket."""
+    return StoreFile(f"s3://{bucket}/runs/{name}.json")
+
+
+async def ping(output: StoreFile, **options: Any) -> None:
+    """Record one `ping`."""
+    async with taping(output, answering(json_response(result({}))), **options) as tape:
+        await post(tape.url, message("ping"))
+
+
+def test_what_the_guide_shows_works(tmp_path: Path) -> None:
+    """The commands of the guide record, show and replay a cassette in the store."""
+    text = (ROOT / "docs" / "fleet.md").read_text().partition(f"## {SECTION}\n")[2]
+    block = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert block
+    commands = [line for line in block[1].splitlines() if not line.startswith("pip")]
+    assert len(commands) == 3
+    session = Session(tmp_path / "session")
+    session.run("python -m mrtr_cassette.demo.server --port 8000 &")
+    outcomes = [session.run(command) for command in commands[:2]]
+    session.stop()
+    outcomes.append(session.run(commands[2]))
+    assert [code for code, _ in outcomes] == [0, 0, 0], outcomes
+    recorded, shown, played = (text for _, text in outcomes)
+    assert "wrote s3://cassettes/deploy.json: 3 interactions" in recorded
+    assert shown.startswith("s3://cassettes/deploy.json: 3 interactions")
+    assert "played 3 of 3 interactions, no misses" in played
+    assert not list((tmp_path / "session").glob("*.journal"))
+
+
+def test_a_recording_is_put_and_replaces_nothing(s3: Any, here: Path) -> None:
+    """A put on what came meanwhile is refused by the store itself, and the journal stays for that."""
+    output = place("once")
+
+    async def race() -> None:
+        async with taping(output, answering(json_response(result({})))) as tape:
+            await post(tape.url, message("ping"))
+            s3.pipe_file(output.url, b"another recorder's")
+
+    with pytest.raises(CassetteError, match=r"once.json: the cassette exists; .* recover s3://"):
+        asyncio.run(race())
+    assert output.read_bytes() == b"another recorder's"
+    s3.rm(output.url)
+    assert recover_journal(output) == (1, None)
+    assert list(here.iterdir()) == []
+
+    async def replayed() -> None:
+        async with playing(output) as session:
+            assert (await post(session.url, message("ping"))).json["result"] == {}
+
+    asyncio.run(replayed())
+
+
+def test_a_bucket_that_is_missing_costs_no_recording(s3: Any) -> None:
+    """Where the put fails, the error names the place, and what was recorded is recovered later."""
+    output = place("late", "not-yet")
+    with pytest.raises(CassetteError, match=r"^s3://not-yet/runs/late.json: .*does not exist"):
+        asyncio.run(ping(output))
+    assert journal_path(output).exists()
+    s3.mkdir("not-yet")
+    assert recover_journal(output) == (1, None)
+    assert len(cassette_file.load_cassette(output).interactions) == 1
+
+
+def test_a_reader_gets_the_old_cassette_or_the_new_one(s3: Any) -> None:
+    """While a large cassette is replaced again and again, whoever fetches it gets a whole one."""
+    output = place("large")
+    versions = [os.urandom(1) * 5_000_000 for _ in range(2)]
+    output.write([versions[0]], replace=False)
+    is_over = threading.Event()
+    seen = []
+
+    def read() -> None:
+        while not is_over.is_set():
+            seen.append(output.read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(10):
+        output.write([versions[number % 2]], replace=True)
+    is_over.set()
+    reader.join()
+    assert seen
+    assert all(data in versions for data in seen)
+
+
+def test_a_store_that_refuses_or_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without credentials, and without a server, there is one error that says which of the two."""
+    s3fs.S3FileSystem.clear_instance_cache()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(CassetteError, match=r"can't be used \(Unable to locate credentials\)"):
+        cassette_file.read_file(place("any"))
+    s3fs.S3FileSystem.clear_instance_cache()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-nobody")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(CassetteError, match=r"can't be used \(Could not connect to the endpoint"):
+        cassette_file.read_file(place("any"))
