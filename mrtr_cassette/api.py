@@ -231,7 +231,7 @@ def record(
 
     Args:
         upstream: URL of the real server, as the client would name it; or its command.
-        path: the cassette to write.
+        path: the cassette to write: a file, or the URL of one in a store.
         stdio: the server is on pipes: `upstream` is its program and arguments, and the client
             starts `command`.
         **options: as in `RecordOptions`; `help(mrtr_cassette.RecordOptions)` lists them.
@@ -265,7 +265,7 @@ def replay(
     without another exception, unless `on_miss` is "report".
 
     Args:
-        path: the cassette.
+        path: the cassette: a file, or the URL of one in a store.
         stdio: as a server on pipes: the client starts `command`.
         **options: as in `ReplayOptions`; `help(mrtr_cassette.ReplayOptions)` lists them.
 
@@ -295,7 +295,7 @@ def verify(
     It returns when all has been compared; a program with an event loop runs it in a thread.
 
     Args:
-        path: the cassette, which is only read.
+        path: the cassette, which is only read: a file, or the URL of one in a store.
         upstream: URL of the server, or the command that starts it: on pipes, or over HTTP where an
             argument has `{port}`.
         **options: as in `VerifyOptions`; `help(mrtr_cassette.VerifyOptions)` lists them.

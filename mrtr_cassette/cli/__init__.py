@@ -35,6 +35,7 @@ def main() -> None:
       mrtr-cassette inspect cassette.json
       mrtr-cassette replay cassette.json
 
+    A cassette is a file, or an object in a store: s3://bucket/cassette.json.
     `mrtr-cassette demo` shows all of it with a server of its own.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
 

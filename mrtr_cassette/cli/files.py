@@ -112,7 +112,8 @@ def diff(
 def recover(cassette: Location) -> None:
     """Publish what a killed recording left.
 
-    CASSETTE is written from the journal beside it, which goes.
+    CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
+    this directory.
     """
     from mrtr_cassette.errors import CassetteError, counted
     from mrtr_cassette.shell.journal_file import journal_path

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     default="cassette.json",
     show_default=True,
     type=CASSETTE,
-    help="The cassette to write: a file, or the URL of a store such as s3://bucket/name.json.",
+    help="The cassette to write: a file, or an object in a store such as s3://bucket/name.json.",
 )
 @shared_options(RecordOptions)
 @log_format
