@@ -174,6 +174,7 @@ class ReplayKeywords(_Keywords, total=False):
 
     pace: Pace
     strict: bool
+    stateless: bool
     fail_on_unplayed: bool
     on_miss: OnMiss
 
@@ -281,6 +282,8 @@ def replay(
 def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) -> Proxy[Replay]:
     """Serve a cassette as `replay` does, with options that have been checked."""
     check = partial(_check_replay, options)
+    if stdio and options.stateless:
+        raise UsageError("stdio and stateless don't go together: a pipe has one process")
     if stdio:
         started = partial(replayed_by_client, location(path), options)
         return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)

@@ -247,6 +247,16 @@ class ReplayOptions(ProxyOptions):
             "--strict",
         ),
     )
+    stateless: bool = field(
+        default=False,
+        metadata=as_option(
+            "switch",
+            "Give every request the same reply whatever was played before, so that any of several "
+            "processes may serve it",
+            "--stateless",
+            in_ini=False,
+        ),
+    )
     fail_on_unplayed: bool = field(
         default=False,
         metadata=as_option(
@@ -262,6 +272,15 @@ class ReplayOptions(ProxyOptions):
             in_ini=False,
         ),
     )
+
+    def __post_init__(self) -> None:
+        """Check every value, and what goes together."""
+        super().__post_init__()
+        if self.stateless and self.repeat == "never":
+            raise UsageError(
+                "<<repeat>> never and <<stateless>> don't go together",
+                hint="how often a call was played depends on the process that is asked",
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -400,21 +419,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
             raise UsageError(str(error)) from None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SuiteOptions:
-    """How a test suite keeps its cassettes."""
-
-    max_age: int = field(
-        default=0,
-        metadata=as_option(
-            "number",
-            "Days after which a cassette is old: mode once records it anew, the other modes that "
-            "replay it warn; 0: never",
-        ),
-    )
-
-
-def options_of(options: type[Options | SuiteOptions]) -> dict[str, Option]:
+def options_of(options: type[Any]) -> dict[str, Option]:
     """Return the options of a class by name, in the order in which a help text has them."""
     return {
         each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata

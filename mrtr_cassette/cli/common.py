@@ -347,7 +347,17 @@ def refuse_http_options(context: click.Context) -> None:
 
 
 _HTTP_ONLY: Final = frozenset(
-    {"answers", "host", "port", "allow_hosts", "allow_origins", "headers", "ca_file", "insecure"}
+    {
+        "answers",
+        "host",
+        "port",
+        "allow_hosts",
+        "allow_origins",
+        "headers",
+        "ca_file",
+        "insecure",
+        "stateless",
+    }
 )
 
 

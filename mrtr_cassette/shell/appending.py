@@ -20,8 +20,9 @@ from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.matching import redactor_of
-from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.http import Request

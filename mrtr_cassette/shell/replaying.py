@@ -22,7 +22,8 @@ from mrtr_cassette.core.exchange.transports import over_http
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
     answered_event,
     asked_by_push_event,
@@ -30,6 +31,8 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
+    told_apart_event,
+    told_apart_text,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import reports_of_misses
@@ -161,6 +164,12 @@ def load_server(
             repeat=Repeat(options.repeat),
             paced=paced,
             strict=options.strict,
+            stateless=options.stateless,
+        )
+    if player.told_apart:
+        announcer.say(
+            partial(told_apart_event, player.told_apart),
+            partial(told_apart_text, player.told_apart),
         )
     asks = None if announcer.on_event is None else pushed_asks(cassette.interactions)
     return cassette, ReplayServer(player, announcer, paced, clock, asks)

@@ -18,9 +18,9 @@ from mrtr_cassette.option_values import Option, check_names, checked, header_of
 from mrtr_cassette.options import (
     RecordOptions,
     ReplayOptions,
-    SuiteOptions,
     options_of,
 )
+from mrtr_cassette.testing.suite_options import SuiteOptions
 from mrtr_cassette.verify_options import VerifyOptions
 
 Mode = Literal["none", "once", "append", "all", "verify"]
@@ -44,7 +44,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     for name, option in options_of(options).items()
     # What becomes of a cassette that exists is what the mode says, and misses fail a test. pytest
     # selects what is verified, `ignore` is about requests, and the marker's `answers` about calls.
-    if name not in {"answers", "existing", "on_miss", "only", "jobs", "learn"}
+    # A test has one process that replays.
+    if name not in {"answers", "existing", "on_miss", "only", "jobs", "learn", "stateless"}
 }
 """The options that a test suite can set."""
 

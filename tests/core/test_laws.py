@@ -59,7 +59,8 @@ from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import exchange_line
 from mrtr_cassette.core.report.inspection import inspected, inspection_text
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss

@@ -25,7 +25,7 @@ from builders import (
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.report.rpc_errors import MISS_CODE
 from mrtr_cassette.core.secrets.answers import seal_answers

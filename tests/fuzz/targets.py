@@ -54,7 +54,8 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.events import (
     exchange_line,

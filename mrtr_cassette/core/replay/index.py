@@ -7,6 +7,7 @@ Source: docs/matching.md, "Traits".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mrtr_cassette.core.exchange.lookup import LookupKey
@@ -58,12 +59,16 @@ class Candidates:
 class Index:
     """All recorded exchanges of a replay."""
 
-    def __init__(self, *, has_placeholders: bool) -> None:
+    def __init__(
+        self, known_as: Callable[[LookupKey], LookupKey], *, has_placeholders: bool
+    ) -> None:
         """Begin empty.
 
         Args:
+            known_as: returns by which lookup key a request is looked up.
             has_placeholders: some recorded request has placeholders of secrets.
         """
+        self._known_as = known_as
         self._has_placeholders = has_placeholders
         self._by_lookup: dict[LookupKey, Candidates] = {}
         self._by_any_rule: dict[LookupKey, Candidates] = {}
@@ -76,7 +81,7 @@ class Index:
         # hash of the state that was sent while recording.
         raw_state = playable.exchange.echoed_sha256
         if raw_state is not None and raw_state != lookup.state:
-            self._add(lookup._replace(state=raw_state), playable)
+            self._add(self._known_as(lookup._replace(state=raw_state)), playable)
 
     def _add(self, lookup: LookupKey, playable: Playable) -> None:
         self._by_lookup.setdefault(lookup, Candidates()).add(playable)

@@ -76,6 +76,7 @@ class Playable:
         lookup_number: the same for all exchanges of one lookup key.
         occurrence: how many exchanges of its lookup key its session had, up to and with it.
         played: how often it has been played.
+        same: the one that is played in its place, where it is the same one; None as a rule.
         answers: what it answers, if it is a posted answer; else None.
     """
 
@@ -100,6 +101,7 @@ class Playable:
     lookup_number: int = 0
     occurrence: int = 0
     played: int = 0
+    same: Playable | None = None
     answers: PushedQuestion | None = None
 
     def __post_init__(self) -> None:
@@ -108,6 +110,11 @@ class Playable:
         if self.ask is not None and self.ask.request_state is None:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
+
+    @property
+    def was_played(self) -> bool:
+        """Whether it, or what is played in its place, has been played."""
+        return bool((self.same or self).played)
 
     @property
     def key(self) -> CallKey:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
     Traits,
-    is_read_only,
     read_call,
     traits_of_headers,
 )
@@ -32,8 +30,9 @@ from mrtr_cassette.core.replay.delivery import Delivery
 from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, not_kept, other_secrets
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
+from mrtr_cassette.core.replay.in_order import InOrder, Repeat
 from mrtr_cassette.core.replay.index import Candidates, Index
-from mrtr_cassette.core.replay.live_sessions import LiveSession, LiveSessions
+from mrtr_cassette.core.replay.live_sessions import LiveSession
 from mrtr_cassette.core.replay.matching import (
     MatchedForm,
     Secret,
@@ -46,22 +45,12 @@ from mrtr_cassette.core.replay.playable import (
     playables_of,
 )
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
+from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines
-from mrtr_cassette.core.replay.told_apart import ToldApart
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import event_id_span
-
-_SAFE_HTTP = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
-
-
-class Repeat(Enum):
-    """Whether an exchange that has been played may be played again."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +99,7 @@ class Player:
         misses: the requests that got no recorded reply, in order.
         harmless: the requests that were not recorded and got what any server answers, in order.
         plays: how many did.
+        told_apart: without memory, the same request with several answers.
     """
 
     def __init__(
@@ -120,6 +110,7 @@ class Player:
         repeat: Repeat = Repeat.AUTO,
         paced: bool = False,
         strict: bool = False,
+        stateless: bool = False,
     ) -> None:
         """Prepare a replay.
 
@@ -129,16 +120,18 @@ class Player:
             repeat: whether what has been played may be played again.
             paced: the shell will keep the recorded rhythm.
             strict: harmless requests that were not recorded are misses.
+            stateless: no reply depends on what has been played.
+
+        Raises:
+            CassetteError: the cassette can't be played without memory.
         """
         self.path = cassette.path
         self.misses: list[Miss] = []
         self.harmless: list[Harmless] = []
         self.plays = 0
         self._ignored = tuple(ignored)
-        self._repeat = repeat
         self._paced = paced
         self._given = GivenOut(cassette.upstream)
-        self._told_apart = ToldApart()
         self._matched = MatchedForm(cassette, self._given)
         self.interactions = playables_of(cassette, self._matched, self._ignored)
         self._playables = [each for own in self.interactions for each in own]
@@ -146,11 +139,11 @@ class Player:
         by_arrival = sorted(self._playables, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
-        self._sessions = LiveSessions(by_arrival)
+        self.told_apart: tuple[SeveralAnswers, ...] = ()
+        self._held_open: set[Playable] = set()
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[Playable, Reply] = {}
         self._echoes: dict[Playable, tuple[Echo, ...]] = {}
-        self._index = Index(has_placeholders=self._matched.has_placeholders)
         self._by_digest: dict[bytes, Playable] = {}
         self._posted: dict[tuple[str, str | None], list[Playable]] = {}
         self._streams: dict[tuple[str, int], Playable] = {}
@@ -160,8 +153,19 @@ class Player:
             for each in by_arrival
             if each.parent is not None and each.request.header(ANSWERED_BY_HEADER)
         }
+        self._order: InOrder | Stateless
+        if stateless:
+            self._order = self._stateless(cassette, by_arrival)
+        else:
+            self._order = InOrder(by_arrival, self._timelines, self._given, repeat)
+        self._index = Index(self._order.known_as, has_placeholders=self._matched.has_placeholders)
+        self._sort(by_arrival)
+
+    def _sort(self, by_arrival: Sequence[Playable]) -> None:
+        """Sort exchanges by what finds them."""
         for each in by_arrival:
-            self._index.add(each)
+            if each.same is None:
+                self._index.add(each)
             if each.is_listening:
                 self._streams.setdefault((each.session, each.lookup_number), each)
             if each.answers is not None and each.call.message is not None:
@@ -170,24 +174,33 @@ class Player:
             if each.digest is not None and self._matched.keeps_body(each.request):
                 self._by_digest.setdefault(each.digest, each)
 
+    def _stateless(self, cassette: Cassette, by_arrival: Sequence[Playable]) -> Stateless:
+        order = Stateless(cassette, by_arrival, self._timelines, self._answered)
+        order.purity.check(self.path)
+        self.told_apart, self._held_open = order.purity.told_apart, order.held_open
+        for each in by_arrival:
+            # Another process may have given it to the client.
+            if each.exchange.response is not None:
+                self._given.played(each.exchange.response)
+        return order
+
     def key_of(self, call: Call) -> CallKey:
         """Return the call key by which a request is matched, for a miss."""
         return call.key(self._ignored)
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless."""
-        session = self._sessions.of(request)
+        session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         taken_for = session.recorded
-        nearest = self._sessions.fitting(session, nearest)
+        nearest = self._order.of_session(session, nearest)
         if session.recorded != taken_for:
             self._follow(session)
-        several = candidates is not None and candidates.has_several_secrets
-        fitting = self._told_apart.fitting(nearest, wanted.secrets, several=several)
-        chosen = self._choose(fitting, wanted.caller, session)
+        fitting = self._order.fitting(nearest, wanted.secrets, candidates)
+        chosen = self._order.choose(fitting, wanted.caller, session)
         if chosen is None or chosen.is_withheld:
             return self._unanswered(recorded, nearest, fitting, session)
         return self._play(request, chosen, session, wanted)
@@ -195,25 +208,17 @@ class Player:
     def _play(
         self, request: Request, chosen: Playable, session: LiveSession, wanted: _Wanted
     ) -> Play:
-        self._told_apart.played(chosen, wanted.secrets)
-        if not chosen.played and chosen.exchange.response is not None:
-            self._given.played(chosen.exchange.response)
+        session = self._order.played(chosen, wanted.secrets, session)
         chosen.played += 1
         self.plays += 1
-        if chosen.opens_session:
-            # Which client it is shows only from now on.
-            session.count(chosen)
-            session = self._sessions.open(chosen)
-        elif chosen.key.method == "initialize" and chosen in session.played:
-            session = self._sessions.begin_anew()
-        is_again = chosen in session.played
-        session.count(chosen)
         if chosen in self._answered:
             return self._play(request, self._answered[chosen], session, wanted)
-        session.arrive(chosen, wanted.values if chosen.session else None)
+        self._order.arrived(chosen, wanted.values, session)
         delivery = self._delivery(chosen, session, wanted.values)
-        if delivery is not None and chosen.is_listening and chosen.session:
-            delivery = self._resumed(delivery, request) if is_again else delivery
+        # Where nothing is counted, every client listens for itself.
+        times = session.played.get(chosen, 0)
+        if delivery is not None and chosen.is_listening and chosen.session and times:
+            delivery = self._resumed(delivery, request) if times > 1 else delivery
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
 
@@ -235,7 +240,7 @@ class Player:
         received = read_call(request)
         matched, secrets = alike(self._matched, self._matched.received(request), self._ignored)
         call = received if matched is request else read_call(matched)
-        lookup = lookup_key(call, self._ignored)
+        lookup = self._order.known_as(lookup_key(call, self._ignored))
         values = caller_values(received.message)
         traits = call.traits_with(self._matched.header_names)
         return _Wanted(lookup, traits, call.caller, values, secrets)
@@ -246,35 +251,6 @@ class Player:
         if candidates is None and self._matched.has_placeholders and has_placeholders(received):
             return self._index.of_any_rule(lookup)
         return candidates
-
-    def _choose(
-        self, candidates: Sequence[Playable], caller: str, session: LiveSession
-    ) -> Playable | None:
-        reachable = [each for each in candidates if session.was_asked(each)]
-        rounds = 0
-        if reachable and self._begins_again(reachable[-1]):
-            rounds = min(session.played.get(each, 0) for each in reachable)
-        unplayed = [each for each in reachable if session.played.get(each, 0) <= rounds]
-        if len(unplayed) > 1:
-            for each in unplayed:
-                if each.caller == caller:
-                    return each
-        if unplayed:
-            return unplayed[0]
-        return reachable[-1] if reachable and self._may_repeat(reachable[-1]) else None
-
-    def _begins_again(self, playable: Playable) -> bool:
-        """Tell whether the first one is played again when all like it have been played."""
-        if self._repeat is Repeat.AUTO:
-            return playable.opens_session or playable.key.method == "initialize"
-        return self._repeat is Repeat.ALWAYS
-
-    def _may_repeat(self, playable: Playable) -> bool:
-        if self._repeat is Repeat.NEVER:
-            return False
-        if playable.kind is None or playable.kind is Kind.RESPONSE:
-            return playable.request.method in _SAFE_HTTP
-        return playable.kind is Kind.NOTIFICATION or is_read_only(playable.key.method)
 
     def _unanswered(
         self,
@@ -383,7 +359,7 @@ class Player:
             return None
         reply = self._replies.get(playable)
         if reply is None:
-            waits = self._timelines.waits_of(playable)
+            waits = self._order.waits_of(playable)
             echoed = self._echoes.get(playable)
             if echoed is None:
                 echoed = echoes_in(exchange.call.message, exchange.response, waits)
@@ -396,6 +372,8 @@ class Player:
                 # A session's stream may be resumed at any event.
                 piecewise=self._paced or playable.session != NO_SESSION,
             )
+            if playable in self._held_open:
+                reply = reply._replace(end=End.OPEN)
             # Of all replies only a stream costs more to put together than to keep.
             if reply.is_event_stream:
                 self._replies[playable] = reply
@@ -407,7 +385,7 @@ class Player:
         Returns:
             whether the session of the request has such a stream.
         """
-        events = self._sessions.of(request).unrecorded
+        events = self._order.session_of(request).unrecorded
         if events is not None:
             events.append(b"event: message\ndata: %b\n\n" % message)
         return events is not None
@@ -422,5 +400,5 @@ class Player:
         return [
             number
             for number, own in enumerate(self.interactions, start=1)
-            if not all(each.played for each in own)
+            if not all(each.was_played for each in own)
         ]

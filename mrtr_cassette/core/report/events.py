@@ -9,7 +9,7 @@ Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
@@ -22,6 +22,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Play
+from mrtr_cassette.core.replay.stateless import SeveralAnswers, listed
 from mrtr_cassette.core.report.unrecorded import recorded_ask
 from mrtr_cassette.core.report.wording import answering_text
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -305,6 +306,16 @@ def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
 def harmless_event(harmless: Harmless) -> dict[str, Any]:
     """Return that a request that was not recorded got what any server answers."""
     return {"event": "harmless", "call": str(harmless.call.key()), "answer": harmless.answer}
+
+
+def told_apart_event(groups: Sequence[SeveralAnswers]) -> dict[str, Any]:
+    """Return which requests have several recorded answers, without memory."""
+    return {"event": "told_apart", "requests": [each._asdict() for each in groups]}
+
+
+def told_apart_text(groups: Sequence[SeveralAnswers]) -> str:
+    """Return the same for people."""
+    return listed("note: recorded with several answers", groups)
 
 
 def missed_event(miss: Miss) -> dict[str, Any]:

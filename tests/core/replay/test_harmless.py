@@ -23,8 +23,9 @@ from messages import text
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
+from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.playable import CassettePlace, playable
-from mrtr_cassette.core.replay.player import Player, Repeat
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod")

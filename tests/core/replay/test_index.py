@@ -87,7 +87,7 @@ def test_exchanges_of_unknown_arrival_come_as_the_file_has_them() -> None:
 
 def test_exchange_is_found_by_its_lookup_key() -> None:
     """An index has the exchanges of one key together, and none of another."""
-    index = Index(has_placeholders=False)
+    index = Index(lambda lookup: lookup, has_placeholders=False)
     first, second = recorded_as(CALL, 1), recorded_as(CALL, 2)
     for each in (first, second, recorded_as(tool("other"), 3)):
         index.add(each)
@@ -105,7 +105,7 @@ def test_exchange_is_found_by_the_raw_state_too() -> None:
     )
     surrogate = retry(CALL, {"a": YES}, state="mrtr-state:0000000000000000:1:1")
     answered = playable(echoed, CassettePlace(1, 1), post(surrogate), (), ())
-    index = Index(has_placeholders=False)
+    index = Index(lambda lookup: lookup, has_placeholders=False)
     index.add(answered)
 
     for state in (STATE, sealed_hash(STATE), "mrtr-state:0000000000000000:1:1"):
@@ -119,7 +119,7 @@ def test_exchange_with_its_raw_state_is_there_once() -> None:
     """Where the cassette has the raw state, an exchange is not added under its hash again."""
     (echoed,) = converse((retry(CALL, {"a": YES}, state=STATE), text("done")), seals=False)
     answered = known(echoed)
-    index = Index(has_placeholders=False)
+    index = Index(lambda lookup: lookup, has_placeholders=False)
     index.add(answered)
 
     assert echoed.echoed_sha256 == sha256_of(STATE) == answered.lookup.state
@@ -132,7 +132,10 @@ def test_secret_is_found_under_any_rule_where_some_were_recorded() -> None:
     """A placeholder of one rule finds the one of another, but only in a cassette that has some."""
     placed = recorded_as(tool("login", with_="<github>"))
     plain = recorded_as(tool("login", with_="none"), 2)
-    index, without = Index(has_placeholders=True), Index(has_placeholders=False)
+    index, without = (
+        Index(lambda lookup: lookup, has_placeholders=True),
+        Index(lambda lookup: lookup, has_placeholders=False),
+    )
     for each in (placed, plain):
         index.add(each)
         without.add(each)

@@ -45,7 +45,8 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.replay.delivery import Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Play, Player, Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.secrets.withheld import withheld

@@ -7,7 +7,7 @@ from builders import Step, missed, play, player_of, result_of, retry, said, stat
 from messages import asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.player import Repeat
+from mrtr_cassette.core.replay.in_order import Repeat
 
 WRONG, RIGHT, OTHER = "wrong-horse-1", "right-horse-2", "other-horse-3"
 
