@@ -42,7 +42,7 @@ from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
 from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.worker import Worker
+from mrtr_cassette.shell.worker import Worker, is_plain_exchange
 
 OnAsk = Callable[[Call, InputRequired], None]
 
@@ -256,9 +256,9 @@ class WatchedExchange:
         worker = self._watcher.worker
         return worker is not None and worker.is_large(due.seen)
 
-    def _write_at_once(self, due: Due, observation: Observation) -> None:
+    def _write_at_once(self, due: Due, observation: Observation, *, is_plain: bool = False) -> None:
         watcher = self._watcher
-        exchange, ask, unread = watcher.recorder.seal(due.seen)
+        exchange, ask, unread = watcher.recorder.seal(due.seen, is_plain=is_plain)
         self._sealed(due, observation, ask, unread)
         restored = watcher.journal.append(encode_line(exchange, continues=due.seen.continues))
         if restored is not None:
@@ -338,9 +338,11 @@ class WatchedExchange:
 
     async def _write_in_turn(self, due: Due, observation: Observation) -> None:
         watcher = self._watcher
-        if watcher.worker is None or not watcher.worker.is_large(due.seen):
+        is_large = watcher.worker is not None and watcher.worker.is_large(due.seen)
+        is_plain = is_large and await is_plain_exchange(watcher.recorder, due.seen)
+        if watcher.worker is None or not is_large or is_plain:
             async with watcher.writing:
-                self._write_at_once(due, observation)
+                self._write_at_once(due, observation, is_plain=is_plain)
             return
         sealed = await watcher.worker.seal(due.seen)
         self._sealed(due, observation, sealed.ask, sealed.unread)

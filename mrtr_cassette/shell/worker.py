@@ -3,7 +3,8 @@
 Owns: what is large, the process, and what goes to it and comes back.
 Does not own: the work itself (`core.record`, `core.format`).
 Rule: a thread would not do: Python runs one at a time, and reading or searching a body of 10 MB
-keeps it for up to seconds. What goes to the process is cut in pieces, between which the loop turns.
+keeps it for up to seconds. Only RE2 lets others run, so a thread looks what there is to do at all.
+What goes to the process is cut in pieces, between which the loop turns.
 
 It is started when something large comes first, and ends with the recording, or when the recorder
 is killed and its end of the socket closes.
@@ -35,11 +36,17 @@ from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import Piece, Request
+from mrtr_cassette.core.wire.jsonbytes import opens_more
 from mrtr_cassette.core.wire.readable import content_coding
 from mrtr_cassette.errors import MrtrCassetteError
 
 _SMALL: Final = 8 * 1024
 """Bytes of which nothing takes long, whatever they are."""
+_MODERATE: Final = 1024 * 1024 + AT_ONCE
+"""Bytes of which little takes long: what is read in them, and looking for secrets."""
+_MOST_VALUES: Final = 50_000
+_MOST_BRACKETS: Final = 5_000
+"""Values of JSON, and arrays and objects among them, that are read in no time."""
 _PIECES_AT_ONCE: Final = 1000
 _BYTES_AT_ONCE: Final = 256 * 1024
 """What passes between here and the process from one turn of the loop to the next, at most."""
@@ -122,7 +129,12 @@ class Worker:
 
     def is_large_request(self, request: Request) -> bool:
         """Tell whether reading a request may take long; a compressed one may be any size."""
-        return len(request.body) > AT_ONCE or content_coding(request.headers) != ""
+        body = request.body
+        if content_coding(request.headers) or len(body) > _MODERATE:
+            return True
+        if len(body) <= AT_ONCE:
+            return False
+        return body.count(b",") > _MOST_VALUES or opens_more(body, _MOST_BRACKETS)
 
     def is_large(self, seen: Seen) -> bool:
         """Tell whether sealing an exchange may take long."""
@@ -235,6 +247,19 @@ class Worker:
         if self._process is not None:
             self._writer.close()
             await asyncio.to_thread(self._process.wait)
+
+
+async def is_plain_exchange(recorder: Recorder, seen: Seen) -> bool:
+    """Tell whether a large exchange is sealed in no time, as it has nothing to take out.
+
+    A thread does for this: RE2 lets the others run.
+    """
+    request, pieces = seen.call.request, seen.response.pieces
+    if content_coding(request.headers) or len(pieces) > _PIECES_AT_ONCE:
+        return False
+    if len(request.body) + sum(len(piece.raw) for piece in pieces) > _MODERATE:
+        return False
+    return await asyncio.to_thread(recorder.is_plain, seen)
 
 
 def _killed() -> MrtrCassetteError:

@@ -27,7 +27,7 @@ from mrtr_cassette.core.wire.coding import LARGEST_RATIO
 from mrtr_cassette.core.wire.http import End, Headers
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.journal_file import RecordedJournal, journal_path
-from mrtr_cassette.shell.worker import RecorderSettings, Worker
+from mrtr_cassette.shell.worker import RecorderSettings, Worker, is_plain_exchange
 
 SETTINGS = RecorderSettings(
     seals=True,
@@ -40,6 +40,7 @@ SETTINGS = RecorderSettings(
 )
 SECRET = "not-a-real-key-0123456789"
 STATE = "state-that-is-issued-" + "x" * 40
+OTHER = "state-of-another-call-" + "y" * 40
 JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
 PADDING = "The quick brown fox jumps over the lazy dog. " * 3000
 """More than is sealed at once."""
@@ -131,6 +132,60 @@ async def test_a_request_of_moderate_size_is_large_where_answers_are_sealed(*, s
     assert Worker(settings, recorder).is_large(seen) is seals
 
 
+@pytest.mark.parametrize(
+    ("value", "headers", "plain"),
+    [
+        ({"text": PADDING}, JSON_HEADERS, True),
+        ({"apiKey": SECRET, "text": PADDING}, JSON_HEADERS, False),
+        (asks("ok", state=STATE) | {"text": PADDING}, JSON_HEADERS, False),
+        ({"text": PADDING, "escaped": "\u0001"}, JSON_HEADERS, False),
+        ({"text": PADDING * 10}, JSON_HEADERS, False),
+    ],
+    ids=["text", "a secret", "a state", "an escape", "too large"],
+)
+@looped
+async def test_plain_text_is_sealed_here(
+    value: dict[str, Any], headers: Headers, *, plain: bool
+) -> None:
+    """What has nothing to take out needs no process, and is sealed as anything is."""
+    recorder = SETTINGS.recorder()
+    recorder.known.remember(OTHER)
+    seen = observed(recorder, compact(result(value | {"repeated": OTHER})), headers=headers)
+    assert Worker(SETTINGS, recorder).is_large(seen)
+    assert await is_plain_exchange(recorder, seen) is plain
+    if plain:
+        sealed = recorder.seal(seen, is_plain=True)
+        assert encode_line(sealed.exchange) == encode_line(recorder.seal(seen).exchange)
+        assert OTHER.encode() not in encode_line(sealed.exchange)
+
+
+@looped
+async def test_body_in_another_encoding_is_not_plain() -> None:
+    """A secret in UTF-16 is spelled in other bytes, which nobody looks for."""
+    recorder = SETTINGS.recorder()
+    body = compact(result({"apiKey": SECRET, "text": PADDING})).decode().encode("utf-16-le")
+    assert not await is_plain_exchange(recorder, observed(recorder, body))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "large"),
+    [
+        ({"text": PADDING}, False),
+        ({"numbers": [0] * 60_000}, True),
+        ({"lists": [[]] * 30_000}, True),
+        ({"text": PADDING * 10}, True),
+    ],
+    ids=["text", "many values", "many lists", "too large"],
+)
+@looped
+async def test_request_of_few_values_is_read_here(
+    arguments: dict[str, Any], *, large: bool
+) -> None:
+    """A long text is read in no time; it need not go to the process first."""
+    body = compact(tool_call("deploy", arguments=arguments))
+    assert Worker(SETTINGS, SETTINGS.recorder()).is_large_request(posted(body)) is large
+
+
 @looped
 async def test_request_and_message_are_read_there() -> None:
     """Of what was read come back the names, the ids and which answers there are."""
@@ -216,7 +271,9 @@ async def test_small_exchanges_go_on_beside_a_large_one(tmp_path: Path) -> None:
 async def test_client_that_leaves_loses_nothing(tmp_path: Path) -> None:
     """What had to be done with a response is done although nobody waits for it any more."""
     path = tmp_path / "c.json"
-    async with taping(path, answering(json_response(result(text(PADDING))))) as tape:
+    async with taping(
+        path, answering(json_response(result({"apiKey": SECRET, "text": PADDING})))
+    ) as tape:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await post(tape.url, message("ping"))

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 import re2
 
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE
 from mrtr_cassette.core.secrets import blobs
 from mrtr_cassette.core.secrets.names import (
     AMBIGUOUS,
@@ -42,8 +43,10 @@ CREDENTIALS_MARKER: Final = r"(?::|%3a)(?:\\*/|%2f){2}[^\s\"'<>]*(?:@|%40)"
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
-_NAME, _ESCAPE, _BLOB, _CREDENTIALS = -1, -2, -3, -4
-"""What a marker stands for that is none of a shape."""
+_NAME, _ESCAPE, _BLOB, _CREDENTIALS, _READ = -1, -2, -3, -4, -5
+"""What a marker stands for that is none of a shape; the last is of no secret."""
+_IS_READ = rf"{REQUEST_STATE}|{INPUT_REQUESTS}|\\u"
+"""The name of a state or of what is asked, or an escape in which one may be spelled."""
 _ESCAPED = r"\\u00[2-7]|%(?:2[5dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
 """An escape of what may be part of a marker or of a name, or of a quote in JSON."""
 _IS_ASSIGNED = (
@@ -171,7 +174,12 @@ class ActiveRules:
         """Tell whether there may be a secret in a body, in whatever layer of it."""
         if self.custom or not self._has_ascii_keys:
             return True
-        return bool(self._markers(raw))
+        return any(row != _READ for row in self._markers(raw))
+
+    def is_plain(self, raw: bytes) -> bool:
+        """Tell whether a body has no secret, no state and no ask, in whatever layer of it."""
+        is_known = not self.custom and self._has_ascii_keys
+        return is_known and not self._markers(raw)
 
     def plan(self, raw: bytes) -> SearchPlan:
         """Return what a text with its escapes undone may contain."""
@@ -189,7 +197,7 @@ class ActiveRules:
         folded = [(f"(?:{named}){_IS_ASSIGNED}", _NAME), (MARKER, _NAME)]
         if CREDENTIALS not in self.disabled:
             folded.append((CREDENTIALS_MARKER, _CREDENTIALS))
-        markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB)]
+        markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB), (_IS_READ, _READ)]
         for row, rule in enumerate(self.shapes):
             (folded if rule.is_folded else markers).extend((each, row) for each in rule.markers)
         return _Markers([*markers, *((_in_any_spelling(each), row) for each, row in folded)])

@@ -32,6 +32,8 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
+_LONG = 4096
+"""Bytes from which on it is worth while to look for brackets one by one."""
 _LONGEST_PLAIN = 20
 """Numbers are written out up to this many digits in the canonical form; others get an exponent."""
 
@@ -124,7 +126,7 @@ def _has_unplain_number(values: Iterable[Any]) -> bool:
 
 def is_deep(raw: bytes) -> bool:
     """Tell whether a JSON text has more levels than are read."""
-    if raw.count(b"[") + raw.count(b"{") <= DEEPEST:
+    if not opens_more(raw, DEEPEST):
         return False
     depth = deepest = 0
     for token in _BRACKETS.finditer(raw):
@@ -134,6 +136,21 @@ def is_deep(raw: bytes) -> bool:
         elif token[0] in b"]}":
             depth -= 1
     return deepest > DEEPEST
+
+
+def opens_more(raw: bytes, most: int) -> bool:
+    """Tell whether a text has more than so many brackets that open an array or an object."""
+    if len(raw) < _LONG:
+        return raw.count(b"[") + raw.count(b"{") > most
+    # Finding the next one takes much less than looking at each byte, and there is a bound.
+    for bracket in (b"[", b"{"):
+        at = raw.find(bracket)
+        while at >= 0:
+            most -= 1
+            if most < 0:
+                return True
+            at = raw.find(bracket, at + 1)
+    return False
 
 
 def canonical(value: Any, *, without_null: bool = False) -> str:

@@ -132,6 +132,18 @@ def test_what_sealing_has_put_somewhere_is_no_reason_to_search() -> None:
     assert rules_of().may_match(f"1/1234567890123456:{'0123456789abcdef' * 2}".encode())
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [b'{"requestState":"x"}', b'{"inputRequests":{}}', b'"\\u0001"', b"a ghp_" + b"a" * 30],
+)
+def test_text_with_a_state_or_an_ask_is_not_plain(raw: bytes) -> None:
+    """Plain is what has nothing to read and nothing to take out."""
+    assert not rules_of().is_plain(raw)
+    assert rules_of().is_plain(b'{"text":"some words, and 5"}')
+    assert not rules_of(patterns=("x+",)).is_plain(b"text")
+    assert not rules_of(keys=("ключ",)).is_plain(b"text")
+
+
 def test_disabled_rules_are_not_searched_for() -> None:
     """A rule that is switched off is in no plan, even if no other rule remains."""
     nothing = rules_of(disabled=(*{rule.name for rule in RULES}, "url-password"))
