@@ -105,6 +105,8 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
         return Place(name, keywords)
     if not isinstance(names[0], str | os.PathLike):
         raise UsageError(f"{name} takes the name of a file, and not {names[0]!r}")
+    if "://" in str(names[0]):
+        raise UsageError(f"{name} takes the name of a file, and not a URL")
     return Place(name, {**keywords, "name": names[0]})
 
 

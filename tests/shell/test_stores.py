@@ -17,13 +17,15 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from harness import looped, playing, post, taping
 from messages import message, result
-from standin import answering, json_response
+from standin import Visit, answering, json_response, upstream
 
 from mrtr_cassette import CassetteError, UsageError, diff, replay
 from mrtr_cassette.cli import main
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.journal_file import Journal, journal_path
 from mrtr_cassette.shell.stores import StoreFile, location
+from mrtr_cassette.shell.updating import update_cassette
+from mrtr_cassette.verify_options import VerifyOptions
 
 CASSETTES = Path(__file__).parent.parent.parent / "cassettes"
 DEMO = (CASSETTES / "demo-server.json").read_bytes()
@@ -140,6 +142,27 @@ async def test_a_recording_is_put_when_it_ends(store: Any, tmp_path: Path) -> No
     assert len(cassette_file.load_cassette(place).interactions) == 2
     async with playing(place) as session:
         assert (await post(session.url, message("ping"))).json["result"] == {}
+
+
+@looped
+async def test_what_is_accepted_is_put(store: Any) -> None:
+    """`verify` reads a cassette from the store, and takes what is accepted into it or another."""
+    place, pending = location(URL), location("memory://bucket/pending.json")
+    async with taping(place, answering(json_response(result({"n": 1})))) as tape:
+        await post(tape.url, message("ping"))
+    before = place.read_bytes()
+
+    async def changed(visit: Visit) -> None:
+        await visit.send(json_response(result({"n": 2}, id=visit.request.json["id"])))
+
+    async with upstream(changed) as server:
+        options = VerifyOptions()
+        taken = await update_cassette(place, server.url, options, list, pending)
+        assert (taken.written, place.read_bytes()) == (pending, before)
+        taken = await update_cassette(place, server.url, options, list)
+    assert taken.written == place
+    assert place.read_bytes() == pending.read_bytes() != before
+    assert len(store.store) == 2
 
 
 def test_the_library_takes_a_url(stored: StoreFile) -> None:

@@ -115,6 +115,7 @@ def test_a_wrong_option_is_named(options, text):
     [
         (("a", "b"), "the marker takes one file name, and not 'a', 'b'"),
         ((7,), "the marker takes the name of a file, and not 7"),
+        (("s3://me:secret@b/c.json",), "the marker takes the name of a file, and not a URL"),
     ],
 )
 def test_a_file_is_named_once(names, text):
