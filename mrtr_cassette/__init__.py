@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Recording, Replay, diff, record, replay, verify
+    from mrtr_cassette.api import Recording, Replay, diff, merge, record, replay, verify
     from mrtr_cassette.call_options import CallOptions
     from mrtr_cassette.calls import call
     from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
@@ -55,6 +55,7 @@ __all__ = [
     "VerifyOptions",
     "call",
     "diff",
+    "merge",
     "record",
     "replay",
     "verify",

@@ -1,6 +1,6 @@
 """The library: recording, replaying, verifying and comparing from Python.
 
-Owns: `record` and `replay` with what they show of a run, `verify` and `diff`.
+Owns: `record` and `replay` with what they show of a run, `verify`, `diff` and `merge`.
 Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`, `shell.verifying`).
 Rule: the keywords of `record`, `replay` and `verify` are the fields of their option classes.
 """
@@ -40,6 +40,7 @@ from mrtr_cassette.shell.client_starts import (
     recorded_by_client,
     replayed_by_client,
 )
+from mrtr_cassette.shell.merging import merge_files
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying
@@ -369,3 +370,26 @@ def diff(
     with cassette_file.without_collection():
         old, new = (cassette_file.load_if_any(location(path)) for path in (recorded, received))
         return compared(old, new, ignore)
+
+
+def merge(
+    recordings: Collection[FilePath], path: FilePath, *, existing: Existing = "keep"
+) -> tuple[str, ...]:
+    """Write one cassette of what several recorders recorded of one service.
+
+    Args:
+        recordings: cassettes, journals and pieces of journals, in any order.
+        path: the cassette to write.
+        existing: "replace" replaces one that exists.
+
+    Returns:
+        what to know of it, in words: clocks that were wrong, calls without their beginning.
+
+    Raises:
+        CassetteError: a file can't be read, they contradict each other, or the cassette exists.
+        UsageError: there is no file, or another value of `existing`.
+    """
+    if existing not in ("keep", "replace"):
+        raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
+    files = [location(each) for each in recordings]
+    return merge_files(files, location(path), replaces=existing == "replace").notes

@@ -35,6 +35,7 @@ def test_public_names_are_these():
         "VerifyOptions",
         "call",
         "diff",
+        "merge",
         "record",
         "replay",
         "verify",

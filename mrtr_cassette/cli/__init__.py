@@ -14,7 +14,7 @@ from mrtr_cassette.cli.call import call
 from mrtr_cassette.cli.check import check
 from mrtr_cassette.cli.common import Group
 from mrtr_cassette.cli.demo import demo
-from mrtr_cassette.cli.files import diff, inspect, recover, schema
+from mrtr_cassette.cli.files import diff, inspect, merge, recover, schema
 from mrtr_cassette.cli.record import record
 from mrtr_cassette.cli.replay import replay
 from mrtr_cassette.cli.verify import verify
@@ -49,6 +49,7 @@ for command in (
     inspect,
     view,
     diff,
+    merge,
     recover,
     check,
     wrap,

@@ -1,4 +1,4 @@
-"""The commands about files alone: `inspect`, `diff`, `recover` and `schema`."""
+"""The commands about files alone: `inspect`, `diff`, `merge`, `recover` and `schema`."""
 
 from __future__ import annotations
 
@@ -137,6 +137,41 @@ def recover(cassette: Location) -> None:
         say(f"{journal} held no whole exchange, no cassette was written")
     else:
         say(f"wrote {cassette}: {counted(published, 'interaction')}")
+
+
+@click.command()
+@click.argument(
+    "recordings",
+    nargs=-1,
+    required=True,
+    metavar="JOURNAL-OR-CASSETTE...",
+    type=CASSETTE,
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="CASSETTE",
+    type=CASSETTE,
+    help="The cassette to write.",
+)
+@click.option("--force", is_flag=True, help="Replace the cassette if it exists.")
+def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) -> None:
+    """Make one cassette of what several recorders recorded.
+
+    It is what one recorder would have made of all that passed: a call whose rounds went through
+    several recorders is one call. The files may be cassettes, journals, also of killed runs, and
+    pieces of journals, in any order; they are only read. What is in several of them counts once.
+    """
+    from mrtr_cassette.errors import counted
+    from mrtr_cassette.shell.merging import merge_files
+
+    with progress_shown("writing", output) as progress:
+        merge = merge_files(recordings, output, replaces=force, progress=progress)
+    for note in merge.notes:
+        say(f"note: {note}")
+    interactions = counted(merge.interactions, "interaction")
+    say(f"wrote {output}: {interactions} of {counted(merge.recorders, 'recorder')}")
 
 
 @click.command()

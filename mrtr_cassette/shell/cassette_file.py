@@ -117,10 +117,7 @@ def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
     """
     check_replaceable(path)
     try:
-        if isinstance(path, Path):
-            write_whole(path, pieces, replace=replace)
-        else:
-            path.write(pieces, replace=replace)
+        write(path, pieces, replace=replace)
     except FileExistsError:
         raise CassetteError(
             path,
@@ -133,6 +130,19 @@ def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
             reason_of(error),
             hint=f"the recording is in the journal; publish it with: mrtr-cassette recover {path}",
         ) from None
+
+
+def write(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
+    """Write a cassette as `publish` does, and leave it to the caller to say what is wrong.
+
+    Raises:
+        FileExistsError: it exists, and is not to be replaced.
+        OSError: it could not be written.
+    """
+    if isinstance(path, Path):
+        write_whole(path, pieces, replace=replace)
+    else:
+        path.write(pieces, replace=replace)
 
 
 def exists(path: Location) -> bool:

@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from enum import Enum
+from io import BufferedReader
 from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -252,9 +253,8 @@ def journal_in_the_way(path: Path, cassette: Location | None = None) -> Cassette
 def client_of(path: Path) -> str | None:
     """Return which client's recording a journal is of; None where nobody can tell."""
     try:
-        with path.open("rb") as file:
-            return decode_header(file.readline(), str(path)).client
-    except (OSError, CassetteError):
+        return header_of(path).client
+    except CassetteError:
         return None
 
 
@@ -266,36 +266,42 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         lost: what can't be read, in words, or None.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, *paths: Path) -> None:
         """Find the exchanges; the last line about one counts, with those that continue it.
+
+        Args:
+            paths: the file, or the pieces of one journal in their order.
 
         Raises:
             CassetteError: there is no journal, or its first line is not one of ours.
         """
-        # For each exchange where its lines begin, and their sizes.
+        # For each exchange which files its lines are in, where they begin, and their sizes.
         self._places: dict[int, array[int]] = {}
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise CassetteError(path, reason_of(error)) from None
-        try:
-            self.header = decode_header(self._file.readline(), str(path))
-            self.lost = self._find()
-        except BaseException:
-            self._file.close()
-            raise
-
-    def _find(self) -> str | None:
+        self._files: list[BufferedReader] = []
         lost = []
-        at = self._file.tell()
-        for number, line in enumerate(self._file, start=2):
-            problem = self._problem_of(line, at)
-            if problem is not None:
-                lost.append(f"line {number} {problem}; it is left out")
-            at += len(line)
-        return "; ".join(lost) or None
+        try:
+            for path in reversed(paths):
+                self._files.insert(0, _opened(path))
+                self.header = decode_header(self._files[0].readline(), str(path))
+            for index, path in enumerate(paths):
+                name = f"{path.name}: " if len(paths) > 1 else ""
+                lost += [f"{name}{problem}" for problem in self._find(index)]
+        except BaseException:
+            self.close()
+            raise
+        self.lost = "; ".join(lost) or None
 
-    def _problem_of(self, line: bytes, at: int) -> str | None:
+    def _find(self, index: int) -> Iterator[str]:
+        """Take note of the lines of one file; yield what is wrong with any."""
+        file = self._files[index]
+        at = file.tell()
+        for number, line in enumerate(file, start=2):
+            problem = self._problem_of(line, index, at)
+            if problem is not None:
+                yield f"line {number} {problem}; it is left out"
+            at += len(line)
+
+    def _problem_of(self, line: bytes, index: int, at: int) -> str | None:
         """Take note of the line at a place; return what is wrong with it, or None."""
         try:
             found = decode_line(line)
@@ -303,9 +309,9 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
             size = len(line.rstrip(b"\n"))
             return f"is not whole ({size:,} bytes)" if size else None
         if isinstance(found, RecordedExchange):
-            self._places[found.number or 0] = array("Q", (at, len(line)))
+            self._places[found.number or 0] = array("Q", (index, at, len(line)))
         elif found.number in self._places:
-            self._places[found.number].extend((at, len(line)))
+            self._places[found.number].extend((index, at, len(line)))
         else:
             return "continues a response whose beginning is lost"
         return None
@@ -315,8 +321,9 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         places = self._places[number]
         first: RecordedExchange | None = None
         further: list[Continuation] = []
-        for at, size in zip(places[::2], places[1::2], strict=True):
-            found = decode_line(os.pread(self._file.fileno(), size, at))
+        for index, at, size in zip(places[::3], places[1::3], places[2::3], strict=True):
+            line = os.pread(self._files[index].fileno(), size, at)
+            found = decode_line(line, self.header.recorder)
             if isinstance(found, Continuation):
                 further.append(found)
             else:
@@ -334,8 +341,26 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         return len(self._places)
 
     def close(self) -> None:
-        """Let go of the file, which stays."""
-        self._file.close()
+        """Let go of the files, which stay."""
+        for file in self._files:
+            file.close()
+
+
+def header_of(path: Path) -> JournalHeader:
+    """Return what a journal says of its recording.
+
+    Raises:
+        CassetteError: there is no journal, or its first line is not one of ours.
+    """
+    with _opened(path) as file:
+        return decode_header(file.readline(), str(path))
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
 
 
 def unpublished(cassette: Location) -> str | None:

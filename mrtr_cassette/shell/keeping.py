@@ -91,15 +91,18 @@ def journal_header(
     client: str | None = None,
 ) -> JournalHeader:
     """Return what a recording that begins now says of itself."""
+    now = datetime.now(UTC)
     return JournalHeader(
         upstream=upstream,
         request_state=options.request_state,
-        recorded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        recorded_at=now.isoformat(timespec="seconds"),
         existing=options.existing,
         redaction=rules,
         answers="sealed" if options.seal_answers else None,
         transport=transport,
         client=client,
+        recorder=secrets.token_hex(16),
+        wall_ms=now.timestamp() * 1000,
     )
 
 

@@ -23,6 +23,32 @@ RequestState = Literal["sealed", "verbatim"]
 Transport = Literal["http", "stdio"]
 
 
+class RecordedBy(NamedTuple):
+    """Which recorder saw an exchange, and as which of its own.
+
+    Attributes:
+        recorder: the recorder's id.
+        number: place in the order in which requests arrived there, from 1.
+    """
+
+    recorder: str
+    number: int
+
+
+class RecorderFacts(NamedTuple):
+    """One of the recorders whose exchanges are in a recording.
+
+    Attributes:
+        id: made up when it began.
+        wall_ms: its wall clock when it began, in milliseconds since 1970.
+        offset_ms: when it began, on the common time of the exchanges of all recorders.
+    """
+
+    id: str
+    wall_ms: float
+    offset_ms: float = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedExchange:
     """One request and its response, as they are kept.
@@ -40,6 +66,7 @@ class RecordedExchange:
         echoed_sha256: hash of the raw request state that the request carried, or None.
         ended_after: how many requests had arrived when the response ended; None where it is not
             known.
+        recorded_by: which recorder saw it; None where that is not known.
     """
 
     number: int | None
@@ -50,6 +77,7 @@ class RecordedExchange:
     issued_sha256: str | None
     echoed_sha256: str | None
     ended_after: int | None = None
+    recorded_by: RecordedBy | None = None
 
     @property
     def call(self) -> Call:
@@ -242,6 +270,7 @@ class Cassette:
         interactions: in the order of the file.
         transport: what it was recorded over.
         client: over stdio, hash of the process that started the recorder; else None.
+        recorders: those that saw the exchanges; none where that is not known.
     """
 
     path: str
@@ -254,3 +283,4 @@ class Cassette:
     interactions: tuple[RecordedInteraction, ...]
     transport: Transport = "http"
     client: str | None = None
+    recorders: tuple[RecorderFacts, ...] = ()

@@ -8,7 +8,7 @@ dumped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -18,6 +18,7 @@ from mrtr_cassette.core.exchange.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    RecorderFacts,
     TurnPlace,
 )
 from mrtr_cassette.core.format.bodies import encode_body, encode_response_body, header_map
@@ -44,13 +45,14 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     tree = _head_tree(head)
     digest = RecordingDigest()
     facts: list[tuple[int, bytes]] = []
+    recorders = {each.id: number for number, each in enumerate(head.recorders, start=1)}
     yield _indented(tree).removesuffix(b"\n}") + b',\n  "interactions": ['
     separator = b"\n    "
     for interaction in interactions:
         item = _interaction_tree(interaction)
         digest.add_interaction(item)
         facts += [
-            (exchange.number, _line(_facts_tree(exchange, interaction.number, place)))
+            (exchange.number, _line(_facts_tree(exchange, interaction.number, place, recorders)))
             for exchange, place in zip(interaction.own, interaction.places, strict=True)
             if exchange.number is not None
         ]
@@ -70,7 +72,7 @@ def recording_block(head: Tree, facts: Sequence[bytes], sha256: str) -> Iterator
         sha256: the digest.
     """
     yield b"{"
-    for name in ("recorded_at", "tool", "client"):
+    for name in ("recorded_at", "tool", "client", "recorders"):
         if head.get(name) is not None:
             yield b'\n    "%b": %b,' % (name.encode(), orjson.dumps(head[name]))
     yield b'\n    "exchanges": ['
@@ -103,13 +105,22 @@ def _recording(
 ) -> Iterator[bytes]:
     for line in facts:
         digest.add_facts(orjson.loads(line))
-    recording = {"recorded_at": head.recorded_at, "tool": head.tool, "exchanges": []}
+    recording: Tree = {"recorded_at": head.recorded_at, "tool": head.tool, "exchanges": []}
     if head.client is not None:
         recording["client"] = head.client
+    if head.recorders:
+        recording["recorders"] = [_recorder_tree(each) for each in head.recorders]
     sha256 = digest.sha256({**tree, "interactions": [], "recording": recording})
     yield b',\n  "recording": '
     yield from recording_block(recording, facts, sha256)
     yield b"\n}\n"
+
+
+def _recorder_tree(recorder: RecorderFacts) -> Tree:
+    tree: Tree = {"id": recorder.id, "wall_ms": round(recorder.wall_ms)}
+    if round(recorder.offset_ms):
+        tree["offset_ms"] = round(recorder.offset_ms)
+    return tree
 
 
 def _line(tree: Tree) -> bytes:
@@ -200,10 +211,18 @@ def _response_tree(response: Response) -> Tree:
     return {**tree, **encode_response_body(response)}
 
 
-def _facts_tree(exchange: RecordedExchange, interaction: int, place: TurnPlace) -> Tree:
+def _facts_tree(
+    exchange: RecordedExchange, interaction: int, place: TurnPlace, recorders: Mapping[str, int]
+) -> Tree:
     response, started_ms = exchange.response, exchange.started_ms
+    recorder, own_number = 1, exchange.number
+    if exchange.recorded_by is not None and recorders:
+        recorder = recorders.get(exchange.recorded_by.recorder, 1)
+        own_number = exchange.recorded_by.number
     tree: Tree = {
         "number": exchange.number,
+        "recorder": None if recorder == 1 else recorder,
+        "own_number": None if own_number == exchange.number else own_number,
         "interaction": interaction,
         "turn": place.turn,
         "answer": place.answer,

@@ -20,7 +20,12 @@ from zlib import crc32
 
 import orjson
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange, RequestState, Transport
+from mrtr_cassette.core.exchange.recorded import (
+    RecordedBy,
+    RecordedExchange,
+    RequestState,
+    Transport,
+)
 from mrtr_cassette.core.format.bodies import damaged, encode_opaque
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import (
@@ -35,7 +40,8 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.errors import CassetteError, shorten
 
-JOURNAL_VERSION: Final = 1
+JOURNAL_VERSION: Final = 2
+_READ_VERSIONS = (1, JOURNAL_VERSION)
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
 """Bytes of a line after its JSON."""
@@ -52,7 +58,13 @@ _CHOICES = {
     "transport": ("http", "stdio"),
 }
 _ADDED_LATER = {"transport": "http", "client": None}
-"""What journals of this version may lack."""
+"""What journals may lack, whatever their version."""
+_ADDED_IN_2 = {"recorder": None, "wall_ms": None, "piece": 1}
+_NUMBERS = {
+    "wall_ms": lambda value: type(value) in (float, int),
+    "piece": lambda value: type(value) is int and value >= 1,
+}
+_MAY_BE_NONE = ("redaction", "client", "recorder", "wall_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +80,10 @@ class JournalHeader:
         answers: `sealed` where only hashes of users' answers are kept.
         transport: what is recorded.
         client: over stdio, hash of the process that started the recorder; else None.
+        recorder: an id that tells its exchanges from those of any other recorder; None in journals
+            of version 1.
+        wall_ms: the wall clock when it began, in milliseconds since 1970; None in the same ones.
+        piece: which piece of the journal this file is, from 1.
     """
 
     upstream: str
@@ -78,6 +94,9 @@ class JournalHeader:
     answers: Literal["sealed"] | None = None
     transport: Transport = "http"
     client: str | None = None
+    recorder: str | None = None
+    wall_ms: float | None = None
+    piece: int = 1
 
 
 def encode_header(header: JournalHeader) -> bytes:
@@ -104,10 +123,11 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
     if type(version) is not int:
         raise CassetteError(path, "its first line is not that of a journal")
     # A version that is not known may have checksums of another kind.
-    if version != JOURNAL_VERSION:
+    if version not in _READ_VERSIONS:
+        readable = " and ".join(map(str, _READ_VERSIONS))
         raise CassetteError(
             path,
-            f"journal version {version}, and this program reads version {JOURNAL_VERSION}",
+            f"journal version {version}, and this program reads versions {readable}",
             hint="publish it with the version of mrtr-cassette that recorded it",
         )
     if with_checksum(body) != line:
@@ -116,16 +136,19 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
 
 
 def _read_header(tree: dict[str, Any], path: str) -> JournalHeader:
-    del tree["journal"]
-    tree = {**_ADDED_LATER, **tree}
+    version = tree.pop("journal")
+    tree = {**_ADDED_LATER, **(_ADDED_IN_2 if version == 1 else {}), **tree}
     names = JournalHeader.__dataclass_fields__
     for name in (*names, *tree):
         if name not in tree or name not in names:
             raise _wrong(path, name, "is missing" if name in names else "is unknown")
         value = tree[name]
-        if name == "redaction" or (name == "client" and value is None):
+        if name == "redaction" or (name in _MAY_BE_NONE and value is None):
             continue
-        if name in _CHOICES:
+        if name in _NUMBERS:
+            if not _NUMBERS[name](value):
+                raise _wrong(path, name, f"should be a number, found {shorten(repr(value))}")
+        elif name in _CHOICES:
             if value not in _CHOICES[name]:
                 choices = " or ".join(repr(choice) for choice in _CHOICES[name])
                 raise _wrong(path, name, f"should be {choices}, found {shorten(repr(value))}")
@@ -241,8 +264,12 @@ def _pieces_tree(response: Response) -> list[Any]:
         return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in response.pieces]
 
 
-def decode_line(line: bytes) -> RecordedExchange | Continuation:
+def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
     """Read a line that `encode_line` wrote, with or without its end.
+
+    Args:
+        line: the line.
+        recorder: the id of whose journal it stands in, where that is known.
 
     Raises:
         ValueError: it is torn, damaged, or something else.
@@ -263,8 +290,9 @@ def decode_line(line: bytes) -> RecordedExchange | Continuation:
         method, target, headers, raw = tree["request"]
         # Lines of before don't say it.
         ended_after = tree.get("ended_after")
+        number = _count(tree["number"], least=1)
         return RecordedExchange(
-            number=_count(tree["number"], least=1),
+            number=number,
             request=Request(_text(method), _text(target), _headers(headers), _opaque(raw)),
             response=_response(tree["response"]),
             started_ms=_milliseconds(tree["started_ms"]),
@@ -272,6 +300,7 @@ def decode_line(line: bytes) -> RecordedExchange | Continuation:
             issued_sha256=_digest(tree["issued_sha256"]),
             echoed_sha256=_digest(tree["echoed_sha256"]),
             ended_after=_count(ended_after) if ended_after is not None else None,
+            recorded_by=None if recorder is None else RecordedBy(recorder, number),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None

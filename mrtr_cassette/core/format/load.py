@@ -19,8 +19,10 @@ from mrtr_cassette.core.exchange.recorded import (
     PostedAnswer,
     PushedRequest,
     PushedTurn,
+    RecordedBy,
     RecordedExchange,
     RecordedInteraction,
+    RecorderFacts,
     Transport,
 )
 from mrtr_cassette.core.format.bodies import damaged, decode_body, headers_of
@@ -55,7 +57,12 @@ def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None 
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
     head, interactions, exchanges = decode_parts(data, path)
-    loader = _Loader(path, _Facts(exchanges), head.transport or "http")
+    recorders = tuple(
+        RecorderFacts(each.id, each.wall_ms, each.offset_ms)
+        for each in head.recording.recorders or ()
+    )
+    ids = [each.id for each in recorders]
+    loader = _Loader(path, _Facts(exchanges), head.transport or "http", ids)
     total = interaction_count(data) if progress is not None else 0
     for number, interaction in enumerate(interactions, start=1):
         loader.add(number, interaction)
@@ -73,6 +80,7 @@ def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None 
         interactions=loader.complete(),
         transport=loader.transport,
         client=head.recording.client,
+        recorders=recorders,
     )
 
 
@@ -152,8 +160,11 @@ class _Loader:
     Of many exchanges most have the same headers and the same target: one of each is kept.
     """
 
-    def __init__(self, path: str, facts: _Facts, transport: Transport) -> None:
+    def __init__(
+        self, path: str, facts: _Facts, transport: Transport, recorders: Sequence[str]
+    ) -> None:
         self.facts = facts
+        self._recorders = recorders
         self.transport = transport
         self._interactions: list[RecordedInteraction] = []
         self._unplaced: dict[int, list[_UnplacedTurn]] = {}
@@ -279,7 +290,17 @@ class _Loader:
             issued_sha256=None if facts is None else facts.request_state_sha256,
             echoed_sha256=None if facts is None else facts.echoed_state_sha256,
             ended_after=None if facts is None else facts.ended_after,
+            recorded_by=None if facts is None else self._recorded_by(facts),
         )
+
+    def _recorded_by(self, facts: ExchangeFactsModel) -> RecordedBy | None:
+        if not self._recorders:
+            return None
+        index = (facts.recorder or 1) - 1
+        if index >= len(self._recorders):
+            reason = f"exchange {facts.number} has recorder {index + 1} of {len(self._recorders)}"
+            raise damaged(self._path, "/recording/exchanges", reason)
+        return RecordedBy(self._recorders[index], facts.own_number or facts.number)
 
     def _request(self, step: _Step) -> Request:
         http, request = step.http, step.request

@@ -196,6 +196,14 @@ class ExchangeFactsModel(_Model):
     """The volatile facts of one exchange."""
 
     number: int = Field(ge=1, description="place in arrival order, from 1")
+    recorder: int | None = Field(
+        None, ge=1, description="which of the `recorders` saw it, from 1; absent: the first one"
+    )
+    own_number: int | None = Field(
+        None,
+        ge=1,
+        description="place in arrival order at its recorder; absent: that in the whole recording",
+    )
     interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
     turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
     answer: int | None = Field(
@@ -237,6 +245,18 @@ class RedactionModel(_Model):
         return self
 
 
+class RecorderModel(_Model):
+    """One of the recorders that saw the exchanges."""
+
+    id: str = Field(description="tells its exchanges from those of any other recorder")
+    wall_ms: int = Field(
+        description="its wall clock when it began, in milliseconds since 1970, UTC"
+    )
+    offset_ms: int = Field(
+        0, description="when it began on the time of `started_ms`, in milliseconds"
+    )
+
+
 class RecordingModel(_Model):
     """What differs from one recording to the next."""
 
@@ -246,6 +266,9 @@ class RecordingModel(_Model):
         None,
         description="over stdio: hash of the process that started the recorder; where it starts "
         "one again, that adds to this cassette",
+    )
+    recorders: list[RecorderModel] | None = Field(
+        None, description="whose exchanges these are, for merging recordings"
     )
     exchanges: list[ExchangeFactsModel]
     sha256: Sha256 | None = Field(

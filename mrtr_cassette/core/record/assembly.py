@@ -23,6 +23,7 @@ from mrtr_cassette.core.exchange.recorded import (
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
+    RecorderFacts,
 )
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.protocol.calls import Call
@@ -75,6 +76,12 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
         tool: name and version of this program.
         earlier: a cassette to which the recording is added.
     """
+    recorders: tuple[RecorderFacts, ...] = ()
+    # A recording that names no recorder has exchanges of an unknown one.
+    is_known = earlier is None or bool(earlier.recorders)
+    if is_known and header.recorder is not None and header.wall_ms is not None:
+        before = () if earlier is None else earlier.recorders
+        recorders = (*before, RecorderFacts(header.recorder, header.wall_ms))
     return Cassette(
         path="",
         # The port of a later run is no change of the cassette.
@@ -87,6 +94,7 @@ def head_of(header: JournalHeader, tool: str, earlier: Cassette | None = None) -
         interactions=(),
         transport=header.transport,
         client=header.client,
+        recorders=recorders,
     )
 
 

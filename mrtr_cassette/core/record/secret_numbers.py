@@ -10,13 +10,10 @@ numbered keeps its number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.history import is_journal_token, without_token
-from mrtr_cassette.core.secrets.placeholders import renumber
-from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
+from mrtr_cassette.core.record.texts import renumbered
 
 _LONGEST_NUMBER = 10
 
@@ -31,7 +28,7 @@ class SecretNumbers:
 
     def add_earlier(self, exchange: RecordedExchange) -> None:
         """Leave out the numbers that an earlier recording gave."""
-        _renumbered(exchange, self._leave_out)
+        renumbered(exchange, self._leave_out)
 
     def _leave_out(self, rule: str, token: str) -> None:
         if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
@@ -39,11 +36,11 @@ class SecretNumbers:
 
     def are_in(self, exchange: RecordedExchange) -> bool:
         """Tell whether an exchange has secrets that have no number yet."""
-        return _renumbered(exchange, without_token) is not exchange
+        return renumbered(exchange, without_token) is not exchange
 
     def put_into(self, exchange: RecordedExchange) -> RecordedExchange:
         """Return an exchange with numbers for its secrets; itself where it has none."""
-        return _renumbered(exchange, self._number)
+        return renumbered(exchange, self._number)
 
     def _number(self, rule: str, token: str) -> int | None:
         if not is_journal_token(token):
@@ -52,31 +49,3 @@ class SecretNumbers:
             self._last[rule] += 1
             self._numbers[rule, token] = self._last[rule]
         return self._numbers[rule, token]
-
-
-def _renumbered(
-    exchange: RecordedExchange, number: Callable[[str, str], int | None]
-) -> RecordedExchange:
-    """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
-    request, response = exchange.request, exchange.response
-    new_request = Request(
-        request.method,
-        renumber(request.target, number),
-        _renumbered_headers(request.headers, number),
-        renumber(request.body, number),
-    )
-    new_response = response
-    if response is not None:
-        headers = _renumbered_headers(response.headers, number)
-        pieces = [
-            Piece(renumber(piece.raw, number), piece.at_ms, piece.after)
-            for piece in response.pieces
-        ]
-        new_response = Response(response.status, headers, tuple(pieces), response.end)
-    if new_request == request and new_response == response:
-        return exchange
-    return replace(exchange, request=new_request, response=new_response)
-
-
-def _renumbered_headers(headers: Headers, number: Callable[[str, str], int | None]) -> Headers:
-    return tuple([(name, renumber(value, number)) for name, value in headers])

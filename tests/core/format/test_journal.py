@@ -166,8 +166,14 @@ def header_with(**members: Any) -> bytes:
         (b"[1] 00000000", r"^j: its first line is not that of a journal"),
         (header_with(journal="1"), r"^j: its first line is not that of a journal"),
         (header_with(journal=True), r"^j: its first line is not that of a journal"),
-        (header_with(journal=99), r"^j: journal version 99, and this program reads version 1; pub"),
-        (header_with(journal=0), r"^j: journal version 0, and this program reads version 1; pub"),
+        (
+            header_with(journal=99),
+            r"^j: journal version 99, and this program reads versions 1 and 2; pub",
+        ),
+        (
+            header_with(journal=0),
+            r"^j: journal version 0, and this program reads versions 1 and 2; pub",
+        ),
         (encode_header(HEADER).replace(b"8000", b"8001"), r"^j: its first line is damaged"),
         (header_with(request_state="no"), r"^j: at line 1, /request_state: .*, found 'no'"),
         (header_with(existing="destroy"), r"^j: at line 1, /existing: .*, found 'destroy'"),

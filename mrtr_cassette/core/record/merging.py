@@ -1,0 +1,360 @@
+"""What several recorders saw, as one recorder would have seen it.
+
+Owns: which exchanges of several files are the same one, what may be put together, and counting on
+in one order.
+Does not own: that order (`causality`), cassettes as sources (`reopened`), what becomes of the
+exchanges (`assembly`).
+Rule: the files' order and their number mean nothing. What contradicts itself is an error that names
+the files; what can only be guessed is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.recorded import RecordedBy, RecordedExchange, RecorderFacts
+from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.record.causality import (
+    SESSION,
+    STATE,
+    Chain,
+    Happening,
+    Order,
+    clock_corrections,
+    givers_of,
+    happenings_of,
+    in_own_order,
+)
+from mrtr_cassette.core.record.history import lasting
+from mrtr_cassette.core.record.same_secrets import SameSecrets
+from mrtr_cassette.core.record.texts import renumbered
+from mrtr_cassette.core.wire.http import Piece
+from mrtr_cassette.errors import CassetteError, counted
+
+_ORIGIN = re.compile("[a-z]+://[^/?]*")
+_TOLD_MS = 1.0
+"""Milliseconds from which on a clock is told to be wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one file, or the pieces of one journal, have of one recorder.
+
+    Attributes:
+        name: how messages name the file.
+        header: what it says of the recording, with recorder and clock.
+        exchanges: by number at the recorder.
+        namespace: whose tokens stand for its secrets.
+        is_published: it is a cassette.
+    """
+
+    name: str
+    header: JournalHeader
+    exchanges: Mapping[int, RecordedExchange]
+    namespace: str
+    is_published: bool = False
+
+    @property
+    def recorder(self) -> str:
+        """The id of the recorder."""
+        return self.header.recorder or ""
+
+    @property
+    def began_ms(self) -> float:
+        """When the recorder began, by its wall clock."""
+        return self.header.wall_ms or 0.0
+
+
+class Merged(NamedTuple):
+    """Several recordings in one.
+
+    Attributes:
+        header: what it says of itself.
+        recorders: whose exchanges it has.
+        exchanges: by number, each read when it is asked for.
+        notes: what to know of it, in words.
+    """
+
+    header: JournalHeader
+    recorders: tuple[RecorderFacts, ...]
+    exchanges: Mapping[int, RecordedExchange]
+    notes: tuple[str, ...]
+
+
+def merged(sources: Sequence[Source]) -> Merged:
+    """Return what recorders saw in one.
+
+    Args:
+        sources: at least one, in any order.
+
+    Raises:
+        CassetteError: they can't be put together, or contradict each other.
+    """
+    sources = sorted(sources, key=lambda source: (source.began_ms, source.recorder, source.name))
+    for source in sources:
+        _check_alike(sources[0], source)
+    recorders = _recorders_of(sources)
+    chains = [recorder.chain() for recorder in recorders]
+    givers = givers_of(chains)
+    corrections = clock_corrections(chains, givers)
+    order = Order(chains, corrections, givers)
+    secrets = _same_secrets(recorders, chains, givers)
+    first = min(range(len(recorders)), key=order.offset_ms)
+    notes = [
+        *_notes_of_files(sources, recorders),
+        *_notes_of_clocks(recorders, corrections),
+        *_notes_of_causes(recorders, chains, givers),
+    ]
+    return Merged(
+        recorders[first].sources[0].header,
+        tuple(
+            RecorderFacts(recorder.id, chain.began_ms, order.offset_ms(index))
+            for index, (recorder, chain) in enumerate(zip(recorders, chains, strict=True))
+        ),
+        _MergedExchanges(recorders, order, secrets),
+        tuple(notes),
+    )
+
+
+def _check_alike(first: Source, source: Source) -> None:
+    """Make sure that two recordings can stand in one cassette."""
+    one, two = first.header, source.header
+    for what, mine, others in (
+        ("the transport", two.transport, one.transport),
+        ("request states", two.request_state, one.request_state),
+        ("answers", two.answers or "readable", one.answers or "readable"),
+    ):
+        if mine != others:
+            reason = f"{what}: {mine}, and {others} in {first.name}"
+            raise CassetteError(source.name, reason, hint="merge what was recorded alike")
+    if two.redaction != one.redaction:
+        raise CassetteError(
+            source.name,
+            f"it was recorded with other rules of redaction than {first.name}",
+            hint="a placeholder would not mean the same; merge what was recorded alike",
+        )
+    if two.transport == "stdio":
+        if source.recorder != first.recorder:
+            raise CassetteError(
+                source.name,
+                f"it is a recording over pipes, and so is {first.name}: each has a client and a "
+                "server of its own",
+                hint="only pieces of one journal can be merged",
+            )
+    elif _ORIGIN.sub("", two.upstream) != _ORIGIN.sub("", one.upstream):
+        raise CassetteError(
+            source.name,
+            f"its upstream is {two.upstream}, and that of {first.name} is {one.upstream}: another "
+            "path is another server",
+            hint="merge each server's recordings into a cassette of its own",
+        )
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """All that the sources have of one recorder.
+
+    Attributes:
+        id: its id.
+        sources: which have something of it, the best first.
+        places: which source has an exchange, by its number.
+    """
+
+    id: str
+    sources: list[Source]
+    places: dict[int, Source] = field(default_factory=dict)
+
+    def take(self, source: Source) -> None:
+        """Take the exchanges of a source that are new, or of which it has more."""
+        for number, exchange in source.exchanges.items():
+            if number not in self.places:
+                self.places[number] = source
+                continue
+            known = self.places[number]
+            mine, others = _content(exchange), _content(known.exchanges[number])
+            if not (mine.startswith(others) or others.startswith(mine)):
+                call = str(exchange.call.key())
+                raise CassetteError(
+                    source.name,
+                    f"exchange {number} of its recorder, {call}, is not as in {known.name}",
+                    hint="one of the files was edited or damaged; leave one of them out",
+                )
+            if len(mine) > len(others):
+                self.places[number] = source
+
+    def exchange(self, number: int) -> RecordedExchange:
+        """Return one exchange."""
+        return self.places[number].exchanges[number]
+
+    def chain(self) -> Chain:
+        """Return what it saw, in its order."""
+        happenings: list[Happening] = []
+        for number in sorted(self.places):
+            happenings += happenings_of(number, self.exchange(number))
+        return Chain(self.sources[0].began_ms, in_own_order(happenings))
+
+
+def _recorders_of(sources: Iterable[Source]) -> list[_Recorder]:
+    by_id: dict[str, list[Source]] = {}
+    for source in sources:
+        by_id.setdefault(source.recorder, []).append(source)
+    recorders = []
+    for identity in sorted(by_id):
+        # A journal has ids of sessions that a cassette has not.
+        best_first = sorted(
+            by_id[identity],
+            key=lambda each: (each.is_published, -len(each.exchanges), each.namespace, each.name),
+        )
+        recorder = _Recorder(identity, best_first)
+        for source in best_first:
+            recorder.take(source)
+        recorders.append(recorder)
+    return recorders
+
+
+def _content(exchange: RecordedExchange) -> bytes:
+    """Return what two copies of one exchange share, of which one may have more of the response."""
+    request, response = exchange.request, exchange.response
+    bodies = [request.body]
+    status = 0
+    if response is not None:
+        status = response.status or 0
+        bodies.append(response.body)
+    head = f"{request.method} {request.target} {status}".encode()
+    if any(b"elicitationId" in body for body in bodies):
+        # What a server made up has another name in each file.
+        return lasting(head.decode()).encode()
+    text = b"\n".join([head, *bodies]).decode("latin-1")
+    return lasting(text).encode("latin-1")
+
+
+def _same_secrets(
+    recorders: Sequence[_Recorder],
+    chains: Sequence[Chain],
+    givers: Mapping[tuple[str, ...], Sequence[tuple[int, Happening]]],
+) -> SameSecrets:
+    secrets = SameSecrets()
+    for index, happening, cause in _needs_of(chains):
+        given = givers.get(cause, ())
+        if cause[0] == SESSION or len(given) != 1:
+            continue
+        other, asked = given[0]
+        retry, call = recorders[index], recorders[other]
+        mine = retry.places[happening.number].namespace
+        others = call.places[asked.number].namespace
+        if mine == others:
+            continue
+        request, first = retry.exchange(happening.number), call.exchange(asked.number)
+        if b"<" in request.request.body or "<" in request.request.target:
+            secrets.repeated(
+                "\n".join(first.call.key()), others, "\n".join(request.call.key()), mine
+            )
+    return secrets
+
+
+def _needs_of(chains: Sequence[Chain]) -> Iterator[tuple[int, Happening, tuple[str, ...]]]:
+    for index, chain in enumerate(chains):
+        for happening in chain.happenings:
+            for cause in happening.needs:
+                yield index, happening, cause
+
+
+class _MergedExchanges(Mapping[int, RecordedExchange]):
+    """The exchanges of all recorders, counted and timed as one recorder would have."""
+
+    def __init__(self, recorders: Sequence[_Recorder], order: Order, secrets: SameSecrets) -> None:
+        self._recorders = recorders
+        self._order = order
+        self._secrets = secrets
+
+    def __getitem__(self, number: int) -> RecordedExchange:
+        if not 1 <= number <= len(self):
+            raise KeyError(number)
+        index, own = self._order.requests[number - 1]
+        recorder = self._recorders[index]
+        exchange, offset = recorder.exchange(own), self._order.offset_ms(index)
+
+        def after(count: int, at_ms: float) -> int:
+            return self._order.after(index, max(own, count), at_ms)
+
+        response, ended_after = exchange.response, exchange.ended_after
+        if response is not None:
+            pieces = [
+                Piece(raw, at_ms + offset, after(count, at_ms))
+                for raw, at_ms, count in response.pieces
+            ]
+            response = replace(response, pieces=tuple(pieces))
+        exchange = replace(
+            exchange,
+            number=number,
+            response=response,
+            started_ms=exchange.started_ms + offset,
+            ended_ms=exchange.ended_ms + offset,
+            ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
+            recorded_by=RecordedBy(recorder.id, own),
+        )
+        return renumbered(exchange, self._secrets.token) if self._secrets else exchange
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(1, len(self) + 1))
+
+    def __len__(self) -> int:
+        return len(self._order.requests)
+
+
+def _notes_of_files(sources: Sequence[Source], recorders: Sequence[_Recorder]) -> Iterator[str]:
+    """Yield what to know of the files."""
+    added = Counter(source.name for each in recorders for source in each.places.values())
+    had = Counter[str]()
+    for source in sources:
+        had[source.name] += len(source.exchanges)
+    for name in sorted(had):
+        if had[name] and not added[name]:
+            yield f"{name} adds nothing: the other files have all of it"
+    upstreams = sorted({source.header.upstream for source in sources})
+    if len(upstreams) > 1:
+        yield f"the upstreams are {', '.join(upstreams)}; the cassette names the first recorder's"
+
+
+def _notes_of_clocks(recorders: Sequence[_Recorder], corrections: Sequence[float]) -> Iterator[str]:
+    for recorder, correction in zip(recorders, corrections, strict=True):
+        if correction >= _TOLD_MS:
+            yield (
+                f"{recorder.sources[0].name}: its clock was at least {correction / 1000:,.3f} s "
+                "behind, as calls that passed through several recorders show; its times are put "
+                "forward"
+            )
+
+
+def _notes_of_causes(
+    recorders: Sequence[_Recorder],
+    chains: Sequence[Chain],
+    givers: Mapping[tuple[str, ...], Sequence[tuple[int, Happening]]],
+) -> Iterator[str]:
+    """Yield which sessions and calls have their beginning in none of the files."""
+    sessions: dict[str, set[tuple[str, ...]]] = {}
+    answers = Counter[str]()
+    published = set[str]()
+    for index, happening, cause in _needs_of(chains):
+        if cause in givers:
+            continue
+        source = recorders[index].places[happening.number]
+        if cause[0] == SESSION:
+            sessions.setdefault(source.name, set()).add(cause)
+            if source.is_published:
+                published.add(source.name)
+        elif cause[0] == STATE:
+            answers[source.name] += 1
+    for name, unopened in sorted(sessions.items()):
+        why = (
+            "a cassette keeps no ids of sessions by which they could be linked; merge the journals"
+            if name in published
+            else "no file has where they were opened"
+        )
+        yield f"{name}: {counted(len(unopened), 'session')} began at another recorder, and {why}"
+    for name, count in sorted(answers.items()):
+        yield f"{name}: {counted(count, 'answer')} to an ask that no file has"

@@ -1,0 +1,235 @@
+"""Merging the recordings of several recorders into one cassette.
+
+Owns: which files are pieces of one journal, and what journals and cassettes of before don't tell.
+Does not own: putting exchanges in one order (`core.record.merging`), and how files are written.
+Rule: the files are only read. The cassette is written whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from mrtr_cassette.core.exchange.recorded import RecordedInteraction
+from mrtr_cassette.core.format.dump import dump_pieces
+from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.merging import Source, merged
+from mrtr_cassette.core.record.reopened import reopened
+from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell import cassette_file, journal_file
+from mrtr_cassette.shell.files import reason_of
+from mrtr_cassette.shell.locks import is_locked
+from mrtr_cassette.shell.progress import Progress
+from mrtr_cassette.shell.publishing import TOOL
+from mrtr_cassette.shell.stores import Location
+
+_JOURNAL_MARK = b'{"journal":'
+_COMPARED_AT_ONCE = 1024 * 1024
+
+
+class Merge(NamedTuple):
+    """What became of a merge.
+
+    Attributes:
+        interactions: how many the cassette has.
+        recorders: how many recorders they are from.
+        notes: what to know of it, in words.
+    """
+
+    interactions: int
+    recorders: int
+    notes: tuple[str, ...]
+
+
+def merge_files(
+    paths: Sequence[Location],
+    output: Location,
+    *,
+    replaces: bool = False,
+    progress: Progress | None = None,
+) -> Merge:
+    """Write one cassette of what several recorders recorded.
+
+    Args:
+        paths: journals, pieces of journals and cassettes, in any order.
+        output: the cassette.
+        replaces: an existing file is replaced.
+        progress: told how many exchanges have been written.
+
+    Raises:
+        CassetteError: a file can't be read, or they contradict each other, or the cassette exists
+            or can't be written.
+        UsageError: there is no file.
+    """
+    if not paths:
+        raise UsageError("there is nothing to merge", hint="name journals or cassettes")
+    cassette_file.check_replaceable(output)
+    exists = CassetteError(output, "the cassette exists", hint="use <<replace>> to replace it")
+    if cassette_file.exists(output) and not replaces:
+        raise exists
+    with cassette_file.without_collection(), ExitStack() as stack:
+        notes: list[str] = []
+        sources = list(_sources(dict.fromkeys(paths), notes, stack))
+        whole = merged(sources)
+        if not whole.exchanges:
+            raise CassetteError(paths[0], "no file has a whole exchange")
+        interactions = _Counted(assemble(whole.exchanges), len(whole.exchanges), progress)
+        head = replace(head_of(whole.header, TOOL), recorders=whole.recorders)
+        try:
+            cassette_file.write(output, dump_pieces(head, interactions), replace=replaces)
+        except FileExistsError:
+            raise exists from None
+        except OSError as error:
+            raise CassetteError(output, reason_of(error)) from None
+        return Merge(interactions.count, len(whole.recorders), (*notes, *whole.notes))
+
+
+class _Counted:
+    """Interactions, counted while they are written."""
+
+    def __init__(
+        self, interactions: Iterable[RecordedInteraction], total: int, progress: Progress | None
+    ) -> None:
+        self.count = 0
+        self._interactions = interactions
+        self._total = total
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[RecordedInteraction]:
+        written = 0
+        for interaction in self._interactions:
+            self.count = interaction.number
+            if self._progress is not None:
+                written += len(interaction.own)
+                self._progress(written, self._total)
+            yield interaction
+
+
+class _File(NamedTuple):
+    """A journal, or a piece of one.
+
+    Attributes:
+        name: how messages name it.
+        path: where it stands on this machine.
+        header: what it says of its recording.
+    """
+
+    name: str
+    path: Path
+    header: JournalHeader
+
+
+def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> Iterator[Source]:
+    """Yield what the files have, recorder by recorder; say what to know of them."""
+    journals: dict[str, list[_File]] = {}
+    for place in places:
+        path = _journal_at(place, stack)
+        if path is None:
+            yield from _of_cassette(place)
+            continue
+        header = _known(journal_file.header_of(path))
+        if header.existing == "append":
+            raise CassetteError(
+                place,
+                "it adds to a cassette, whose request states it repeats",
+                hint="publish it with: mrtr-cassette recover CASSETTE, and merge that",
+            )
+        if is_locked(path):
+            notes.append(f"{place}: its recorder is still at work; what came so far is merged")
+        journals.setdefault(header.recorder or "", []).append(_File(str(place), path, header))
+    for recorder, files in journals.items():
+        pieces = _without_copies(files)
+        paths = [piece.path for piece in pieces]
+        journal = stack.enter_context(closing(journal_file.RecordedJournal(*paths)))
+        if journal.lost is not None:
+            notes.append(f"{pieces[0].name}: {journal.lost}")
+        yield Source(pieces[0].name, files[0].header, journal, namespace=recorder)
+
+
+def _journal_at(place: Location, stack: ExitStack) -> Path | None:
+    """Return where a journal stands on this machine, fetched from a store; None for a cassette."""
+    if isinstance(place, Path):
+        try:
+            with place.open("rb") as file:
+                is_journal = file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
+        except OSError:
+            # Reading it as a cassette says what is wrong.
+            return None
+        return place if is_journal else None
+    data = cassette_file.read_file(place)
+    if not data.startswith(_JOURNAL_MARK):
+        return None
+    path = Path(stack.enter_context(TemporaryDirectory(prefix="mrtr-cassette-"))) / place.name
+    path.write_bytes(data)
+    return path
+
+
+def _known(header: JournalHeader) -> JournalHeader:
+    """Return a header with the recorder and the time that one of before doesn't tell."""
+    if header.recorder is not None and header.wall_ms is not None:
+        return header
+    try:
+        began = datetime.fromisoformat(header.recorded_at).timestamp()
+    except ValueError:
+        began = 0.0
+    recorder = sha256_of(f"{header.recorded_at}\n{header.upstream}")[:32]
+    return replace(header, recorder=recorder, wall_ms=began * 1000)
+
+
+def _of_cassette(path: Location) -> Iterator[Source]:
+    data = cassette_file.read_file(path)
+    cassette = load(data, str(path))
+    digest = hashlib.sha256(data).hexdigest()
+    clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
+    for recorder, exchanges in reopened(cassette, digest).items():
+        header = JournalHeader(
+            upstream=cassette.upstream,
+            request_state=cassette.request_state,
+            recorded_at=cassette.recorded_at,
+            existing="keep",
+            redaction=cassette.redaction,
+            answers="sealed" if cassette.seals_answers else None,
+            transport=cassette.transport,
+            client=cassette.client,
+            recorder=recorder or None,
+            wall_ms=clocks.get(recorder),
+        )
+        yield Source(str(path), _known(header), exchanges, digest, is_published=True)
+
+
+def _without_copies(files: Iterable[_File]) -> list[_File]:
+    """Return the pieces of one journal in their order, each once.
+
+    Raises:
+        CassetteError: two files are the same piece, and neither is the beginning of the other.
+    """
+    pieces: dict[int, _File] = {}
+    for file in sorted(files, key=lambda file: (file.header.piece, file.name)):
+        other = pieces.setdefault(file.header.piece, file)
+        if other is not file:
+            shorter, longer = sorted((other, file), key=lambda each: each.path.stat().st_size)
+            if not _begins_with(longer.path, shorter.path):
+                raise CassetteError(
+                    file.name,
+                    f"it is the same piece of a journal as {other.name}, with something else in it",
+                    hint="leave one of them out",
+                )
+            pieces[file.header.piece] = longer
+    return list(pieces.values())
+
+
+def _begins_with(path: Path, beginning: Path) -> bool:
+    with path.open("rb") as file, beginning.open("rb") as start:
+        while chunk := start.read(_COMPARED_AT_ONCE):
+            if file.read(len(chunk)) != chunk:
+                return False
+    return True

@@ -1,0 +1,177 @@
+"""Merging files: journals as they lie about, cassettes, and what is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import JOURNAL_HEADER, answer, converse, retry, tool
+from messages import Json, asks, text
+
+import mrtr_cassette
+from mrtr_cassette.core.format.journal import (
+    JournalHeader,
+    encode_header,
+    encode_line,
+    with_checksum,
+)
+from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.journal_file import Journal, journal_path
+from mrtr_cassette.shell.merging import merge_files
+from mrtr_cassette.shell.publishing import publish_journal
+
+YES: Json = {"action": "accept"}
+CALL = tool("deploy")
+STATE = "a state that the server signed"
+FIRST, SECOND = converse(
+    (CALL, asks("ok", state=STATE)),
+    (retry(CALL, {"ok": YES}, state=STATE), text("done")),
+)
+
+
+def header(recorder: int, **changes: object) -> JournalHeader:
+    """Return what a recorder's journal says of itself."""
+    return replace(
+        JOURNAL_HEADER, redaction=RedactionRules(), recorder=f"{recorder:032x}", wall_ms=1e12,
+        **changes,
+    )  # fmt: skip
+
+
+def journal(path: Path, recorder: int, *exchanges: object, **changes: object) -> Path:
+    """Write a journal."""
+    lines = [encode_line(replace(each, number=at)) for at, each in enumerate(exchanges, start=1)]  # type: ignore[type-var]
+    path.write_bytes(encode_header(header(recorder, **changes)) + b"".join(lines))
+    return path
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    """Return the journals of two recorders through which one call passed."""
+    return [
+        journal(tmp_path / "one.json.journal", 1, FIRST),
+        journal(tmp_path / "two.json.journal", 2, SECOND),
+    ]
+
+
+def test_rounds_of_two_recorders_are_one_call(two: list[Path], tmp_path: Path) -> None:
+    """The files stay, and the library says what to know."""
+    before = [path.read_bytes() for path in two]
+    output = tmp_path / "whole.json"
+
+    assert mrtr_cassette.merge(two, output) == ()
+
+    (interaction,) = load(output.read_bytes(), "whole.json").interactions
+    assert len(interaction.exchanges) == 2
+    assert not interaction.is_orphan
+    assert [path.read_bytes() for path in two] == before
+
+
+def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> None:
+    """As every command has it."""
+    output = tmp_path / "whole.json"
+    output.write_bytes(b"mine")
+
+    with pytest.raises(CassetteError, match="the cassette exists"):
+        merge_files(two, output)
+    assert output.read_bytes() == b"mine"
+    mrtr_cassette.merge(two, output, existing="replace")
+    assert load(output.read_bytes(), "whole.json").interactions
+    with pytest.raises(UsageError, match="'append', and not one of keep, replace"):
+        mrtr_cassette.merge(two, output, existing="append")
+    # Also where it is one of the files itself.
+    again = merge_files([*two, output], output, replaces=True)
+    assert again.notes == (f"{output} adds nothing: the other files have all of it",)
+
+
+def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
+    """Also of a run that was killed while it wrote, and of one that is at work."""
+    path = tmp_path / "c.json"
+    kept = tmp_path / "kept.journal"
+    journal(journal_path(path), 1, FIRST, SECOND)
+    kept.write_bytes(journal_path(path).read_bytes() + b'{"number":3,"torn')
+    publish_journal(path)
+    working = Journal(tmp_path / "working.journal", header(2))
+    working.append(encode_line(replace(FIRST, number=1)))
+
+    merge = merge_files([path, kept, kept, working.path], tmp_path / "whole.json")
+    working.close()
+
+    assert (merge.interactions, merge.recorders) == (2, 2)
+    assert merge.notes == (
+        f"{working.path}: its recorder is still at work; what came so far is merged",
+        f"{kept}: line 4 is not whole (17 bytes); it is left out",
+        f"{path} adds nothing: the other files have all of it",
+    )
+
+
+def test_files_of_before_have_a_recorder_too(tmp_path: Path) -> None:
+    """The time at which they began and the upstream tell them apart."""
+    path = tmp_path / "c.json"
+    old = replace(JOURNAL_HEADER, redaction=RedactionRules())
+    tree = json.loads(encode_header(old)[:-10]) | {"journal": 1}
+    for name in ("recorder", "wall_ms", "piece"):
+        del tree[name]
+    lines = with_checksum(json.dumps(tree).encode()) + encode_line(replace(FIRST, number=1))
+    journal_path(path).write_bytes(lines)
+    (tmp_path / "old.journal").write_bytes(lines)
+    publish_journal(path)
+    other = journal(tmp_path / "new.journal", 2, SECOND)
+
+    merge = merge_files([path, tmp_path / "old.journal", other], tmp_path / "whole.json")
+
+    assert (merge.interactions, merge.recorders) == (1, 2)
+
+
+def test_copies_of_one_journal_have_to_agree(tmp_path: Path) -> None:
+    """One that was copied earlier is the beginning of the other."""
+    whole = journal(tmp_path / "whole.journal", 1, FIRST, SECOND)
+    part = journal(tmp_path / "part.journal", 1, FIRST)
+    other = journal(tmp_path / "other.journal", 1, SECOND)
+
+    assert merge_files([part, whole], tmp_path / "c.json").interactions == 1
+    with pytest.raises(CassetteError, match=r"same piece of a journal as .*with something else"):
+        merge_files([whole, other], tmp_path / "d.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no such cassette"),
+        (b"{}", "none.json"),
+        (b'{"journal":99} 00000000\n', "journal version 99"),
+        (encode_header(header(1)), "no file has a whole exchange"),
+        (encode_header(header(1, existing="append")), "it adds to a cassette"),
+    ],
+)
+def test_what_cannot_be_merged_is_an_error(
+    content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    """It names the file, and nothing is written."""
+    path = tmp_path / "none.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(CassetteError, match=message):
+        merge_files([path], tmp_path / "c.json")
+    assert not (tmp_path / "c.json").exists()
+
+
+def test_nothing_is_no_recording(tmp_path: Path) -> None:
+    """There has to be a file."""
+    with pytest.raises(UsageError, match="nothing to merge"):
+        merge_files([], tmp_path / "c.json")
+
+
+def test_answer_in_a_cassette_links_with_a_journal(two: list[Path], tmp_path: Path) -> None:
+    """A cassette keeps the hash of the state that its ask issued."""
+    path = tmp_path / "one.json"
+    publish_journal(path)
+
+    merge = merge_files([two[1], path], tmp_path / "whole.json")
+
+    assert merge.interactions == 1
+    assert answer(CALL, {}) not in path.read_bytes()
