@@ -24,7 +24,7 @@ from typing import IO, Literal, NoReturn
 
 import pytest
 from patience import HANGS_S
-from processes import TESTS, ProcessError, free_port
+from processes import TESTS, Listening, ProcessError, free_port
 
 DEPLOY = TESTS.parent / "deploy"
 NAMES = "abcd"
@@ -51,6 +51,11 @@ def address(name: str) -> str:
     return f"127.0.1.{NAMES.index(name) + 1}"
 
 
+def at(name: str, fleet: Fleet) -> str:
+    """Return a replica as a balancer names it: by address and port."""
+    return f"{address(name)}:{fleet.port}"
+
+
 @dataclass(slots=True)
 class Replica:
     """A process that listens, in a group of its own with what it starts."""
@@ -71,6 +76,7 @@ class Replica:
     def kill(self) -> None:
         """End it and all that it has started, like a machine that fails."""
         os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> str:
         """Let it end, and return what it has written to stderr."""
@@ -122,7 +128,7 @@ class Fleet:
 def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
     """Return a shipped configuration with a fleet's addresses, and with its replicas' names told."""
     for name in NAMES:
-        text = text.replace(f"replica-{name}:8722", f"{address(name)}:{fleet.port}")
+        text = text.replace(f"replica-{name}:8722", at(name, fleet))
         # nginx has addresses where it tells by them who has answered, also within patterns.
         for dot in (".", r"\."):
             old = f"192.0.2.{NAMES.index(name) + 1}".replace(".", dot)
@@ -134,7 +140,7 @@ def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
     text = text.replace("inter 1s", "inter 100ms").replace("fail_timeout=2s", "fail_timeout=1s")
     text = text.replace(
         "backend replicas\n",
-        "backend replicas\n    http-response set-header X-Replica %[srv_name]\n",
+        "backend replicas\n    http-response set-header X-Replica %si:%sp\n",
     )
     return text.replace("location / {", "location / {\nadd_header X-Replica $upstream_addr;")
 
@@ -142,8 +148,8 @@ def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
 @contextmanager
 def balancing(
     balancer: Balancer, config: str, fleet: Fleet, folder: Path, *, is_admin: bool = False
-) -> Iterator[str]:
-    """Run a load balancer with a shipped configuration before a fleet; yield its URL.
+) -> Iterator[Listening]:
+    """Run a load balancer with a shipped configuration before a fleet.
 
     Args:
         is_admin: the replicas have an admin port, by which their health is checked.
@@ -151,6 +157,8 @@ def balancing(
     text = _localized((DEPLOY / config).read_text(), fleet, is_admin=is_admin)
     path = folder / config
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener, ExitStack() as stack:
+        # nginx takes it as it is, and would wait in vain where another of its workers was faster.
+        listener.setblocking(False)
         port: int = listener.getsockname()[1]
         if balancer == "haproxy":
             path.write_text(text.replace("bind :8080", f"bind fd@{listener.fileno()}"))
@@ -172,7 +180,7 @@ def balancing(
             )
         )
         stack.callback(process.terminate)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield Listening(f"http://127.0.0.1:{port}/mcp", process.pid)
         assert process.poll() is None, f"{balancer} has ended by itself"
 
 

@@ -1,4 +1,4 @@
-"""Many clients that have conversations of three rounds, each round with whoever gets it.
+"""Many clients that have conversations, each round with whoever gets it.
 
 Owns: what clients send, and what each answer comes to: right, wrong, a miss, or none.
 Does not own: the messages of the conversations (`traffic` of the benchmark).
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 
-from traffic import ROUNDS, Incoming, request_head
+from traffic import ROUNDS, Incoming, Kind, request_head
 
 _STATE = b'"requestState":"'
 _REPLICA = re.compile(rb"\r\nx-replica: [^\r]*?([^\r ,]+)\r\n", re.IGNORECASE)
@@ -41,7 +41,7 @@ class Tally:
     by_replica: Counter[str] = field(default_factory=Counter)
     missed: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    lost: Counter[int] = field(default_factory=Counter)
+    lost: Counter[object] = field(default_factory=Counter)
 
     def fault(self, head: bytes, body: bytes, wanted: tuple[bytes, ...]) -> bool:
         """Tell whether an answer is not the wanted one, and keep what it is."""
@@ -88,28 +88,28 @@ class _Connection(asyncio.Protocol):
 class _Client:
     """One client, on one connection for as long as that lives."""
 
-    def __init__(self, number: int, url: str, ids: Iterator[int], tally: Tally) -> None:
+    def __init__(self, host: str, kind: Kind, ids: Iterator[int], tally: Tally) -> None:
         """Begin without a connection."""
-        self._number = number
-        self._host = urlsplit(url).netloc
+        self._host = host
+        self._kind = kind
         self._ids = ids
         self._tally = tally
         self._connection: _Connection | None = None
 
     async def converse(self, number: int) -> None:
         """Have one conversation."""
-        state = b""
+        kind, state = self._kind, b""
         replicas = set()
-        for answered in range(ROUNDS.asks + 1):
+        for answered in range(kind.asks + 1):
             identity = next(self._ids)
-            body = ROUNDS.request(identity, number, state)
-            response = await self._answer(request_head(ROUNDS, self._host, len(body)) + body)
+            body = kind.request(identity, number, state)
+            response = await self._answer(request_head(kind, self._host, len(body)) + body)
             if response is None:
                 return
             told = _REPLICA.search(response[0])
             replicas.add(told and told[1].decode())
             self._tally.by_replica.update({told[1].decode()} if told else ())
-            is_last = answered == ROUNDS.asks
+            is_last = answered == kind.asks
             wanted = b'"answer %d.' % number if is_last else b"Go on with %d?" % number
             if self._tally.fault(*response, (b'"id":%d,' % identity, wanted)):
                 return
@@ -130,7 +130,7 @@ class _Client:
         else:
             if not response[0].startswith((b"HTTP/1.1 502 ", b"HTTP/1.1 503 ", b"HTTP/1.1 504 ")):
                 return response
-        self._tally.lost[self._number] += 1
+        self._tally.lost[self] += 1
         return None
 
     def close(self) -> None:
@@ -139,7 +139,9 @@ class _Client:
             self._connection.transport.close()
 
 
-async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients: int) -> Tally:
+async def converse(
+    url: str, numbers: Callable[[Tally], Iterator[int]], clients: int, kind: Kind = ROUNDS
+) -> Tally:
     """Have conversations until there are no more numbers of them.
 
     Args:
@@ -147,13 +149,12 @@ async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients:
             between the others, and do something to the replicas.
     """
     tally = Tally()
-    ids = itertools.count(5_000_000)
-    remaining = numbers(tally)
+    host, ids, remaining = urlsplit(url).netloc, itertools.count(5_000_000), numbers(tally)
 
     async def live(client: _Client) -> None:
         for number in remaining:
             await client.converse(number)
         client.close()
 
-    await asyncio.gather(*(live(_Client(each, url, ids, tally)) for each in range(clients)))
+    await asyncio.gather(*(live(_Client(host, kind, ids, tally)) for _ in range(clients)))
     return tally

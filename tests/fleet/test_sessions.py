@@ -36,11 +36,11 @@ async def test_sessions_with_pushes_stay_with_their_replica(
     fleet: Fleet, tmp_path: Path, balancer: Balancer
 ) -> None:
     """Each byte is the recorded one, though all replicas give out the same ids."""
-    with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as url:
-        ids = await asyncio.gather(*(hold_pushed_request(url) for _ in range(SESSIONS)))
+    with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
+        ids = await asyncio.gather(*(hold_pushed_request(proxy.url) for _ in range(SESSIONS)))
         assert len(set(ids)) == SESSIONS
         replicas, issued = zip(*(each.split(".") for each in ids), strict=True)
         assert set(replicas) == set(REPLICAS)
         assert len(set(issued)) < SESSIONS
-        stranger = await http("GET", url, "Mcp-Session-Id: nobody.mrtr-session:1")
+        stranger = await http("GET", proxy.url, "Mcp-Session-Id: nobody.mrtr-session:1")
         assert stranger.status == 404

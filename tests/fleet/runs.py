@@ -1,0 +1,93 @@
+"""A fleet under load: clients have conversations while a replica dies and another one comes.
+
+Owns: recording what is played, and one run, short in the tests and long in `make fleet`.
+Does not own: what clients say (`clients`), replicas and balancers (`balancers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.balancers import Balancer, Fleet, at, balancing
+from fleet.clients import Tally, converse
+from processes import PROGRAM, PYTHON, TESTS, listening, record_command
+from traffic import ROUNDS, Kind
+
+CONFIG: dict[Balancer, str] = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
+UPSTREAM = (*PYTHON, str(TESTS.parent / "bench" / "servers.py"), "upstream")
+"""A server whose request states say all that it has to know: any instance of it answers any."""
+
+
+def record(path: Path, conversations: int, kind: Kind = ROUNDS) -> None:
+    """Record conversations, one after the other."""
+    with (
+        listening(UPSTREAM) as server,
+        listening(record_command(server.url, path), signal.SIGINT) as proxy,
+    ):
+        tally = asyncio.run(converse(proxy.url, lambda _: iter(range(conversations)), 1, kind))
+    assert (proxy.code, tally.finished) == (0, conversations), proxy.stderr
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *map(int, children)]
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its children."""
+    # The number of a process's clock, as clock_getcpuclockid(3) makes it.
+    return sum(time.clock_gettime(~each << 3 | 2) for each in family(pid))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run.
+
+    Attributes:
+        command: what a replica is.
+        distinct: how many conversations there are before they come again.
+        dies, comes: the replicas that are killed and started meanwhile.
+    """
+
+    balancer: Balancer
+    command: tuple[str, ...]
+    distinct: int
+    conversations: int
+    clients: int
+    dies: str
+    comes: str
+
+    def hold(self, fleet: Fleet, folder: Path) -> tuple[Tally, float]:
+        """Hold it until all conversations are had and the replica that came has answered.
+
+        Returns:
+            what the run came to, and the seconds of CPU time that the balancer took for it.
+        """
+        folder.mkdir()
+
+        def numbers(tally: Tally) -> Iterator[int]:
+            for number in itertools.count():
+                if number == self.conversations // 3:
+                    fleet.replicas.pop(self.dies).kill()
+                if number == self.conversations // 2:
+                    fleet.start(self.comes, *self.command)
+                has_come = tally.by_replica[at(self.comes, fleet)] > 0
+                if number >= self.conversations and has_come:
+                    return
+                yield number % self.distinct
+
+        with balancing(self.balancer, CONFIG[self.balancer], fleet, folder) as balancer:
+            tally = asyncio.run(converse(balancer.url, numbers, self.clients))
+            return tally, cpu_seconds(balancer.pid)
+
+
+def stateless(cassette: Path, *options: str) -> tuple[str, ...]:
+    """Return the command of a replica, without its address."""
+    return (*PROGRAM, "replay", str(cassette), "--stateless", *options)
