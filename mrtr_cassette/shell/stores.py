@@ -98,13 +98,10 @@ class StoreFile:
             OSError: nobody can tell, or it is a folder.
         """
         with self._opened() as (store, path):
-            try:
-                facts = store.info(path)
-            except FileNotFoundError:
-                return False
-            if facts.get("type") == "directory":
-                raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
-        return True
+            kind = _kind_of(store, path)
+        if kind == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
+        return kind is not None
 
     def read_bytes(self) -> bytes:
         """Fetch it whole.
@@ -130,10 +127,10 @@ class StoreFile:
         data = b"".join(pieces)
         with self._opened() as (store, path):
             if self._scheme in _PUTS_WHOLE:
-                if replace or not self._created(store, path, data):
+                if replace or not _created(store, path, data):
                     store.pipe_file(path, data)
                 return
-            if not replace and self.exists():
+            if not replace and _kind_of(store, path) is not None:
                 raise FileExistsError
             temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{os.urandom(4).hex()}"
             try:
@@ -143,20 +140,6 @@ class StoreFile:
                 with suppress(Exception):
                     store.rm_file(temporary)
                 raise
-
-    def _created(self, store: Any, path: str, data: bytes) -> bool:
-        """Put it where nothing is; return False where the store knows no such condition.
-
-        Raises:
-            FileExistsError: something is there.
-        """
-        try:
-            store.pipe_file(path, data, mode="create")
-        except Exception:  # noqa: BLE001  drivers don't tell the two apart
-            if self.exists():
-                raise FileExistsError from None
-            return False
-        return True
 
     @property
     def _scheme(self) -> str:
@@ -189,8 +172,10 @@ class StoreFile:
                 f"{self}: there is no driver for {self._scheme}:// ({error})",
                 hint="each kind of store has a package of its own: s3fs for s3://, gcsfs for gs://",
             ) from None
-        except (FileExistsError, FileNotFoundError, IsADirectoryError):
+        except FileExistsError:
             raise
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, self._reason_of(error)) from None
         except PermissionError as error:
             raise PermissionError(
                 errno.EACCES,
@@ -215,6 +200,30 @@ class StoreFile:
         return Redactor(RedactionRules(), lambda _rule, _secret: "1").text(shorten(text))
 
 
+def _kind_of(store: Any, path: str) -> str | None:
+    """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
+    try:
+        kind: str = store.info(path)["type"]
+    except FileNotFoundError:
+        return None
+    return kind
+
+
+def _created(store: Any, path: str, data: bytes) -> bool:
+    """Put an object where nothing is; return False where the store knows no such condition.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    try:
+        store.pipe_file(path, data, mode="create")
+    except Exception:  # noqa: BLE001  drivers don't tell the two apart
+        if _kind_of(store, path) is not None:
+            raise FileExistsError from None
+        return False
+    return True
+
+
 Location = Path | StoreFile
 """Where a cassette stands."""
 
@@ -236,7 +245,9 @@ def location(place: FilePath) -> Location:
 
     host, slash, path = place[scheme.end() :].partition("/")
     if host not in ("", "localhost"):
-        raise UsageError(f"{place} names no file of this machine", hint="begin it with file:///")
+        raise UsageError(
+            f"{StoreFile(place)} names no file of this machine", hint="begin it with file:///"
+        )
     return Path(unquote(slash + path))
 
 

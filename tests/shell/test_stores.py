@@ -73,12 +73,20 @@ def test_a_url_of_a_store_is_no_path(named: str | Path, place: Path | StoreFile)
 
 
 @pytest.mark.parametrize(
-    "named", ["file://host/c.json", "s3://bucket/runs/", "s3://", "s3://b/?x=1"]
+    "named",
+    [
+        "file://host/c.json",
+        "file://me:secret@host/c.json",
+        "s3://bucket/runs/",
+        "s3://",
+        "s3://b/?x=1",
+    ],
 )
 def test_a_url_that_is_no_cassette_s_is_refused(named: str) -> None:
     """A folder of a store, and a file of another machine, are usage errors that name the URL."""
-    with pytest.raises(UsageError, match="names no"):
+    with pytest.raises(UsageError, match="names no") as caught:
         location(named)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -297,6 +305,21 @@ def test_what_a_driver_raises_is_an_error_of_the_cassette(
     assert done.exit_code == 3
     assert done.output.startswith(f"error: {URL}: {said}")
     assert done.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("method", ["cat_file", "info", "pipe_file"])
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError, OSError])
+def test_no_failure_of_a_put_shows_a_password(
+    monkeypatch: pytest.MonkeyPatch, method: str, error: type[OSError]
+) -> None:
+    """Whichever step fails, and however, it is said once, without the credentials of the URL."""
+    url = "memory://me:hunter2@bucket/c.json"
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", refusing(OSError("begins")))
+    monkeypatch.setattr(MemoryFileSystem, method, refusing(error(f"{url} is not there")))
+    with pytest.raises(CassetteError, match=r"^memory://\*\*\*@bucket/c.json: ") as caught:
+        cassette_file.publish(StoreFile(url), [b"x"], replace=False)
+    assert "hunter2" not in str(caught.value)
+    assert str(caught.value).count("the store") <= 1
 
 
 def test_a_driver_s_words_are_not_shown_where_the_url_has_a_password(
