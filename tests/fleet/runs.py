@@ -26,10 +26,13 @@ UPSTREAM = (*PYTHON, str(TESTS.parent / "bench" / "servers.py"), "upstream")
 
 def record(path: Path, conversations: int, kind: Kind = ROUNDS) -> None:
     """Record conversations, one after the other."""
-    with (
-        listening(UPSTREAM) as server,
-        listening(record_command(server.url, path), signal.SIGINT) as proxy,
-    ):
+    with listening(UPSTREAM) as server:
+        record_from(server.url, path, conversations, kind)
+
+
+def record_from(upstream: str, path: Path, conversations: int, kind: Kind = ROUNDS) -> None:
+    """Record conversations with a server, one after the other."""
+    with listening(record_command(upstream, path), signal.SIGINT) as proxy:
         tally = asyncio.run(converse(proxy.url, lambda _: iter(range(conversations)), 1, kind))
     assert (proxy.code, tally.finished) == (0, conversations), proxy.stderr
 
