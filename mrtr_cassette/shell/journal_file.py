@@ -83,7 +83,9 @@ class Journal:
         except FileExistsError:
             raise journal_in_the_way(path, cassette) from None
         except OSError as error:
-            raise CassetteError(path, reason_of(error)) from None
+            is_local = cassette is None or isinstance(cassette, Path)
+            hint = None if is_local else "record in a folder where the journal can be written"
+            raise CassetteError(path, reason_of(error), hint=hint) from None
         self._identity = os.fstat(self._file)
         try:
             self._write(self._header)
@@ -346,14 +348,18 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
             file.close()
 
 
-def header_of(path: Path) -> JournalHeader:
+def header_of(path: Path, place: Location | None = None) -> JournalHeader:
     """Return what a journal says of its recording.
+
+    Args:
+        path: the file.
+        place: where it is from, if it was fetched.
 
     Raises:
         CassetteError: there is no journal, or its first line is not one of ours.
     """
     with _opened(path) as file:
-        return decode_header(file.readline(), str(path))
+        return decode_header(file.readline(), str(place or path))
 
 
 def _opened(path: Path) -> BufferedReader:

@@ -136,7 +136,7 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
         if path is None:
             yield from _of_cassette(place)
             continue
-        header = _known(journal_file.header_of(path))
+        header = _known(journal_file.header_of(path, place))
         if header.existing == "append":
             raise CassetteError(
                 place,

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 from builders import JOURNAL_HEADER, answer, converse, retry, tool
 from messages import Json, asks, text
@@ -68,6 +69,26 @@ def test_rounds_of_two_recorders_are_one_call(two: list[Path], tmp_path: Path) -
     assert len(interaction.exchanges) == 2
     assert not interaction.is_orphan
     assert [path.read_bytes() for path in two] == before
+
+
+def test_files_of_a_store_are_merged_alike(two: list[Path], tmp_path: Path) -> None:
+    """Journals and cassettes are fetched, the cassette is put, and what is wrong has its URL."""
+    store = fsspec.filesystem("memory")
+    urls = [f"memory://merged/{path.name}" for path in two]
+    for path, url in zip(two, urls, strict=True):
+        store.pipe_file(url, path.read_bytes())
+    output, url = tmp_path / "whole.json", "memory://merged/whole.json"
+
+    assert mrtr_cassette.merge(two, output) == mrtr_cassette.merge(urls, url) == ()
+    assert store.cat_file(url) == output.read_bytes()
+    (note,) = mrtr_cassette.merge([url, *urls], url, existing="replace")
+    assert note.startswith(f"{url} adds nothing")
+    assert len(load(store.cat_file(url), url).interactions) == 1
+    with pytest.raises(CassetteError, match=f"^{url}: the cassette exists"):
+        mrtr_cassette.merge(urls, url)
+    store.pipe_file(urls[0], b'{"journal":99}\n')
+    with pytest.raises(CassetteError, match=f"^{urls[0]}"):
+        mrtr_cassette.merge(urls, url, existing="replace")
 
 
 def test_output_is_replaced_only_when_asked(two: list[Path], tmp_path: Path) -> None:

@@ -215,6 +215,13 @@ async def test_a_cassette_that_can_t_be_put_is_recovered(
     assert invoke("recover", URL).exit_code == 3
 
 
+def test_a_journal_that_can_t_be_written_names_a_way_out(tmp_path: Path) -> None:
+    """Where the working directory takes no file, as in a container, the error says what to do."""
+    place = StoreFile(URL, tmp_path / "none")
+    with pytest.raises(CassetteError, match="record in a folder where the journal can be written"):
+        Journal(journal_path(place), JOURNAL_HEADER, cassette=place)
+
+
 def test_two_cassettes_of_one_name_have_two_journals() -> None:
     """Recordings to two places of a store don't share a journal, whatever the credentials are."""
     one, other, same = (
