@@ -64,6 +64,12 @@ class Recording:
         return self._session.url
 
     @property
+    def admin_url(self) -> str | None:
+        """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
+        session = self._session
+        return session.admin_url if isinstance(session, RecordSession) else None
+
+    @property
     def command(self) -> list[str]:
         """What the client starts as its server, where that is on pipes."""
         return self._session.command
@@ -123,6 +129,12 @@ class Replay:
         return self._session.url
 
     @property
+    def admin_url(self) -> str | None:
+        """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
+        session = self._session
+        return session.admin_url if isinstance(session, ReplaySession) else None
+
+    @property
     def command(self) -> list[str]:
         """What the client starts as its server, where that is on pipes."""
         return self._session.command
@@ -162,6 +174,7 @@ class Replay:
 class _Keywords(TypedDict, total=False):
     host: str
     port: int
+    admin_port: int | None
     allow_hosts: Collection[str]
     allow_origins: Collection[str]
     max_body: int

@@ -104,6 +104,16 @@ class ProxyOptions(Options):
             shell_default=8722,
         ),
     )
+    admin_port: int | None = field(
+        default=None,
+        metadata=as_option(
+            "number",
+            "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
+            "--admin-port",
+            largest=65535,
+            in_ini=False,
+        ),
+    )
     allow_hosts: Collection[str] = field(
         default=(),
         metadata=as_option(

@@ -275,7 +275,8 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
             facts |= {"type": click.IntRange(option.smallest, option.largest)}
             facts["show_default"] = True
             end = ", in MiB." if option.unit > 1 else "."
-            default = option.shell_default or default // option.unit
+            if default is not None:
+                default = option.shell_default or default // option.unit
         case "text":
             facts["show_default"] = True
     return [click.option(option.flag, name, default=default, help=option.help + end, **facts)]
@@ -301,7 +302,7 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
                 values[name] = flags[0][1]
         elif option.kind == "headers":
             values[name] = [header_of(text) for text in given[name]]
-        elif option.kind == "number":
+        elif option.kind == "number" and given[name] is not None:
             values[name] = given[name] * option.unit
         elif option.flag:
             values[name] = given[name]
@@ -348,15 +349,8 @@ def refuse_http_options(context: click.Context) -> None:
 
 _HTTP_ONLY: Final = frozenset(
     {
-        "answers",
-        "host",
-        "port",
-        "allow_hosts",
-        "allow_origins",
-        "headers",
-        "ca_file",
-        "insecure",
-        "stateless",
+        *("admin_port", "allow_hosts", "allow_origins", "answers", "ca_file", "headers", "host"),
+        *("insecure", "port", "stateless"),
     }
 )
 

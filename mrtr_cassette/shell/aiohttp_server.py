@@ -19,7 +19,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
@@ -48,7 +48,10 @@ class HttpDownstream:
     a content type that nobody sent. To aiohttp this is a response that has been sent already.
     """
 
-    __slots__ = ("_has_body", "_head", "_is_chunked", "_is_started", "_request", "keep_alive")
+    __slots__ = (
+        *("_has_body", "_head", "_is_chunked", "_is_started", "_request"),
+        *("began", "called", "keep_alive", "received", "sent"),
+    )
 
     def __init__(self, request: web.BaseRequest) -> None:
         """Begin with the head of the request."""
@@ -59,6 +62,14 @@ class HttpDownstream:
         self._is_chunked = False
         self.keep_alive: bool = request.keep_alive
         """Whether the connection goes on after the response; aiohttp asks for it."""
+        self.began = 0.0
+        """When it had come, where that is measured."""
+        self.called = ""
+        """The JSON-RPC method, as the handler tells."""
+        self.received = 0
+        """Bytes of the request's body."""
+        self.sent = 0
+        """Bytes of the response's body so far."""
 
     # The request
 
@@ -90,7 +101,9 @@ class HttpDownstream:
 
     def body_now(self) -> bytes:
         """Return the body, where it has come."""
-        return self._request.content.read_nowait()
+        body = self._request.content.read_nowait()
+        self.received = len(body)
+        return body
 
     async def body(self, largest: int) -> bytes:
         """Wait for the body; return it, or more than `largest` bytes of it."""
@@ -102,6 +115,7 @@ class HttpDownstream:
         while size <= largest and (chunk := await request.content.readany()):
             chunks.append(chunk)
             size += len(chunk)
+        self.received = size
         return b"".join(chunks)
 
     # The response, as `transport.Downstream` has it
@@ -134,6 +148,7 @@ class HttpDownstream:
         """
         self.begin(status, headers)
         self._is_started = True
+        self.sent += len(body)
         framing = b""
         if body or status not in _WITHOUT_BODY:
             framing = b"Content-Length: %d\r\n" % len(body)
@@ -150,6 +165,7 @@ class HttpDownstream:
             ConnectionResetError: nobody is there any more.
         """
         head = b"" if self._is_started else self._started()
+        self.sent += len(chunk)
         framed = self._framed(chunk, is_last=is_last)
         if head or framed:
             await self._write(head, framed)
@@ -214,6 +230,18 @@ class HttpDownstream:
 
 
 Answer = Callable[[HttpDownstream], Awaitable[None]]
+
+
+class Meter(Protocol):
+    """Told of each request by the task that handles it."""
+
+    def request_began(self, client: HttpDownstream) -> None:
+        """Take note of a request whose head has come."""
+        ...
+
+    def request_ended(self, client: HttpDownstream) -> None:
+        """Take note of the end of its response."""
+        ...
 
 
 class _OneLine(logging.Handler):
@@ -300,6 +328,45 @@ def _most_connections(files_each: int) -> tuple[int, int]:
     return max(1, (free - burst) // files_each), burst
 
 
+class _Requests:
+    """The requests that are being handled."""
+
+    def __init__(self, answer: Answer, meter: Meter | None) -> None:
+        self._answer = answer
+        self._meter = meter
+        self._running: set[asyncio.Task[object]] = set()
+        self._is_ending = False
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        # The connection's task, which waits for the handler's.
+        task = request.task
+        self._running.add(task)
+        downstream = HttpDownstream(request)
+        meter = self._meter
+        if meter is not None:
+            meter.request_began(downstream)
+        try:
+            if self._is_ending:
+                # It came while the others were being cancelled.
+                raise asyncio.CancelledError
+            await self._answer(downstream)
+            return cast("web.StreamResponse", downstream)
+        except ConnectionResetError:
+            # The client has left, so nobody is there to take a response.
+            raise asyncio.CancelledError from None
+        finally:
+            self._running.discard(task)
+            if meter is not None:
+                meter.request_ended(downstream)
+
+    async def end(self) -> None:
+        """Cancel all, and wait for their ends."""
+        self._is_ending = True
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
 _SETTINGS: Final[Mapping[str, Any]] = {
     "access_log": None,
     "auto_decompress": False,
@@ -318,6 +385,7 @@ async def accepting(
     *,
     idle_s: float,
     files_each: int,
+    meter: Meter | None = None,
 ) -> AsyncIterator[None]:
     """Accept connections on bound sockets, and have each request answered, until the block ends.
 
@@ -330,39 +398,18 @@ async def accepting(
         idle_s: seconds a connection may wait for a whole request head, from its start or the last
             response.
         files_each: how many descriptors a client's connection needs.
+        meter: told of each request; None where nobody counts.
     """
-    running: set[asyncio.Task[object]] = set()
-    is_ending = False
-
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        # The connection's task, which waits for the handler's.
-        task = request.task
-        running.add(task)
-        try:
-            if is_ending:
-                # It came while the others were being cancelled.
-                raise asyncio.CancelledError
-            downstream = HttpDownstream(request)
-            await answer(downstream)
-            return cast("web.StreamResponse", downstream)
-        except ConnectionResetError:
-            # The client has left, so nobody is there to take a response.
-            raise asyncio.CancelledError from None
-        finally:
-            running.discard(task)
-
+    requests = _Requests(answer, meter)
     most, burst = _most_connections(files_each)
     server = _BoundedServer(
-        handle, most, logger=_server_log(log), keepalive_timeout=idle_s, **_SETTINGS
+        requests.handle, most, logger=_server_log(log), keepalive_timeout=idle_s, **_SETTINGS
     )
     loop = asyncio.get_running_loop()
     listeners = [await loop.create_server(server, sock=bound, backlog=burst) for bound in sockets]
     try:
         yield
-        is_ending = True
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await requests.end()
     finally:
         for listener in listeners:
             listener.close()

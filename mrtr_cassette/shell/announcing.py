@@ -7,11 +7,12 @@ Does not own: the texts and the facts (`core.report`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
-from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
@@ -22,6 +23,8 @@ _GATHERED_S = 0.02
 as much as everything else that is done for a call."""
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
+Event = partial[dict[str, Any]]
+"""A function of `core.report` that makes the facts of an event, with its arguments."""
 
 
 T = TypeVar("T")
@@ -37,8 +40,8 @@ class Aside(Generic[T]):
         """Begin with nothing to hand on."""
         self._take = take
         self._waiting: SimpleQueue[T | None] = SimpleQueue()
-        self._is_finishing = Event()
-        self._thread = Thread(target=self._work, daemon=True)
+        self._is_finishing = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def __call__(self, value: T) -> None:
@@ -68,17 +71,26 @@ class Announcer:
         log: takes lines; None where nobody wants them.
         on_event: takes facts; None where nobody wants them.
         terms: how texts spell the options.
+        listener: takes events of which no facts have been made; None where nobody counts.
     """
 
     log: Log | None = None
     on_event: OnEvent | None = None
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
+    listener: Callable[[Event], None] | None = None
 
-    def say(self, event: Callable[[], dict[str, Any]], line: Callable[[], str] | None) -> None:
+    @property
+    def is_told_events(self) -> bool:
+        """Whether anybody wants to know more than lines."""
+        return self.on_event is not None or self.listener is not None
+
+    def say(self, event: Event, line: Callable[[], str] | None) -> None:
         """Say one thing in either form; each is made only if somebody wants it.
 
         A log that nobody reads any more must not break what passes.
         """
+        if self.listener is not None:
+            self.listener(event)
         if self.on_event is None and (self.log is None or line is None):
             return
         with suppress(OSError):

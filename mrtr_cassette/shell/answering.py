@@ -54,6 +54,7 @@ class _Taken:
     passed: Headers = ()
     body: list[bytes] = field(default_factory=list)
     is_broken: bool = False
+    called: str = ""
 
     @property
     def is_read(self) -> bool:
@@ -154,6 +155,7 @@ class AnsweringRelay:
         if exchange is None or response is None:
             downstream.break_off()
             return
+        downstream.called = call.method
         headers = tuple(pair for pair in own.last.passed if pair[0].lower() not in _OF_LENGTH)
         await downstream.send_whole(own.last.status, headers, with_id_of(call, exchange))
 

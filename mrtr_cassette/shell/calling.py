@@ -151,7 +151,7 @@ async def call(
         except (UpstreamError, BodyTooLargeError) as error:
             problem = error.in_terms(options.terms)
         result = _result(wanted, rounds, exchange, problem or caller.problem)
-        announcer.say(lambda: ended_event(result), None)
+        announcer.say(partial(ended_event, result), None)
         return result
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.aiohttp_server import HttpDownstream, accepting
+from mrtr_cassette.shell.aiohttp_server import HttpDownstream, Meter, accepting
 from mrtr_cassette.shell.http_message import header_texts, network_reason
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
@@ -221,6 +221,7 @@ async def serving(
     *,
     files_each: int = 1,
     timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+    meter: Meter | None = None,
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
@@ -233,6 +234,7 @@ async def serving(
         log: takes a line for each request that could not be handled.
         files_each: how many descriptors a client's connection needs.
         timeouts: how long clients may take.
+        meter: told of each request; None where nobody counts.
     """
     too_large = f"the body has more than {access.max_body:,} bytes; see <<max_body>>"
     too_slow = f"the request's body did not come within {timeouts.body_s:.0f} s"
@@ -270,6 +272,6 @@ async def serving(
         await handler(request, client)
 
     async with accepting(
-        listener.sockets, answer, log, idle_s=timeouts.idle_s, files_each=files_each
+        listener.sockets, answer, log, idle_s=timeouts.idle_s, files_each=files_each, meter=meter
     ):
         yield

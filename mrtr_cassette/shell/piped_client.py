@@ -35,6 +35,7 @@ class PipeDownstream:
 
     def __init__(self, writer: LineWriter, ended: asyncio.Event, request: Request) -> None:
         """Answer a request; `ended` is set where the server ends."""
+        self.called = ""
         self._writer = writer
         self._ended = ended
         self._is_channel = opens_channel(request)

@@ -40,6 +40,7 @@ class RecordSession:
         problem: why the recording is not whole, or None.
         objection: why it is not published as a cassette, or None.
         published: how many interactions the published cassette has; None where there is none.
+        admin_url: where the admin port is, or None.
     """
 
     url: str
@@ -57,6 +58,7 @@ class RecordSession:
     problem: str | None = None
     objection: str | None = None
     published: int | None = None
+    admin_url: str | None = None
 
     @property
     def report(self) -> RecordingReport:

@@ -7,10 +7,12 @@ Does not own: what passes (`relay`) and what is kept of it (`watching`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Final
 
 from mrtr_cassette.core.drive.live_asks import LiveAsks
+from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
@@ -23,7 +25,6 @@ from mrtr_cassette.shell.http_server import (
     RequestTimeouts,
     access_of,
     listening,
-    serving,
 )
 from mrtr_cassette.shell.keeping import (
     check_output,
@@ -35,6 +36,7 @@ from mrtr_cassette.shell.keeping import (
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import Handler
 from mrtr_cassette.shell.upstream_target import target_of
 
@@ -72,6 +74,7 @@ async def recording(
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
     """
+    telemetry = Telemetry(options)
     target = target_of(upstream, options, options.redaction)
     with cassette_file.without_collection():
         earlier = check_output(output, options)
@@ -86,26 +89,40 @@ async def recording(
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
         header = journal_header(options, rules, shown(named or target.name))
         live_asks = LiveAsks()
+        announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
         with keeping(
-            session,
-            header,
-            options,
-            Announcer(options.log, on_event, options.terms),
-            clock,
+            *(session, header, options, announcer, clock),
             publishes=publishes,
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
+            telemetry.follow(watcher.lag)
             watcher.recorder.was_given(target.headers, target.query)
-            async with target.connecting() as server, AsyncExitStack() as stack:
+            async with target.connecting() as server:
                 relay = Relay(server, target.origin, target.headers, watcher)
-                answered = answering(relay, options.answers)
-                handler: Handler = (await stack.enter_async_context(answered)).handle
-                if earlier is not None and player is not None:
-                    handler = appender_of(relay, earlier, player, live_asks).handle
+                playables = () if player is None else player.playables
                 async with (
+                    _handling(relay, options, earlier, player, live_asks) as handler,
                     watcher.finishing(),
-                    serving(
-                        handler, listener, access, options.log, files_each=2, timeouts=timeouts
-                    ),
+                    telemetry.serving(
+                        *(handler, listener, access, announcer, playables),
+                        files_each=2,
+                        timeouts=timeouts,
+                    ) as session.admin_url,
                 ):
                     yield session
+
+
+@asynccontextmanager
+async def _handling(
+    relay: Relay,
+    options: RecordOptions,
+    earlier: Cassette | None,
+    player: Player | None,
+    live_asks: LiveAsks,
+) -> AsyncIterator[Handler]:
+    """Give what handles requests: the relay, and what stands before it."""
+    if earlier is not None and player is not None:
+        yield appender_of(relay, earlier, player, live_asks).handle
+        return
+    async with answering(relay, options.answers) as handles:
+        yield handles.handle

@@ -101,6 +101,7 @@ class Relay:
             else:
                 end = End.COMPLETE
         finally:
+            downstream.called = watched.called
             if end is None and watched.acknowledges:
                 self.watcher.go_on(_read_on(response, watched))
             else:

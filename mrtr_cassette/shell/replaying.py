@@ -42,9 +42,10 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import access_of, listening, serving
+from mrtr_cassette.shell.http_server import access_of, listening
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
 """Interactions after which to look whether a second has passed."""
@@ -60,6 +61,7 @@ class ReplaySession:
         cassette: what is served.
         player: knows what it came to.
         terms: how its reports spell the options.
+        admin_url: where the admin port is, or None.
     """
 
     url: str
@@ -67,6 +69,7 @@ class ReplaySession:
     cassette: Cassette
     player: Player
     terms: Terms
+    admin_url: str | None = None
 
     @property
     def path(self) -> str:
@@ -117,7 +120,8 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    announcer = Announcer(options.log, on_event, options.terms)
+    telemetry = Telemetry(options)
+    announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
     access = access_of(options)
     cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
     player = server.player
@@ -125,12 +129,15 @@ async def replaying(
         upstream = urlsplit(cassette.upstream)
     except ValueError as error:
         raise damaged(str(path), "/upstream", f"no URL: {error}") from None
+    query = f"?{upstream.query}" if upstream.query else ""
+    # What stands in the cassette may be anything; what is no URL is percent-encoded.
+    path_here = quote(f"{upstream.path or '/'}{query}", safe=punctuation)
     with listening(access) as listener:
-        async with serving(server.handle, listener, access, options.log):
-            query = f"?{upstream.query}" if upstream.query else ""
-            # What stands in the cassette may be anything; what is no URL is percent-encoded.
-            url = listener.address.url(quote(f"{upstream.path or '/'}{query}", safe=punctuation))
-            yield ReplaySession(url, player.redacted(url), cassette, player, options.terms)
+        url = listener.address.url(path_here)
+        served = telemetry.serving(server.handle, listener, access, announcer, player.playables)
+        async with served as admin_url:
+            shown = player.redacted(url)
+            yield ReplaySession(url, shown, cassette, player, options.terms, admin_url)
 
 
 def load_server(
@@ -171,7 +178,7 @@ def load_server(
             partial(told_apart_event, player.told_apart),
             partial(told_apart_text, player.told_apart),
         )
-    asks = None if announcer.on_event is None else pushed_asks(cassette.interactions)
+    asks = pushed_asks(cassette.interactions) if announcer.is_told_events else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
@@ -206,6 +213,7 @@ class ReplayServer:
         elif isinstance(decision, Miss):
             await self._miss(request, decision, downstream)
         else:
+            downstream.called = decision.call.method
             self.announcer.say(partial(harmless_event, decision), None)
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
@@ -214,6 +222,7 @@ class ReplayServer:
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
+        downstream.called = play.playable.key.method
         self._say_played(play)
         self._wake()
         if play.delivery is None:
@@ -241,6 +250,7 @@ class ReplayServer:
                     self.announcer.say(partial(asked_by_push_event, ask), None)
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
+        downstream.called = miss.call.method
         report = self._report(miss)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
         body = miss_body(report, miss.call)

@@ -23,7 +23,12 @@ class Downstream(Protocol):
     """Whoever sent a request, and takes the response to it.
 
     A handler is cancelled while it waits when nobody is there any more.
+
+    Attributes:
+        called: the JSON-RPC method of the request, once the handler knows it, for who counts.
     """
+
+    called: str
 
     def send_early_hints(self, headers: Headers) -> None:
         """Pass on what the response's headers will be, if the other end can take it (RFC 8297)."""

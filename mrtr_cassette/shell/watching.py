@@ -62,6 +62,8 @@ class Watcher:
         worker: works on what is large; None where everything is small.
         under_way: what is being done while the event loop goes on.
         writing: held while a line is written in parts.
+        behind: exchanges of which bytes have come that are not in the journal, and since when, by
+            `now_ms`.
     """
 
     recorder: Recorder
@@ -74,11 +76,19 @@ class Watcher:
     worker: Worker | None = None
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    behind: dict[WatchedExchange, float] = field(default_factory=dict)
     _warned_of: set[Unread] = field(default_factory=set)
 
     def now_ms(self) -> float:
         """Milliseconds since the recording began."""
         return (self.clock.now() - self.started) * 1000
+
+    def lag(self) -> tuple[int, float]:
+        """Return how many bytes have come and are not in the journal, and for how many seconds."""
+        if not self.behind:
+            return 0, 0.0
+        missing = sum(each.missing for each in self.behind)
+        return missing, (self.now_ms() - min(self.behind.values())) / 1000
 
     def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do some work that nobody has to wait for before the recording ends."""
@@ -173,6 +183,7 @@ class WatchedExchange:
         self._guard = _Guard(self._failed)
         self._writer: ExchangeWriter | None = None
         self._work: asyncio.Task[None] | None = None
+        self._size = self._written = 0
         # Who appends has read the request already.
         worker = watcher.worker if watcher.on_ask is None else None
         with self._guard:
@@ -188,6 +199,7 @@ class WatchedExchange:
 
     def _failed(self, error: Exception) -> None:
         self._writer = None
+        self._caught_up()
         self._watcher.failed(error)
 
     def forget(self) -> None:
@@ -202,6 +214,20 @@ class WatchedExchange:
                 due = writer.response_started(status, headers, self._watcher.now_ms())
                 if due is not None:
                     self._write(due, writer.observation)
+
+    @property
+    def missing(self) -> int:
+        """Bytes of the response that have come and are not in the journal."""
+        return self._size - self._written
+
+    def _caught_up(self) -> None:
+        self._written = self._size
+        self._watcher.behind.pop(self, None)
+
+    @property
+    def called(self) -> str:
+        """The JSON-RPC method of the request, where it has been read."""
+        return "" if self._writer is None else self._writer.observation.call.method
 
     @property
     def acknowledges(self) -> bool:
@@ -219,10 +245,14 @@ class WatchedExchange:
         if writer is None:
             return None
         now = self._watcher.now_ms()
+        self._size += len(chunk)
         if self._work is not None or writer.observation.takes_long(chunk):
+            self._watcher.behind.setdefault(self, now)
             return self._in_turn(self._take(writer, chunk, now))
         with self._guard:
             due = writer.response_bytes(chunk, now)
+            if due is None:
+                self._watcher.behind.setdefault(self, now)
             work = None if due is None else self._write(due, writer.observation)
             self._say_pushed(writer.observation)
             return work
@@ -248,6 +278,7 @@ class WatchedExchange:
         """Write an exchange to the journal: at once, or in its turn."""
         watcher = self._watcher
         if watcher.writing.locked() or self._is_large(due):
+            watcher.behind.setdefault(self, watcher.now_ms())
             return self._in_turn(self._write_in_turn(due, observation))
         self._write_at_once(due, observation)
         return None
@@ -263,6 +294,7 @@ class WatchedExchange:
         restored = watcher.journal.append(encode_line(exchange, continues=due.seen.continues))
         if restored is not None:
             watcher.restored(restored)
+        self._caught_up()
         if not due.seen.continues:
             watcher.session.written(exchange)
 
@@ -283,6 +315,7 @@ class WatchedExchange:
 
     def _counted(self, observation: Observation, end: End, now: float) -> None:
         watcher = self._watcher
+        self._caught_up()
         watcher.session.exchanges += 1
         watcher.announcer.say(
             partial(response_event, observation, end, now),
@@ -351,6 +384,7 @@ class WatchedExchange:
                 if restored is not None:
                     watcher.restored(restored)
                 await asyncio.sleep(0)
+        self._caught_up()
         watcher.session.judged(observation.number, sealed.verdict)
 
     async def _count(self, observation: Observation, end: End, now: float) -> None:

@@ -44,8 +44,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     for name, option in options_of(options).items()
     # What becomes of a cassette that exists is what the mode says, and misses fail a test. pytest
     # selects what is verified, `ignore` is about requests, and the marker's `answers` about calls.
-    # A test has one process that replays.
-    if name not in {"answers", "existing", "on_miss", "only", "jobs", "learn", "stateless"}
+    # A test has one process that replays, and nobody watches it from outside.
+    if name
+    not in {"admin_port", "answers", "existing", "on_miss", "only", "jobs", "learn", "stateless"}
 }
 """The options that a test suite can set."""
 

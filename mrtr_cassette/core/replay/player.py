@@ -96,6 +96,7 @@ class Player:
     Attributes:
         path: how messages name the cassette's file.
         interactions: for each interaction, the exchanges that no earlier one has.
+        playables: all of them.
         misses: the requests that got no recorded reply, in order.
         harmless: the requests that were not recorded and got what any server answers, in order.
         plays: how many did.
@@ -134,9 +135,9 @@ class Player:
         self._given = GivenOut(cassette.upstream)
         self._matched = MatchedForm(cassette, self._given)
         self.interactions = playables_of(cassette, self._matched, self._ignored)
-        self._playables = [each for own in self.interactions for each in own]
-        self._harmless = None if strict else HarmlessRequests(self._playables)
-        by_arrival = sorted(self._playables, key=lambda each: each.arrival)
+        self.playables = [each for own in self.interactions for each in own]
+        self._harmless = None if strict else HarmlessRequests(self.playables)
+        by_arrival = sorted(self.playables, key=lambda each: each.arrival)
         number_lookups(by_arrival)
         self._timelines = Timelines(by_arrival)
         self.told_apart: tuple[SeveralAnswers, ...] = ()
@@ -282,7 +283,7 @@ class Player:
         if withheld:
             return not_kept(call, withheld[0])
         if not candidates:
-            miss = no_match(call, self._playables, self._ignored)
+            miss = no_match(call, self.playables, self._ignored)
         elif not fitting:
             miss = other_secrets(call, candidates)
         else:
@@ -344,7 +345,7 @@ class Player:
     def _events(self) -> dict[str, _Event]:
         """All events of recorded streams that have ids, by these."""
         events = {}
-        for each in self._playables:
+        for each in self.playables:
             response = each.exchange.response
             for index, piece in enumerate(response.pieces) if response is not None else ():
                 span = event_id_span(piece.raw, first=index == 0)

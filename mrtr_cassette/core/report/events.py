@@ -29,6 +29,19 @@ from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable
 
+# Both
+
+
+def admin_event(url: str) -> dict[str, Any]:
+    """Return where the admin port is."""
+    return {"event": "admin", "url": url}
+
+
+def admin_line(url: str) -> str:
+    """Return the same as a line."""
+    return f"admin port on {url}"
+
+
 # Recording
 
 

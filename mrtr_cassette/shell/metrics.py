@@ -1,0 +1,170 @@
+"""Counting a run while it runs, and its numbers as a text that Prometheus reads.
+
+Owns: the memory of the numbers, which processes of one run can share; the time that requests take;
+and how late the event loop is.
+Does not own: which metrics there are and what adds to them (`core.report.metrics`), and where the
+text is served (`admin`).
+Rule: prometheus_client is imported for the text only, so counting costs no more than additions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count, groupby
+from mmap import mmap
+from typing import TYPE_CHECKING
+
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.report.metrics import (
+    Counts,
+    Family,
+    Layout,
+    Sample,
+    Traffic,
+    samples,
+)
+from mrtr_cassette.shell.aiohttp_server import HttpDownstream
+from mrtr_cassette.shell.announcing import Event
+from mrtr_cassette.shell.clock import CLOCK, Clock
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_TICK_S = 0.1
+"""Seconds between two looks at how late the event loop is: a sample, which misses short stalls."""
+_TICKS_GATHERED = 10
+"""Looks after which what has gathered is counted."""
+_CELL = 8
+"""Bytes of one number."""
+
+
+Lag = Callable[[], tuple[int, float]]
+"""Returns bytes that have come and are not in the journal, and for how many seconds."""
+
+
+class Metrics:
+    """The numbers of one run.
+
+    Attributes:
+        lag: tells how far the journal is behind; None where there is none.
+    """
+
+    def __init__(self, clock: Clock = CLOCK) -> None:
+        """Count nothing before it is known what can be played.
+
+        Args:
+            clock: tells the time.
+        """
+        self.lag: Lag | None = None
+        self._clock = clock
+        self._now = clock.now
+        self._traffic = Traffic()
+        self.begin(())
+
+    def begin(self, playables: Sequence[Playable], processes: int = 1) -> None:
+        """Begin to count.
+
+        Args:
+            playables: what can be played.
+            processes: how many processes, forked from this one, count.
+        """
+        self._playables = playables
+        self._layout = Layout(playables)
+        self._processes = processes
+        # Without a file, and shared by what is forked.
+        self._cells = memoryview(mmap(-1, _CELL * self._layout.size * processes)).cast("d")
+        self.count_as(0)
+
+    def count_as(self, process: int) -> None:
+        """Count as the process with a number, from 0; what an earlier one counted goes on."""
+        self._counts = Counts(self._layout, self._cells, process * self._layout.size)
+
+    def event(self, event: Event) -> None:
+        """Count what has happened."""
+        counted = self._counts.counted.get(event.func)
+        if counted is not None:
+            counted(*event.args)
+
+    def request_began(self, client: HttpDownstream) -> None:
+        """Count a request."""
+        self._traffic.in_flight += 1
+        client.began = self._now()
+
+    def request_ended(self, client: HttpDownstream) -> None:
+        """Count the end of its response."""
+        traffic = self._traffic
+        traffic.in_flight -= 1
+        traffic.received += client.received
+        traffic.sent += client.sent
+        # Sorted into buckets later, many at once, which costs a fraction.
+        traffic.durations[client.called].append(self._now() - client.began)
+
+    @asynccontextmanager
+    async def gathering(self) -> AsyncIterator[None]:
+        """Measure how late the event loop is, and count what gathers, until the block ends."""
+        task = asyncio.create_task(self._gather())
+        try:
+            yield
+        finally:
+            task.cancel()
+            self.flush()
+
+    async def _gather(self) -> None:
+        clock = self._clock
+        for tick in count(1):
+            due = clock.now() + _TICK_S
+            await clock.sleep(_TICK_S)
+            self._counts.loop_was_late(max(0.0, clock.now() - due))
+            if tick % _TICKS_GATHERED == 0:
+                self.flush()
+
+    def flush(self) -> None:
+        """Count what has gathered."""
+        traffic, self._traffic = self._traffic, Traffic(self._traffic.in_flight)
+        self._counts.handled(traffic)
+        self._counts.played(self._playables)
+        if self.lag is not None:
+            self._counts.journal_lags(*self.lag())
+
+    def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Return the numbers of all processes as a text, after its content type.
+
+        Args:
+            accept: the content types that the reader takes; without one, the older format.
+        """
+        from prometheus_client.exposition import choose_encoder
+
+        self.flush()
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the numbers as prometheus_client has them."""
+        numbers = samples(self._layout, self._cells, self._processes)
+        for family, group in groupby(numbers, key=lambda pair: pair[0]):
+            yield _metric(family, [sample for _, sample in group])
+
+
+def _metric(family: Family, samples: Iterable[Sample]) -> Metric:
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, (*counts, total) in samples:
+            buckets, so_far = [], 0.0
+            for bound, count in zip((*family.bounds, "+Inf"), counts, strict=True):
+                so_far += count
+                buckets.append((str(bound), so_far))
+            histogram.add_metric(labels, buckets, total)
+        return histogram
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=family.labels)
+    for sample in samples:
+        metric.add_metric(sample.labels, sample.numbers[0])
+    return metric
