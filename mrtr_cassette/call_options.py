@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mrtr_cassette.options import WritingOptions, as_option, list_options
+from mrtr_cassette.option_values import as_option, list_options
+from mrtr_cassette.options import WritingOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

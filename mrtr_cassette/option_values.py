@@ -1,6 +1,6 @@
-"""The kinds of options, and the values that each kind takes.
+"""What an option is: its kind, the values that it takes, and what the fronts have to know of it.
 
-Owns: what the fronts have to know of an option, and every check of a single value.
+Owns: options as the metadata of fields, and every check of a single value.
 Does not own: which options there are, and what goes together (`options`).
 Rule: every run of pytest imports this module, so it imports nothing large.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mrtr_cassette.errors import UsageError
@@ -156,3 +157,29 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
             f"{owner} has no option {name!r}",
             hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
         )
+
+
+def as_option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
+    """Return the metadata of a field that is an option."""
+    return {"option": Option(kind=kind, help=text, flag=flag, **facts)}
+
+
+def options_of(options: type[Any]) -> dict[str, Option]:
+    """Return the options of a class by name, in the order in which a help text has them."""
+    return {
+        each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
+    }
+
+
+def default_of(options: type[Any], name: str) -> Any:
+    """Return the default of an option."""
+    return options.__dataclass_fields__[name].default
+
+
+def list_options(options: type[Any]) -> None:
+    """Say in the description of a class what each of its options does."""
+    lines = [
+        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
+        for name, option in options_of(options).items()
+    ]
+    options.__doc__ = "\n".join([f"{options.__doc__}\n\nArgs:", *lines])

@@ -14,13 +14,20 @@ The library, the marker of pytest and its ini values use the name of the field; 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.option_values import FilePath, Kind, Option, checked
+from mrtr_cassette.option_values import (
+    FilePath,
+    as_option,
+    checked,
+    default_of,
+    list_options,
+    options_of,
+)
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -34,11 +41,6 @@ Pace = Literal["none", "recorded"]
 OnMiss = Literal["raise", "report"]
 
 MEBIBYTE = 1024 * 1024
-
-
-def as_option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:
-    """Return the metadata of a field that is an option."""
-    return {"option": Option(kind=kind, help=text, flag=flag, **facts)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -427,27 +429,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
             )
         except ValueError as error:
             raise UsageError(str(error)) from None
-
-
-def options_of(options: type[Any]) -> dict[str, Option]:
-    """Return the options of a class by name, in the order in which a help text has them."""
-    return {
-        each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
-    }
-
-
-def default_of(options: type[Options], name: str) -> Any:
-    """Return the default of an option."""
-    return options.__dataclass_fields__[name].default
-
-
-def list_options(options: type[Options]) -> None:
-    """Say in the description of a class what each of its options does."""
-    lines = [
-        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
-        for name, option in options_of(options).items()
-    ]
-    options.__doc__ = "\n".join([f"{options.__doc__}\n\nArgs:", *lines])
 
 
 for _class in (ReplayOptions, RecordOptions):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from mrtr_cassette.option_values import Kind, Option
-from mrtr_cassette.options import RecordOptions, ReplayOptions, options_of
+from mrtr_cassette.option_values import Kind, Option, options_of
+from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.testing.suite_options import SuiteOptions
 from mrtr_cassette.verify_options import VerifyOptions
 

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.option_values import FilePath
-from mrtr_cassette.options import UpstreamOptions, as_option, list_options
+from mrtr_cassette.option_values import FilePath, as_option, list_options
+from mrtr_cassette.options import UpstreamOptions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

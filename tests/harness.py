@@ -45,7 +45,8 @@ from standin import (
 
 from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
 from mrtr_cassette.demo.server import create_app
-from mrtr_cassette.options import Options, RecordOptions, ReplayOptions, options_of
+from mrtr_cassette.option_values import options_of
+from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import ReplaySession, replaying

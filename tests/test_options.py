@@ -10,7 +10,8 @@ import mrtr_cassette
 from mrtr_cassette.api import RecordKeywords, ReplayKeywords, VerifyKeywords
 from mrtr_cassette.cli import common
 from mrtr_cassette.errors import LIBRARY_TERMS, UsageError, in_terms
-from mrtr_cassette.options import RecordOptions, ReplayOptions, default_of, options_of
+from mrtr_cassette.option_values import default_of, options_of
+from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.testing import settings
 from mrtr_cassette.verify_options import VerifyOptions
 

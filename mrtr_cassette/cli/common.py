@@ -23,15 +23,8 @@ from mrtr_cassette.errors import (
     printable_json,
     printable_lines,
 )
-from mrtr_cassette.option_values import Option, header_of
-from mrtr_cassette.options import (
-    Options,
-    ProxyOptions,
-    RecordOptions,
-    ReplayOptions,
-    default_of,
-    options_of,
-)
+from mrtr_cassette.option_values import Option, default_of, header_of, options_of
+from mrtr_cassette.options import Options, ProxyOptions, RecordOptions, ReplayOptions
 from mrtr_cassette.shell.stores import Location, location
 from mrtr_cassette.verify_options import VerifyOptions
 

@@ -14,12 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.errors import Terms, UsageError
-from mrtr_cassette.option_values import Option, check_names, checked, header_of
-from mrtr_cassette.options import (
-    RecordOptions,
-    ReplayOptions,
-    options_of,
-)
+from mrtr_cassette.option_values import Option, check_names, checked, header_of, options_of
+from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.testing.suite_options import SuiteOptions
 from mrtr_cassette.verify_options import VerifyOptions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mrtr_cassette.options import as_option
+from mrtr_cassette.option_values import as_option
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
