@@ -16,14 +16,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.errors import UsageError, shorten
 from mrtr_cassette.option_values import FilePath
 
-_URL = re.compile("([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _PUTS_WHOLE: Final = frozenset(
     {"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "oss", "s3", "s3a", "tos"}
 )
@@ -33,8 +31,7 @@ _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 _HIDDEN: Final = "***"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFile:
+class StoreFile(NamedTuple):
     """A cassette in a store, with as much of `Path` as cassettes need.
 
     Attributes:
@@ -44,18 +41,6 @@ class StoreFile:
 
     url: str
     folder: Path = Path()
-
-    def __post_init__(self) -> None:
-        """Make sure that it can be a cassette.
-
-        Raises:
-            UsageError: the URL names a folder.
-        """
-        if not self.name:
-            raise UsageError(
-                f"{self} names no cassette, and folders of a store are not read",
-                hint="end the URL with the name of an object",
-            )
 
     def __str__(self) -> str:
         """Return the URL without what may be a credential."""
@@ -236,18 +221,24 @@ def location(place: FilePath) -> Location:
     Raises:
         UsageError: the URL names a folder, or a file of another machine.
     """
-    scheme = _URL.match(place) if isinstance(place, str) else None
-    if not isinstance(place, str) or scheme is None or scheme[1].lower() in ("http", "https"):
+    if not isinstance(place, str) or "://" not in place:
         return Path(place)
-    if scheme[1].lower() != "file":
-        return StoreFile(place)
+    scheme, _, rest = place.partition("://")
+    if scheme.lower() in ("http", "https") or not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+        return Path(place)
+    stored = StoreFile(place)
+    if not stored.name:
+        raise UsageError(
+            f"{stored} names no cassette, and folders of a store are not read",
+            hint="end the URL with the name of an object",
+        )
+    if scheme.lower() != "file":
+        return stored
     from urllib.parse import unquote
 
-    host, slash, path = place[scheme.end() :].partition("/")
+    host, slash, path = rest.partition("/")
     if host not in ("", "localhost"):
-        raise UsageError(
-            f"{StoreFile(place)} names no file of this machine", hint="begin it with file:///"
-        )
+        raise UsageError(f"{stored} names no file of this machine", hint="begin it with file:///")
     return Path(unquote(slash + path))
 
 

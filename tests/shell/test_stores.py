@@ -59,6 +59,7 @@ def invoke(*arguments: object) -> Result:
     [
         ("runs/c.json", Path("runs/c.json")),
         ("./s3:/c.json", Path("s3:/c.json")),
+        ("./s3://c.json", Path("s3:/c.json")),
         (Path("s3://bucket/c.json"), Path("s3:/bucket/c.json")),
         ("http://localhost:8000/mcp", Path("http:/localhost:8000/mcp")),
         ("file:///runs/a%20b.json", Path("/runs/a b.json")),
