@@ -22,6 +22,7 @@ from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.matching import Secret
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
+from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.secrets.surrogates import STATE_SURROGATE, sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
 
@@ -165,8 +166,10 @@ class Sameness:
         ask = playable.ask
         state = None if ask is None else ask.request_state
         if state is not None and not STATE_SURROGATE.fullmatch(state):
-            # A verbatim cassette has it as the server issued it.
+            # A verbatim cassette has it as it was issued, and wherever the server repeated it.
             parts = [part.replace(canonical(state), '"<state>"') for part in parts]
+            if len(state) >= SHORTEST_SEARCHED:
+                parts = [part.replace(canonical(state)[1:-1], "<state>") for part in parts]
             states.append(sha256_of(state))
 
         def named(match: re.Match[str]) -> str:

@@ -103,8 +103,8 @@ class Purity(NamedTuple):
         """
         if self.bound:
             reason = (
-                "<<stateless>> can't play what one process has to remember; serve it without, and "
-                "route each session to one process by a hash of its Mcp-Session-Id"
+                "<<stateless>> can't play what one process has to remember; serve it without, from "
+                "one process, or from several that get each session by a hash of its Mcp-Session-Id"
             )
             raise CassetteError(path, listed(reason, self.bound))
         if self.ambiguous:

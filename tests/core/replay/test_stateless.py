@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import (
+    JSON_HEADERS,
+    Answer,
+    Conversation,
     Step,
+    answer,
+    as_request,
     cassette_of,
+    changed,
+    conversation,
+    get,
     loaded,
     missed,
+    notification,
     play,
     player_of,
     post,
@@ -13,16 +24,19 @@ from builders import (
     retry,
     rpc,
     said,
+    sent_now,
     state_in,
     tool,
     with_id,
     with_meta,
     with_token,
 )
-from messages import CLIENT_KEY, NO, YES, asks, text
+from messages import CLIENT_KEY, NO, YES, Json, asks, compact, form, result, text
 
+from mrtr_cassette.core.replay.delivery import Ending
 from mrtr_cassette.core.replay.diagnosis import Reason
-from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
 from mrtr_cassette.errors import CassetteError, in_terms
 
 CALL = tool("deploy", env="prod")
@@ -180,3 +194,245 @@ def test_cursors_are_requests_of_their_own() -> None:
     assert [result_of(play(one, page))["at"] for page in pages] == [0, 1, 2]
     assert [result_of(play(other, page))["at"] for page in reversed(pages)] == [2, 1, 0]
     assert one.told_apart == ()
+
+
+# Secrets, placeholders and sealed answers
+
+USE = "ghp_" + "a1B2" * 9
+USED_TOO = "ghp_" + "c3D4" * 9
+LOGINS = [tool("login", user=user, password=f"{user}-horse-1") for user in ("ada", "bob")]
+
+
+def test_placeholder_that_any_replica_gave_out_tells_who_it_is() -> None:
+    """Two clients log in at one replica, and are told apart by their tokens at the other."""
+    tokens = [USE, USED_TOO]
+    one, other = replicas(
+        *((login, text(token)) for login, token in zip(LOGINS, tokens, strict=True)),
+        *((tool("who", token=token), text(name)) for token, name in zip(tokens, "ab", strict=True)),
+        redacts=True,
+    )
+    given = [said(play(one, login)) for login in LOGINS]
+
+    assert given == ["<github:1>", "<github:2>"]
+    assert [said(play(other, tool("who", token=each))) for each in given] == ["a", "b"]
+    assert [str(each) for each in one.told_apart] == [
+        '#3, #4: tools/call "who", told apart by a secret that the server gave out'
+    ]
+    miss = missed(other, tool("who", token="ghp_" + "e5F6" * 9))
+    assert miss.reason is Reason.ARGUMENTS_DIFFER
+    missed(other, tool("who", token="<github:7>"))
+
+
+def test_secret_of_the_clients_own_may_be_any() -> None:
+    """Nobody knows what a recorded password was; equal answers to several are one."""
+    (player,) = replicas(
+        *((tool("login", password=f"horse-{word}-1"), text("welcome")) for word in ("a", "b")),
+        redacts=True,
+        number=1,
+    )
+
+    for word in ("c", "d", "c"):
+        assert said(play(player, tool("login", password=f"horse-{word}-1"))) == "welcome"
+
+
+def test_wrong_and_right_password_are_refused() -> None:
+    """Which of them a client sends is known by the order alone, and no replica knows the order."""
+    words = refused(
+        (tool("login", password="horse-wrong-1"), text("denied")),
+        (tool("login", password="horse-right-1"), text("welcome")),
+        redacts=True,
+    )
+
+    assert '#1, #2: tools/call "login"' in words
+
+
+def test_sealed_answer_that_another_replica_gave_out_counts() -> None:
+    """A hash of an answer is the client's own text unless a response of the cassette has it."""
+    call = tool("deploy")
+    script: tuple[Step, ...] = (
+        (call, asks("a", state=FIRST)),
+        (
+            retry(call, {"a": {"action": "accept", "content": {"n": "lamp"}}}, state=FIRST),
+            text("x"),
+        ),
+    )
+    one, other = replicas(*script, seals_answers=True)
+    state = state_in(play(one, call))
+    answers = {"a": {"action": "accept", "content": {"n": "lamp"}}}
+
+    assert said(play(other, retry(call, answers, state=state))) == "x"
+    answers["a"]["content"] = {"n": "mrtr-answer:sha256:" + "0" * 64}
+    missed(other, retry(call, answers, state=state))
+
+
+# Sessions
+
+INITIALIZE = rpc("initialize", {"clientInfo": {"name": "c"}}, number=0)
+INITIALIZED = notification("notifications/initialized")
+ACCEPTED = Answer((), (), 202)
+ONE, TWO = "1" * 32, "2" * 32
+
+
+def opened(session: str) -> Answer:
+    """Return the response that opens a session."""
+    headers = (*JSON_HEADERS, ("Mcp-Session-Id", session))
+    return Answer((answer(INITIALIZE, {"serverInfo": {"name": "s"}}),), headers)
+
+
+def within(session: str, request: bytes | Request) -> Request:
+    """Return a request in a session."""
+    request = as_request(request)
+    return replace(request, headers=(*request.headers, ("Mcp-Session-Id", session)))
+
+
+def steps(session: str, *script: tuple[bytes, Json]) -> list[Step]:
+    """Return what a client does in a session from its beginning."""
+    return [
+        (INITIALIZE, opened(session)),
+        (within(session, INITIALIZED), ACCEPTED),
+        *((within(session, request), response) for request, response in script),
+    ]
+
+
+def session_of(player: Player) -> str:
+    """Open a session, and return its id."""
+    decision = player.request_received(post(INITIALIZE))
+    assert isinstance(decision, Play)
+    assert decision.delivery is not None
+    return header_value(decision.delivery.headers, SESSION_HEADER)
+
+
+def replayed_sessions(*sessions: list[Step], number: int = 2) -> list[Player]:
+    """Return replicas of several recorded sessions."""
+    return replicas(*(step for session in sessions for step in session), number=number)
+
+
+def test_session_goes_on_at_another_replica() -> None:
+    """Its id is known to all, and ending it at one ends it nowhere."""
+    ask = (CALL, asks("a", state=FIRST))
+    done = (retry(CALL, {"a": YES}, state=FIRST), text("done"))
+    bye = Request("DELETE", "/mcp", (), b"")
+    one, other = replayed_sessions([*steps(ONE, ask, done), (within(ONE, bye), ACCEPTED)])
+    first, second = session_of(one), session_of(one)
+
+    assert first == second == "mrtr-session:1"
+    play(other, within(first, INITIALIZED))
+    state = state_in(play(other, within(first, CALL)))
+    play(one, within(first, bye))
+    for player in (one, other):
+        assert said(play(player, within(second, retry(CALL, {"a": YES}, state=state)))) == "done"
+
+
+def test_sessions_that_begin_alike_are_one() -> None:
+    """A client has what any of them recorded, under the id that it was given."""
+    repeated = Answer((answer(CALL, text("two")),), (*JSON_HEADERS, ("Mcp-Session-Id", TWO)))
+    (player,) = replayed_sessions(
+        steps(ONE, (tool("a"), text("a"))), steps(TWO, (CALL, repeated)), number=1
+    )
+    session = session_of(player)
+    play(player, within(session, INITIALIZED))
+
+    assert said(play(player, within(session, tool("a")))) == "a"
+    for carried in (session, "mrtr-session:2"):
+        decision = player.request_received(within(carried, CALL))
+        assert isinstance(decision, Play)
+        assert decision.delivery is not None
+        assert header_value(decision.delivery.headers, SESSION_HEADER) == carried
+    assert player.unplayed == []
+
+
+def test_sessions_that_begin_alike_and_differ_later_are_refused() -> None:
+    """A counter in a session is no function of the request."""
+    script = [*steps(ONE, (CALL, text("1"))), *steps(TWO, (CALL, text("2")))]
+
+    assert '#3, #6: tools/call "deploy"' in refused(*script)
+
+
+def test_sessions_of_clients_that_say_who_they_are_stay_apart() -> None:
+    """What their `initialize` tells apart, their requests are told apart by."""
+    other = changed(INITIALIZE, "params", "clientInfo", to={"name": "other"})
+    (player,) = replayed_sessions(
+        steps(ONE, (CALL, text("1"))),
+        [(other, opened(TWO)), *steps(TWO, (CALL, text("2")))[1:]],
+        number=1,
+    )
+
+    assert said(play(player, within(session_of(player), CALL))) == "1"
+    play(player, other)
+    assert said(play(player, within("mrtr-session:2", CALL))) == "2"
+
+
+def test_notifications_hold_nothing_back() -> None:
+    """A call is answered by a replica that never heard that the client is ready."""
+    (player,) = replayed_sessions(steps(ONE, (CALL, text("done"))), number=1)
+
+    assert said(play(player, within(session_of(player), CALL))) == "done"
+
+
+def recorded_listening(*events: bytes, changes: bool) -> Conversation:
+    """Record a session with a listening stream that has events, after calls or before them."""
+    talk = conversation(*steps(ONE))
+    listening = talk.stream(within(ONE, get("/mcp", ("Accept", "text/event-stream"))))
+    for event in () if changes else events:
+        talk.event(listening, event)
+    talk.response(talk.request(within(ONE, CALL)), text("done"))
+    for event in events if changes else ():
+        talk.event(listening, event)
+    talk.response(talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    talk.end(listening)
+    return talk
+
+
+def test_listening_stream_stays_open_until_its_client_leaves() -> None:
+    """Another replica may get the request that ended it, so nothing ends it here."""
+    talk = recorded_listening(notification("notifications/message"), changes=False)
+    player = Player(loaded(talk.cassette()), stateless=True)
+    for _ in range(2):
+        decision = player.request_received(
+            within("mrtr-session:1", get("/mcp", ("Accept", "text/event-stream")))
+        )
+        assert isinstance(decision, Play)
+        assert decision.delivery is not None
+        assert b"notifications/message" in sent_now(decision)
+        assert decision.delivery.next() == Ending(End.OPEN)
+
+
+def test_stream_that_says_what_later_requests_caused_is_refused() -> None:
+    """Its process has to see these requests."""
+    talk = recorded_listening(notification("notifications/tools/list_changed"), changes=True)
+
+    with pytest.raises(CassetteError) as error:
+        Player(loaded(talk.cassette()), stateless=True)
+    assert "\n  mrtr-session:1 (#3): a stream says what later requests caused" in str(error.value)
+
+
+def test_pushed_requests_are_refused_by_session() -> None:
+    """Their answers come with other requests than the call that waits for them."""
+    call = post(with_id(CALL, "c"), ("Mcp-Session-Id", ONE))
+    talk = conversation(*steps(ONE))
+    calling = talk.stream(call)
+    talk.event(calling, compact({"jsonrpc": "2.0", "id": 5, **form("sure?")}))
+    talk.response(talk.request(within(ONE, compact(result(YES, id=5)))), ACCEPTED)
+    talk.event(calling, answer(with_id(CALL, "c"), text("done")))
+    talk.end(calling)
+
+    with pytest.raises(CassetteError) as error:
+        Player(loaded(talk.cassette()), stateless=True)
+    assert "\n  mrtr-session:1 (#3): the server asks by requests of its own" in str(error.value)
+
+
+def test_notification_without_a_response_says_nothing() -> None:
+    """That one client left before the 202 is no other answer."""
+    ready = notification("notifications/initialized")
+    gone = Answer((), (), 0, End.OPEN)
+    (player,) = replicas((ready, gone), (ready, ACCEPTED), number=1)
+
+    decision = player.request_received(post(ready))
+    assert isinstance(decision, Play)
+    assert decision.delivery is not None
+    assert decision.delivery.reply.status == 202
+
+
+def test_request_without_a_response_is_another_answer() -> None:
+    """A call that hung once and was answered once has two outcomes."""
+    assert "#1, #2" in refused((CALL, Answer((), (), 0, End.OPEN)), (CALL, text("done")))
