@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -57,6 +58,16 @@ def write_all(target: int, raw: bytes) -> bool:
     except OSError:
         return False
     return True
+
+
+def write_at_once(target: int, raw: bytes) -> bool:
+    """Write all bytes if that can't take long; return whether they are written."""
+    if len(raw) > select.PIPE_BUF:
+        return False
+    ready = select.poll()
+    ready.register(target, select.POLLOUT)
+    # A pipe that is ready takes so many bytes without waiting.
+    return ready.poll(0) == [(target, select.POLLOUT)] and write_all(target, raw)
 
 
 def close_pipe(target: int) -> None:

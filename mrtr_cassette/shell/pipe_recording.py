@@ -43,6 +43,7 @@ from mrtr_cassette.shell.line_pipes import (
     close_pipe,
     read_some,
     write_all,
+    write_at_once,
 )
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.publishing import recover_journal
@@ -55,6 +56,14 @@ _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
 _LOOK_S: Final = 0.02
 """Seconds between two looks whether it has ended."""
+
+
+TOGETHER_S: Final = 0.01
+"""Seconds after a question of the server for which answers wait, as it may ask more.
+
+What it asks before it has an answer is one turn, however fast the client is and in whichever order
+the system lets the two speak.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +204,18 @@ class Pump:
         watcher: Watcher,
         happened: SimpleQueue[_Happened],
         ends: PipeEnds = OWN_PIPES,
+        *,
+        together_s: float = TOGETHER_S,
     ) -> None:
-        """Prepare to pass lines on."""
+        """Prepare to pass lines on; answers wait so many seconds after a question."""
         self._server = server
         self._watcher = watcher
         self._happened = happened
         self._ends = ends
         self._lock = Lock()
         self._is_over = False
+        self._together_s = together_s
+        self._answered_from = 0.0
         self._said_to: int = server.stdin.fileno()
         # Each run of the server after the first one in a cassette is a session of its own.
         session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
@@ -251,7 +264,10 @@ class Pump:
             exchange.response_started(NO_STATUS, ())
 
     def _server_said(self, line: bytes) -> None:
+        asked = self._channel.questions
         exchange, is_over = self._channel.server_line(line)
+        if self._channel.questions > asked:
+            self._answered_from = time.monotonic() + self._together_s
         exchange.response_bytes(line)
         if is_over:
             exchange.response_ended(End.COMPLETE)
@@ -261,10 +277,17 @@ class Pump:
     ) -> None:
         """Read until the end, and close the target then."""
         framer = LineFramer(self._watcher.recorder.largest_body)
+        is_to_server = target == self._said_to
         is_taken = True
         chunk = b"-"
         while chunk:
             chunk = read_some(source)
+            if is_to_server:
+                remaining = self._answered_from - time.monotonic()
+                if remaining > 0:
+                    time.sleep(remaining)
+                if framer.is_between and self._pass_first(chunk, framer, said):
+                    continue
             # One after the other, so that a client that reads in between has them as they came.
             for line in framer.feed(chunk) if chunk else framer.finish():
                 with self._lock:
@@ -276,6 +299,20 @@ class Pump:
                         self._happened.put(_Happened.CLIENT_CLOSED)
         close_pipe(target)
         self._happened.put(then)
+
+    def _pass_first(self, chunk: bytes, framer: LineFramer, said: Callable[[bytes], None]) -> bool:
+        """Pass whole lines on to the server before they are shown, if that can't take long.
+
+        What it says in response is shown after them all the same: that needs the lock.
+        """
+        if not chunk.endswith(b"\n"):
+            return False
+        with self._lock:
+            if not write_at_once(self._said_to, chunk):
+                return False
+            for line in framer.feed(chunk):
+                self._show(line, said)
+        return True
 
     def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
         if self._is_over:

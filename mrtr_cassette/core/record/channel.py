@@ -71,10 +71,12 @@ class Channel(Generic[E]):
     Attributes:
         begin: begins an exchange with its request.
         session: which start of the server it is; empty for the first one.
+    questions: how many requests the server has sent.
     """
 
     begin: Callable[[Request], E]
     session: str = ""
+    questions: int = field(default=0, init=False)
     _listening: E = field(init=False)
     _has_spoken: bool = field(default=False, init=False)
     _pending: dict[str, list[_Unanswered[E]]] = field(default_factory=dict, init=False)
@@ -108,6 +110,8 @@ class Channel(Generic[E]):
         message = classify(line)
         if message is not None and message.kind is Kind.RESPONSE and message.id in self._pending:
             return Placed(self._answered(message.id), is_over=True)
+        if message is not None and message.kind is Kind.REQUEST:
+            self.questions += 1
         pending = None if message is None else self._named_by(message)
         if pending is None and len(self._calling) == 1:
             (pending,) = self._calling

@@ -167,3 +167,14 @@ def test_further_start_of_a_server_names_its_session() -> None:
 
     assert [request.header("mcp-session-id") for request in requests] == ["a session"] * 2
     assert json.loads(requests[1].body)["method"] == "tools/call"
+
+
+def test_questions_of_the_server_are_counted() -> None:
+    """Its requests are, on whichever exchange they stand; responses and notifications are not."""
+    pipe, _ = channel()
+    pipe.client_line(ADD)
+
+    for line in (PUSH, notification("notifications/message"), PUSH, answer(ADD, {}), PUSH):
+        pipe.server_line(line)
+
+    assert pipe.questions == 3
