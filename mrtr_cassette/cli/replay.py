@@ -122,11 +122,11 @@ async def _replay_pipe(
     cassette: Location, options: ReplayOptions, log: Log, report: Path | None
 ) -> int:
     from mrtr_cassette.shell.pipe_replaying import replay_pipe
-    from mrtr_cassette.shell.running import stop_signals
+    from mrtr_cassette.shell.running import told_to_end
 
-    async with stop_signals() as signals:
+    async with told_to_end() as told:
         _collect_from_now_on()
-        session = await replay_pipe(cassette, options, signals, log.event)
+        session = await replay_pipe(cassette, options, told, log.event)
     return int(_conclude(session, options, log, report))
 
 

@@ -35,7 +35,7 @@ from mrtr_cassette.shell.pipe_replaying import replay_pipe
 from mrtr_cassette.shell.publishing import recorded_so_far, recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.replaying import ReplaySession
-from mrtr_cassette.shell.running import run, stop_signals
+from mrtr_cassette.shell.running import run, told_to_end
 from mrtr_cassette.shell.stores import Location, path_of
 
 _TASK: Final = "task"
@@ -415,7 +415,7 @@ async def _replay(path: Location, options: ReplayOptions, start: _Start) -> int:
         if event["event"] == "missed":
             tell()
 
-    async with stop_signals() as signals:
-        await replay_pipe(path, options, signals, on_event, began=sessions.append)
+    async with told_to_end() as told:
+        await replay_pipe(path, options, told, on_event, began=sessions.append)
     tell()
     return int(bool(sessions[0].misses))

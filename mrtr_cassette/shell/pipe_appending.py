@@ -36,7 +36,7 @@ from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.running import run, stop_signals
+from mrtr_cassette.shell.running import run, told_to_end
 from mrtr_cassette.shell.stores import Location
 
 _LAST_S: Final = 10.0
@@ -119,7 +119,7 @@ async def _append(
     announcer = Announcer(options.log, on_event, options.terms)
     live_asks = LiveAsks()
     began(session)
-    async with stop_signals() as signals:
+    async with told_to_end() as told:
         with keeping(session, header, options, announcer, CLOCK, on_ask=live_asks.asked) as watcher:
             upstream = pipe_upstream(command, options.max_body, cwd)
             async with watcher.finishing(), upstream as server:
@@ -129,5 +129,6 @@ async def _append(
                 server.on_own_line = lambda: client.listen(relay.handle)
                 if any(opens_channel(each.exchanges[0].request) for each in earlier.interactions):
                     client.listen(handler)
-                await client.run(handler, signals, _LAST_S)
+                server.told_to_end = told
+                await client.run(handler, told, _LAST_S)
     return session, server.exit_code or 0

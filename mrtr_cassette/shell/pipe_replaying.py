@@ -7,7 +7,6 @@ Does not own: what is answered (`replaying`), and the client's side (`piped_clie
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable
 
 from mrtr_cassette.core.exchange.transports import over_pipes
@@ -23,7 +22,7 @@ from mrtr_cassette.shell.stores import Location
 async def replay_pipe(
     path: Location,
     options: ReplayOptions,
-    signals: asyncio.Queue[signal.Signals],
+    told_to_end: asyncio.Event,
     on_event: OnEvent | None = None,
     *,
     began: Callable[[ReplaySession], None] = lambda _session: None,
@@ -34,7 +33,7 @@ async def replay_pipe(
     Args:
         path: the cassette's file.
         options: how it is served.
-        signals: those that come to this process.
+        told_to_end: set when a signal tells this process to end.
         on_event: takes each play and each miss as facts, for programs.
         began: called with what is replayed, before it is.
         ends: the client's side.
@@ -49,5 +48,5 @@ async def replay_pipe(
     client = PipedClient(ends, options.max_body)
     if any(opens_channel(each.exchanges[0].request) for each in cassette.interactions):
         client.listen(server.handle)
-    await client.run(server.handle, signals)
+    await client.run(server.handle, told_to_end)
     return session

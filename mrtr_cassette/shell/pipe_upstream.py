@@ -34,6 +34,8 @@ _CLOSED_S: Final = 2.0
 """Seconds that the server has for its end after its stdin was closed."""
 _TERMINATED_S: Final = 1.0
 """Seconds that it has after SIGTERM."""
+_TOLD_S: Final = 0.5
+"""The same where this process was told to end: whoever told it may kill it after a second."""
 
 
 class _Exchange:
@@ -143,12 +145,14 @@ class PipeUpstream:
 
     Attributes:
         on_own_line: called when it has said something of its own accord for the first time.
+        told_to_end: whatever waits for the server waits no more once this is set.
         exit_code: its exit code, once it has ended; None where it was never started.
     """
 
     def __init__(self, command: Sequence[str], longest: int, cwd: Path | None = None) -> None:
         """Prepare to start it, in a directory; `longest` is the most bytes of a line."""
         self.on_own_line: Callable[[], None] = lambda: None
+        self.told_to_end = asyncio.Event()
         self.exit_code: int | None = None
         self._command = command
         self._longest = longest
@@ -269,12 +273,21 @@ class PipeUpstream:
         server, writer = self._server, self._writer
         if server is None or writer is None:
             return
+        told = asyncio.ensure_future(self.told_to_end.wait())
+        ended = asyncio.ensure_future(self._ended(writer, server))
+        await asyncio.wait({told, ended}, return_when=asyncio.FIRST_COMPLETED)
+        for waiting in (told, ended):
+            waiting.cancel()
+        is_told = self.told_to_end.is_set()
+        await asyncio.to_thread(server.group.stop, _TOLD_S if is_told else _TERMINATED_S)
+        self.exit_code = server.exit_code
+        self._running.close()
+
+    async def _ended(self, writer: LineWriter, server: ServerProcess) -> None:
+        """Close the server's stdin, and give it time for its end."""
         await writer.finish(_CLOSED_S)
         close_pipe(server.stdin.fileno())
         await asyncio.to_thread(server.wait, _CLOSED_S)
-        await asyncio.to_thread(server.group.stop, _TERMINATED_S)
-        self.exit_code = server.exit_code
-        self._running.close()
 
 
 @asynccontextmanager

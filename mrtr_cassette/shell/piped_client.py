@@ -8,10 +8,9 @@ Rule: nothing but messages is written to the client.
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal
 
 from mrtr_cassette.core.exchange.transports import FIRST_SESSION
 from mrtr_cassette.core.protocol.calls import read_call
@@ -93,13 +92,13 @@ class PipedClient:
         self.listening = self._answer(handler, channel_request(FIRST_SESSION))
 
     async def run(
-        self, handler: Handler, signals: asyncio.Queue[signal.Signals], last_s: float = LAST_S
+        self, handler: Handler, told_to_end: asyncio.Event, last_s: float = LAST_S
     ) -> None:
-        """Answer until the client ends, a signal comes, or the server does.
+        """Answer until the client ends, the server does, or this process is told to end.
 
         Args:
             handler: answers each line.
-            signals: those that come to this process.
+            told_to_end: set when this process is told to end.
             last_s: seconds after the client's end for what is still to be said.
         """
 
@@ -112,12 +111,13 @@ class PipedClient:
         read_lines(self._source, self._longest, take)
         endings = [
             asyncio.ensure_future(each)
-            for each in (self._closed.wait(), self._ended.wait(), signals.get())
+            for each in (self._closed.wait(), self._ended.wait(), told_to_end.wait())
         ]
         await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
         remaining = self._answers - {self.listening}
         if remaining and self._closed.is_set():
-            await asyncio.wait(remaining, timeout=last_s)
+            endings.append(asyncio.ensure_future(_all_of(remaining)))
+            await asyncio.wait(endings[-2:], timeout=last_s, return_when=asyncio.FIRST_COMPLETED)
         for task in (*endings, *self._answers):
             task.cancel()
         await asyncio.gather(*endings, *self._answers, return_exceptions=True)
@@ -129,6 +129,11 @@ class PipedClient:
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
         return task
+
+
+async def _all_of(answers: Collection[asyncio.Task[None]]) -> Literal[True]:
+    await asyncio.wait(answers)
+    return True
 
 
 async def _answered(handler: Handler, request: Request, downstream: PipeDownstream) -> None:

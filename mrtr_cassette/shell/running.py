@@ -11,8 +11,8 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
@@ -93,14 +93,28 @@ def _has_uvloop() -> bool:
 @asynccontextmanager
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
     """Queue SIGINT and SIGTERM instead of letting them end the process."""
-    loop = asyncio.get_running_loop()
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signals.put_nowait, number)
-    try:
+    with _taking(signals.put_nowait, signal.SIGINT, signal.SIGTERM):
         yield signals
+
+
+@asynccontextmanager
+async def told_to_end() -> AsyncIterator[asyncio.Event]:
+    """Set an event at SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
+    told = asyncio.Event()
+    with _taking(lambda _: told.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        yield told
+
+
+@contextmanager
+def _taking(take: Callable[[signal.Signals], None], *numbers: signal.Signals) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in numbers:
+        loop.add_signal_handler(number, take, number)
+    try:
+        yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
-from pipes import LINES_SERVER, piped, processes_with, recorder, spoken
+from pipes import LINES_SERVER, piped, processes_with, recorder, spoken, until
 from typing import Any
 
 import pytest
 from builders import notification, rpc
+from patience import HANGS_S
 from processes import CASSETTES
 
 from mrtr_cassette.core.exchange.sessions import session_of
@@ -142,3 +144,22 @@ def test_cassette_of_http_is_not_added_to(tmp_path: Path, line: bytes) -> None:
     assert done.returncode == 2
     assert b"was recorded over HTTP" in done.stderr
     assert output.read_bytes() == before
+
+
+@pytest.mark.parametrize("how", ["signal", "closed and signal"])
+def test_deaf_server_with_a_child_is_ended_in_time(tmp_path: Path, how: str) -> None:
+    """A signal ends what ignores SIGTERM and the end of stdin, children included, and publishes."""
+    output = tmp_path / "c.json"
+    mark = f"--mark={output}"
+    said(recorder(output), call(1, a=1))
+    command = recorder(output, *LINES_SERVER, "--deaf", "--child", mark, options=APPEND)
+    with piped(command) as pipe:
+        pipe.say(call(2, a=2))
+        assert pipe.hear()
+        if how == "closed and signal":
+            pipe.stdin.close()
+        pipe.signal(signal.SIGTERM)
+        assert pipe.process.wait(HANGS_S) == 128 + signal.SIGKILL
+
+    assert len(load_cassette(output).interactions) == 2
+    assert until(lambda: not processes_with(mark))
