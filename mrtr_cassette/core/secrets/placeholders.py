@@ -16,12 +16,17 @@ from mrtr_cassette.core.secrets.rules import RULE_NAMES
 _RULE = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
 LONGEST_TOKEN: Final = 200
 _PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
-PLACEHOLDER: Final = re.compile(
-    # Clients that echo one may escape it: Go and .NET write `\u003c` for `<` in JSON.
-    rf"(?:<|%3[Cc]|\\{{1,8}}u003[cC])(?P<rule>{_RULE})(?::|%3[Aa])"
-    rf"(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])",
-    re.ASCII,
-)
+_BEGINNINGS = {"<": "<", "%3": "%3[Cc]", "u003": r"\\{1,8}u003[cC]"}
+"""How a placeholder begins, by what a text has that has one which begins so.
+
+Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
+"""
+_REST = rf"(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])"
+PLACEHOLDER: Final = re.compile(f"(?:{'|'.join(_BEGINNINGS.values())}){_REST}", re.ASCII)
+_BY_MARK = {
+    mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
+}
+"""The same for each beginning, which is found much faster by itself."""
 _WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})>", re.ASCII)
 _WHOLE_PLACED = re.compile(_PLACED)
 
@@ -51,6 +56,8 @@ def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -
     """
     if isinstance(raw, bytes):
         return renumber(raw.decode("latin-1"), number).encode("latin-1")
+    if not any(mark in raw for mark in _BEGINNINGS):
+        return raw
 
     def numbered(match: re.Match[str]) -> str:
         first, last = match.start("token"), match.end("token")
@@ -72,4 +79,7 @@ def without_numbers(text: AnyStr) -> AnyStr:
     if isinstance(text, bytes):
         # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
         return without_numbers(text.decode("latin-1")).encode("latin-1")
-    return PLACEHOLDER.sub(r"<\g<rule>>", text)
+    for mark, pattern in _BY_MARK.items():
+        if mark in text:
+            text = pattern.sub(r"<\g<rule>>", text)
+    return text

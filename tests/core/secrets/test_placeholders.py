@@ -68,3 +68,12 @@ def test_what_only_looks_like_a_placeholder_stays() -> None:
 def test_rules_can_be_left_out() -> None:
     """Of a placeholder without number the rule can be left out too."""
     assert without_rules(without_numbers("<jwt:1> <custom-2:x> <div>")) == "<> <> <div>"
+
+
+@pytest.mark.parametrize("opening", ["<", "%3C", "%3c", "\\u003c", "\\\\u003C"])
+@pytest.mark.parametrize("closing", [">", "%3E", "\\u003e"])
+def test_placeholder_is_found_in_each_spelling(opening: str, closing: str) -> None:
+    """Both ends may be escaped, each in its own way."""
+    text = f"a{opening}jwt:5{closing}b{opening}div:5{closing}"
+    assert without_numbers(text) == f"a<jwt>b{opening}div:5{closing}"
+    assert renumber(text, lambda _rule, _token: 7) == text.replace("jwt:5", "jwt:7")
