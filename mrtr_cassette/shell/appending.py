@@ -68,7 +68,7 @@ class Appender:
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
-        decision = player.request_received(request)
+        decision = await self.server.decided(request)
         if isinstance(decision, Play):
             self.sessions.played(decision.call, decision.playable.exchange.response)
             await self.server.play(decision, downstream)

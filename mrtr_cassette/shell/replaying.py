@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from string import punctuation
 from typing import Final
@@ -22,6 +22,7 @@ from mrtr_cassette.core.exchange.transports import over_http
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
@@ -36,6 +37,7 @@ from mrtr_cassette.core.report.events import (
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import reports_of_misses
+from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
@@ -195,6 +197,7 @@ class ReplayServer:
             wants to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
+        deciding: held while a large request is read in a thread; others wait for their turn.
     """
 
     player: Player
@@ -204,10 +207,11 @@ class ReplayServer:
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
+    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        decision = self.player.request_received(request)
+        decision = await self.decided(request)
         if isinstance(decision, Play):
             await self.play(decision, downstream)
         elif isinstance(decision, Miss):
@@ -219,6 +223,22 @@ class ReplayServer:
                 await self.accept(downstream)
             else:
                 await downstream.send_whole(decision.status, decision.headers, decision.body)
+
+    async def decided(self, request: Request) -> Play | Miss | Harmless:
+        """Find the recorded reply to a request, while the event loop goes on if it is large."""
+        if len(request.body) <= AT_ONCE and not self.deciding.locked():
+            return self.player.request_received(request)
+        # It is read to its end, although its client leaves: only one at a time may be.
+        return await asyncio.shield(asyncio.ensure_future(self._decided_aside(request)))
+
+    async def _decided_aside(self, request: Request) -> Play | Miss | Harmless:
+        player = self.player
+        async with self.deciding:
+            arrived = await asyncio.to_thread(player.read, request)
+            decision = player.decide(request, arrived)
+            if isinstance(decision, Play):
+                return decision
+            return player.conclude(decision, await asyncio.to_thread(player.explained, decision))
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""

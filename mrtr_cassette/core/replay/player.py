@@ -27,7 +27,14 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.replay.delivery import Delivery
-from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, not_kept, other_secrets
+from mrtr_cassette.core.replay.diagnosis import (
+    Miss,
+    Reason,
+    no_match,
+    no_more,
+    not_kept,
+    other_secrets,
+)
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
 from mrtr_cassette.core.replay.in_order import InOrder, Repeat
@@ -81,6 +88,34 @@ class _Wanted(NamedTuple):
     caller: str
     values: CallerValues
     secrets: tuple[Secret, ...]
+
+
+class Arrived(NamedTuple):
+    """A request that has been read.
+
+    Attributes:
+        recorded: the request as it would have been recorded.
+        session: the session that it was sent in.
+        wanted: what it is matched by.
+    """
+
+    recorded: Request
+    session: LiveSession
+    wanted: _Wanted
+
+
+class Unanswered(NamedTuple):
+    """A request that has no recorded reply.
+
+    Attributes:
+        arrived: the request.
+        nearest: the recorded ones that are like it.
+        fitting: those among them that have its secrets.
+    """
+
+    arrived: Arrived
+    nearest: Sequence[Playable]
+    fitting: Sequence[Playable]
 
 
 class _Event(NamedTuple):
@@ -190,10 +225,25 @@ class Player:
         return call.key(self._ignored)
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
-        """Find the recorded reply to a request, and count it as played, missed or harmless."""
+        """Find the recorded reply to a request, and count it as played, missed or harmless.
+
+        What takes long for a large request are `read` and `explained`, of which one at a time may
+        be done in another thread; they count nothing.
+        """
+        decision = self.decide(request, self.read(request))
+        if isinstance(decision, Unanswered):
+            return self.conclude(decision, self.explained(decision))
+        return decision
+
+    def read(self, request: Request) -> Arrived:
+        """Read a request."""
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
-        wanted = self._recognised(recorded) or self._read(recorded)
+        return Arrived(recorded, session, self._recognised(recorded) or self._read(recorded))
+
+    def decide(self, request: Request, arrived: Arrived) -> Play | Unanswered:
+        """Find the recorded reply to a request that has been read, and count it as played."""
+        recorded, session, wanted = arrived
         candidates = self._candidates(wanted.lookup, recorded)
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         taken_for = session.recorded
@@ -203,7 +253,7 @@ class Player:
         fitting = self._order.fitting(nearest, wanted.secrets, candidates)
         chosen = self._order.choose(fitting, wanted.caller, session)
         if chosen is None or chosen.is_withheld:
-            return self._unanswered(recorded, nearest, fitting, session)
+            return Unanswered(arrived, nearest, fitting)
         return self._play(request, chosen, session, wanted)
 
     def _play(
@@ -253,44 +303,36 @@ class Player:
             return self._index.of_any_rule(lookup)
         return candidates
 
-    def _unanswered(
-        self,
-        request: Request,
-        candidates: Sequence[Playable],
-        fitting: Sequence[Playable],
-        session: LiveSession,
-    ) -> Miss | Harmless:
-        harmless = None
-        if self._harmless is not None and not candidates:
-            harmless = self._harmless.answer_to(read_call(request))
-        if harmless is not None:
-            self.harmless.append(harmless)
-            return harmless
-        miss = self._miss(request, candidates, fitting, session)
-        self.misses.append(miss)
-        return miss
-
-    def _miss(
-        self,
-        request: Request,
-        candidates: Sequence[Playable],
-        fitting: Sequence[Playable],
-        session: LiveSession,
-    ) -> Miss:
+    def explained(self, unanswered: Unanswered) -> Miss | Harmless:
+        """Say why nothing was recorded for a request, or what any server answers."""
+        (recorded, session, _), nearest, fitting = unanswered
+        if self._harmless is not None and not nearest:
+            harmless = self._harmless.answer_to(read_call(recorded))
+            if harmless is not None:
+                return harmless
         # What is told of a miss has no secrets either.
-        call = read_call(self._matched.told(request))
+        call = read_call(self._matched.told(recorded))
         withheld = [each for each in fitting if each.is_withheld]
         if withheld:
             return not_kept(call, withheld[0])
-        if not candidates:
-            miss = no_match(call, self.playables, self._ignored)
-        elif not fitting:
-            miss = other_secrets(call, candidates)
-        else:
-            miss = no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
-        if call.message is not None and call.message.kind is Kind.RESPONSE:
-            return replace(miss, is_refused=self._refuse(call.message, session, miss))
-        return miss
+        if not nearest:
+            return no_match(call, self.playables, self._ignored)
+        if not fitting:
+            return other_secrets(call, nearest)
+        return no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
+
+    def conclude(self, unanswered: Unanswered, found: Miss | Harmless) -> Miss | Harmless:
+        """Count a request without a recorded reply, of which it is known why."""
+        if isinstance(found, Harmless):
+            self.harmless.append(found)
+            return found
+        answer = found.call.message
+        is_answer = answer is not None and answer.kind is Kind.RESPONSE
+        if answer is not None and is_answer and found.reason is not Reason.NOT_KEPT:
+            is_refused = self._refuse(answer, unanswered.arrived.session, found)
+            found = replace(found, is_refused=is_refused)
+        self.misses.append(found)
+        return found
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
