@@ -34,7 +34,7 @@ from standin import (
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Arrived, Player, Unanswered
+from mrtr_cassette.core.replay.player import Arrived, Player, Unmatched
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import CassetteError
@@ -400,9 +400,9 @@ class HeldPlayer(Player):
         self._wait("read", request)
         return super().read(request)
 
-    def explained(self, unanswered: Unanswered) -> Miss | Harmless:
-        self._wait("explained", unanswered.arrived.recorded)
-        return super().explained(unanswered)
+    def explained(self, unmatched: Unmatched) -> Miss | Harmless:
+        self._wait("explained", unmatched.arrived.recorded)
+        return super().explained(unmatched)
 
 
 def held_server(step: str) -> tuple[HeldPlayer, ReplayServer, Request]:

@@ -104,7 +104,7 @@ class Arrived(NamedTuple):
     wanted: _Wanted
 
 
-class Unanswered(NamedTuple):
+class Unmatched(NamedTuple):
     """A request that has no recorded reply.
 
     Attributes:
@@ -231,7 +231,7 @@ class Player:
         be done in another thread; they count nothing.
         """
         decision = self.decide(request, self.read(request))
-        if isinstance(decision, Unanswered):
+        if isinstance(decision, Unmatched):
             return self.conclude(decision, self.explained(decision))
         return decision
 
@@ -241,7 +241,7 @@ class Player:
         recorded = readable(session.in_recorded(request))
         return Arrived(recorded, session, self._recognised(recorded) or self._read(recorded))
 
-    def decide(self, request: Request, arrived: Arrived) -> Play | Unanswered:
+    def decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
         """Find the recorded reply to a request that has been read, and count it as played."""
         recorded, session, wanted = arrived
         candidates = self._candidates(wanted.lookup, recorded)
@@ -253,7 +253,7 @@ class Player:
         fitting = self._order.fitting(nearest, wanted.secrets, candidates)
         chosen = self._order.choose(fitting, wanted.caller, session)
         if chosen is None or chosen.is_withheld:
-            return Unanswered(arrived, nearest, fitting)
+            return Unmatched(arrived, nearest, fitting)
         return self._play(request, chosen, session, wanted)
 
     def _play(
@@ -303,9 +303,9 @@ class Player:
             return self._index.of_any_rule(lookup)
         return candidates
 
-    def explained(self, unanswered: Unanswered) -> Miss | Harmless:
+    def explained(self, unmatched: Unmatched) -> Miss | Harmless:
         """Say why nothing was recorded for a request, or what any server answers."""
-        (recorded, session, _), nearest, fitting = unanswered
+        (recorded, session, _), nearest, fitting = unmatched
         if self._harmless is not None and not nearest:
             harmless = self._harmless.answer_to(read_call(recorded))
             if harmless is not None:
@@ -321,7 +321,7 @@ class Player:
             return other_secrets(call, nearest)
         return no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
 
-    def conclude(self, unanswered: Unanswered, found: Miss | Harmless) -> Miss | Harmless:
+    def conclude(self, unmatched: Unmatched, found: Miss | Harmless) -> Miss | Harmless:
         """Count a request without a recorded reply, of which it is known why."""
         if isinstance(found, Harmless):
             self.harmless.append(found)
@@ -329,7 +329,7 @@ class Player:
         answer = found.call.message
         is_answer = answer is not None and answer.kind is Kind.RESPONSE
         if answer is not None and is_answer and found.reason is not Reason.NOT_KEPT:
-            is_refused = self._refuse(answer, unanswered.arrived.session, found)
+            is_refused = self._refuse(answer, unmatched.arrived.session, found)
             found = replace(found, is_refused=is_refused)
         self.misses.append(found)
         return found
