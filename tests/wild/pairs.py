@@ -26,7 +26,7 @@ JsonObject = dict[str, Any]
 Transcript = dict[str, list[JsonObject]]
 """The lines of each scenario."""
 
-PATIENCE_S = seconds(15)
+PATIENCE_S = seconds(60)
 LONGEST = 150
 WHOLE = "all in one cassette"
 CALLS = {"tools/call", "prompts/get", "resources/read"}
