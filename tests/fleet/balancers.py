@@ -11,6 +11,7 @@ that is a failure.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,7 +25,7 @@ from typing import IO, Literal, NoReturn
 
 import pytest
 from patience import HANGS_S
-from processes import TESTS, Listening, ProcessError, free_port
+from processes import TESTS, Listening, ProcessError
 
 DEPLOY = TESTS.parent / "deploy"
 NAMES = "abcd"
@@ -88,6 +89,19 @@ class Replica:
         return self._stderr.read()
 
 
+def free_port() -> int:
+    """Return a port that is free at all addresses, and that no connection gets by itself."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with ExitStack() as held:
+            try:
+                for name in NAMES:
+                    held.enter_context(socket.create_server((address(name), port)))
+            except OSError:
+                continue
+        return port
+
+
 @dataclass(slots=True)
 class Fleet:
     """Replicas by name.
@@ -102,9 +116,9 @@ class Fleet:
     replicas: dict[str, Replica] = field(default_factory=dict)
     _held: ExitStack = field(default_factory=ExitStack)
 
-    def start(self, name: str, *command: str, admin: bool = False) -> Replica:
+    def start(self, name: str, *command: str) -> Replica:
         """Start a replica at its address, without waiting until it listens."""
-        ports = ("--port", str(self.port), *(("--admin-port", str(self.admin_port)) * admin))
+        ports = ("--port", str(self.port), "--admin-port", str(self.admin_port))
         stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by `close`
         self._held.callback(stderr.close)
         process = subprocess.Popen(
@@ -125,7 +139,7 @@ class Fleet:
         self._held.close()
 
 
-def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
+def _localized(text: str, fleet: Fleet) -> str:
     """Return a shipped configuration with a fleet's addresses, and with its replicas' names told."""
     for name in NAMES:
         text = text.replace(f"replica-{name}:8722", at(name, fleet))
@@ -133,9 +147,7 @@ def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
         for dot in (".", r"\."):
             old = f"192.0.2.{NAMES.index(name) + 1}".replace(".", dot)
             text = text.replace(f"{old}:8722", f"{address(name).replace('.', dot)}:{fleet.port}")
-    text = text.replace("port 9722", f"port {fleet.admin_port}" if is_admin else "")
-    if not is_admin:
-        text = text.replace("option httpchk GET /readyz\n", "\n")
+    text = text.replace("port 9722", f"port {fleet.admin_port}")
     # A replica that has been added is seen at once.
     text = text.replace("inter 1s", "inter 100ms").replace("fail_timeout=2s", "fail_timeout=1s")
     text = text.replace(
@@ -146,15 +158,9 @@ def _localized(text: str, fleet: Fleet, *, is_admin: bool) -> str:
 
 
 @contextmanager
-def balancing(
-    balancer: Balancer, config: str, fleet: Fleet, folder: Path, *, is_admin: bool = False
-) -> Iterator[Listening]:
-    """Run a load balancer with a shipped configuration before a fleet.
-
-    Args:
-        is_admin: the replicas have an admin port, by which their health is checked.
-    """
-    text = _localized((DEPLOY / config).read_text(), fleet, is_admin=is_admin)
+def balancing(balancer: Balancer, config: str, fleet: Fleet, folder: Path) -> Iterator[Listening]:
+    """Run a load balancer with a shipped configuration before a fleet."""
+    text = _localized((DEPLOY / config).read_text(), fleet)
     path = folder / config
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener, ExitStack() as stack:
         # nginx takes it as it is, and would wait in vain where another of its workers was faster.

@@ -80,7 +80,8 @@ class Run:
                 if number == self.conversations // 3:
                     fleet.replicas.pop(self.dies).kill()
                 if number == self.conversations // 2:
-                    fleet.start(self.comes, *self.command)
+                    # The clients rest until it listens; the balancer has to find it itself.
+                    fleet.start(self.comes, *self.command).await_listening()
                 has_come = tally.by_replica[at(self.comes, fleet)] > 0
                 if number >= self.conversations and has_come:
                     return

@@ -11,14 +11,14 @@ from harness import http, looped
 from processes import CASSETTES, PROGRAM
 from traps import hold_pushed_request
 
-REPLICAS = "abc"
+REPLICAS = "ab"
 SESSIONS = 12
 CONFIG = {"haproxy": "haproxy-sessions.cfg", "nginx": "nginx-sessions.conf"}
 
 
 @pytest.fixture(scope="module")
 def fleet():
-    """Three plain replicas of a cassette whose server pushes a question."""
+    """Two plain replicas of a cassette whose server pushes a question."""
     fleet = Fleet()
     for name in REPLICAS:
         fleet.start(name, *PROGRAM, "replay", str(CASSETTES / "pushed-request.json"))
