@@ -29,6 +29,8 @@ _PUTS_WHOLE: Final = frozenset(
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 _HIDDEN: Final = "***"
+_FETCHES: Final = 5
+"""How often a cassette is fetched that is replaced meanwhile."""
 
 
 class StoreFile(NamedTuple):
@@ -89,14 +91,20 @@ class StoreFile(NamedTuple):
         return kind is not None
 
     def read_bytes(self) -> bytes:
-        """Fetch it whole.
+        """Fetch it whole: drivers fetch what is large in parts, between which it may be replaced.
 
         Raises:
             OSError: there is none, or it can't be fetched.
         """
         with self._opened() as (store, path):
-            data: bytes = store.cat_file(path)
-        return data
+            for _ in range(_FETCHES):
+                before = _facts_of(store, path)
+                data: bytes = store.cat_file(path)
+                if _facts_of(store, path) == before:
+                    return data
+        raise BlockingIOError(
+            errno.EAGAIN, f"it was replaced while it was fetched, {_FETCHES} times"
+        )
 
     def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
         """Put it whole: by one put, or under another name and then moved.
@@ -192,6 +200,13 @@ def _kind_of(store: Any, path: str) -> str | None:
     except FileNotFoundError:
         return None
     return kind
+
+
+def _facts_of(store: Any, path: str) -> dict[str, Any]:
+    """Return what a store says of a file, by which it is seen that it was replaced."""
+    store.invalidate_cache()
+    # Where files have a time of their last use, this is what SFTP calls it.
+    return {name: fact for name, fact in store.info(path).items() if name != "time"}
 
 
 def _created(store: Any, path: str, data: bytes) -> bool:

@@ -184,6 +184,27 @@ def test_the_library_takes_a_url(stored: StoreFile) -> None:
     assert diff(URL, URL).is_same
 
 
+@pytest.mark.parametrize("changes", [1, 9])
+def test_what_is_replaced_while_it_is_fetched_is_fetched_again(
+    stored: StoreFile, store: Any, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    """A driver may fetch in parts; what it returns counts if nothing was put meanwhile."""
+    fetch, versions = MemoryFileSystem.cat_file, [b"%d" % number * 9 for number in range(changes)]
+
+    def in_parts(self: Any, path: str) -> bytes:
+        begun: bytes = fetch(self, path)[:3]
+        if versions:
+            store.pipe_file(URL, versions.pop())
+        return begun + fetch(self, path)[3:]
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", in_parts)
+    if changes == 1:
+        assert cassette_file.read_file(stored) == b"0" * 9
+    else:
+        with pytest.raises(CassetteError, match="it was replaced while it was fetched, 5 times"):
+            cassette_file.read_file(stored)
+
+
 def refusing(error: Exception) -> Callable[..., Any]:
     """Return what fails in the place of a driver's method."""
 
@@ -335,7 +356,7 @@ def test_a_driver_s_words_are_not_shown_where_the_url_has_a_password(
 ) -> None:
     """What a driver says may repeat the URL."""
     url = "memory://me:hunter2@bucket/c.json"
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", refusing(ValueError(f"bad: {url} hunter2")))
+    monkeypatch.setattr(MemoryFileSystem, "info", refusing(ValueError(f"bad: {url} hunter2")))
     done = invoke("check", url)
     assert done.exit_code == 3
     assert "hunter2" not in done.output
