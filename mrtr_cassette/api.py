@@ -112,6 +112,12 @@ class Recording:
         return self._session.objection
 
     @property
+    def shipped(self) -> str | None:
+        """Which pieces of its journal were taken away, so that no cassette was written, or None."""
+        session = self._session
+        return session.shipped if isinstance(session, RecordSession) else None
+
+    @property
     def unreachable(self) -> int:
         """How many requests the upstream did not answer."""
         return self._session.unreachable
@@ -208,6 +214,7 @@ class RecordKeywords(_Keywords, total=False):
     ca_file: FilePath | None
     insecure: bool
     fsync: bool
+    rotate: str
     publish_anyway: bool
     existing: Existing
 
@@ -262,8 +269,9 @@ def record(
             f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
             hint="with stdio=True it is the server's program and arguments, else a URL",
         )
-    if stdio and checked.answers is not None:
-        raise UsageError("answers and stdio=True don't go together")
+    for name in ("answers", "rotate"):
+        if stdio and getattr(checked, name):
+            raise UsageError(f"{name} and stdio=True don't go together")
     if isinstance(upstream, str):
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)

@@ -8,6 +8,7 @@ Rule: every run of pytest imports this module, so it imports nothing large.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,6 +17,7 @@ from mrtr_cassette.errors import UsageError
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.wire.http import Headers
+    from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
 FilePath = str | os.PathLike[str]
 Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
@@ -49,6 +51,42 @@ class Option(NamedTuple):
     unit: int = 1
     shell_default: Any = None
     in_ini: bool = True
+
+
+class Rotation(NamedTuple):
+    """When a piece of a journal is closed: at a size in bytes, or an age in seconds."""
+
+    size: int | None = None
+    seconds: float | None = None
+
+    def is_due(self, size: int, seconds: float) -> bool:
+        """Tell whether a piece of this size and age is to be closed."""
+        if self.size is not None:
+            return size >= self.size
+        return self.seconds is not None and seconds >= self.seconds
+
+
+_ROTATION = re.compile("([1-9][0-9]{0,8})(kB|KB|MB|GB|s|m|h)")
+_BYTES = {"kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def rotation_of(text: str) -> Rotation:
+    """Return the rotation that is written as `64MB` or `10m`.
+
+    Raises:
+        UsageError: it is neither a size nor a time.
+    """
+    match = _ROTATION.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"<<rotate>> is {text!r}, and neither a size nor a time",
+            hint="give a whole number with kB, MB, GB, s, m or h, such as 64MB or 10m",
+        )
+    count, unit = int(match[1]), match[2]
+    if unit in _BYTES:
+        return Rotation(size=count * _BYTES[unit])
+    return Rotation(seconds=count * _SECONDS[unit])
 
 
 def header_of(text: str) -> tuple[str, str]:
@@ -134,6 +172,45 @@ def checked_headers(value: Any) -> Headers:
         if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
             raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
     return pairs
+
+
+def ignored_paths(pointers: Iterable[str]) -> tuple[MemberPath, ...]:
+    """Return the members of the params that don't count in matching.
+
+    Raises:
+        UsageError: one is no JSON Pointer.
+    """
+    from mrtr_cassette.core.wire.pointers import pointer_path
+
+    paths = []
+    for pointer in pointers:
+        try:
+            paths.append(pointer_path(pointer))
+        except ValueError:
+            raise UsageError(
+                f"<<ignore>> {pointer!r} is no JSON Pointer",
+                hint="it begins with a slash, such as /arguments/requestedAt",
+            ) from None
+    return tuple(paths)
+
+
+def kept_header_names(names: Iterable[str]) -> frozenset[str]:
+    """Return the lower-case names of headers that are kept too.
+
+    Raises:
+        UsageError: one is no name, or that of a credential.
+    """
+    from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
+
+    for name in names:
+        if not HEADER_NAME.fullmatch(name):
+            raise UsageError(f"<<match_headers>> {name!r} is no name of a header")
+        if name.lower() in CREDENTIAL_HEADERS:
+            raise UsageError(
+                f"<<match_headers>> {name!r} would keep a credential",
+                hint="whether there is an Authorization counts anyway, its value never does",
+            )
+    return frozenset(name.lower() for name in names)
 
 
 def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:

@@ -22,11 +22,15 @@ from typing import TYPE_CHECKING, Literal
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.option_values import (
     FilePath,
+    Rotation,
     as_option,
     checked,
     default_of,
+    ignored_paths,
+    kept_header_names,
     list_options,
     options_of,
+    rotation_of,
 )
 
 if TYPE_CHECKING:
@@ -160,18 +164,7 @@ class ProxyOptions(Options):
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
         """The members of the params that don't count in matching."""
-        from mrtr_cassette.core.wire.pointers import pointer_path
-
-        paths = []
-        for pointer in self.ignore:
-            try:
-                paths.append(pointer_path(pointer))
-            except ValueError:
-                raise UsageError(
-                    f"<<ignore>> {pointer!r} is no JSON Pointer",
-                    hint="it begins with a slash, such as /arguments/requestedAt",
-                ) from None
-        return tuple(paths)
+        return ignored_paths(self.ignore)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -378,6 +371,17 @@ class RecordOptions(WritingOptions, ProxyOptions):
             "--fsync",
         ),
     )
+    rotate: str = field(
+        default="",
+        metadata=as_option(
+            "text",
+            "Close the journal in pieces of this size or time, such as 64MB or 10m, so that they "
+            "can be shipped meanwhile",
+            "--rotate",
+            metavar="SIZE|TIME",
+            in_ini=False,
+        ),
+    )
     publish_anyway: bool = field(
         default=False,
         metadata=as_option(
@@ -398,25 +402,22 @@ class RecordOptions(WritingOptions, ProxyOptions):
             )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")
+        if self.rotation is not None and self.existing == "append":
+            raise UsageError("<<rotate>> and <<append>> don't go together")
         if self.redact or self.redact_keys or self.no_redact:
             _ = self.redaction
         if self.match_headers:
             _ = self.kept_headers
 
     @cached_property
+    def rotation(self) -> Rotation | None:
+        """When a piece of the journal is closed; None where it stays one file."""
+        return rotation_of(self.rotate) if self.rotate else None
+
+    @cached_property
     def kept_headers(self) -> frozenset[str]:
         """The lower-case names of the headers of requests that are kept too."""
-        from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
-
-        for name in self.match_headers:
-            if not HEADER_NAME.fullmatch(name):
-                raise UsageError(f"<<match_headers>> {name!r} is no name of a header")
-            if name.lower() in CREDENTIAL_HEADERS:
-                raise UsageError(
-                    f"<<match_headers>> {name!r} would keep a credential",
-                    hint="whether there is an Authorization counts anyway, its value never does",
-                )
-        return frozenset(name.lower() for name in self.match_headers)
+        return kept_header_names(self.match_headers)
 
     @cached_property
     def redaction(self) -> RedactionRules:

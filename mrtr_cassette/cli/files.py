@@ -112,16 +112,16 @@ def diff(
 def recover(cassette: Location) -> None:
     """Publish what a killed recording left.
 
-    CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
-    this directory.
+    CASSETTE is written from the journal beside it, in one file or in pieces, which goes; that of a
+    cassette in a store is in this directory.
     """
     from mrtr_cassette.errors import CassetteError, counted
-    from mrtr_cassette.shell.journal_file import journal_path
+    from mrtr_cassette.shell.journal_file import files_of, journal_path
     from mrtr_cassette.shell.locks import is_locked
     from mrtr_cassette.shell.publishing import recover_journal
 
     journal = journal_path(cassette)
-    if not journal.exists():
+    if not files_of(journal):
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")

@@ -1,36 +1,39 @@
 """The journal of a recording on disk.
 
-Owns: appending to it, reading its exchanges one at a time, and who is writing it.
-Does not own: what its lines are (`core.format.journal`), and its publishing (`publishing`).
+Owns: appending to it, closing it in pieces, which files it has, and who is writing it.
+Does not own: what its lines are (`core.format.journal`), reading them (`recorded_journal`), and its
+publishing (`publishing`).
 Rule: only one process writes a journal, and an earlier one is never written over.
 """
 
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from enum import Enum
 from io import BufferedReader
 from pathlib import Path
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import (
-    Continuation,
     JournalHeader,
+    PieceEnd,
     decode_header,
-    decode_line,
+    encode_end,
     encode_header,
-    joined,
 )
 from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.option_values import Rotation
+from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
+_LOOK_S = 1.0
 _COPIED_AT_ONCE = 1024 * 1024
 
 
@@ -60,6 +63,8 @@ class Journal:
         *,
         syncs: bool = False,
         cassette: Location | None = None,
+        rotation: Rotation | None = None,
+        clock: Clock = CLOCK,
     ) -> None:
         """Create the journal.
 
@@ -68,16 +73,24 @@ class Journal:
             header: what the recording says of itself.
             syncs: each line is on the medium before `append` returns.
             cassette: what it will be, where that is not what its own name says.
+            rotation: when it is closed as a piece, and goes on in the next one.
+            clock: tells the time.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
         self._name = os.fspath(path)
+        self._facts = header
         self._header = encode_header(header)
-        self._size = 0
+        self._size = self._lines = 0
         self._is_torn = False
         self._syncs = syncs
+        self._rotation = rotation
+        self._clock = clock
+        self._opened = clock.now()
+        if closed_pieces(path):
+            raise journal_in_the_way(path, cassette)
         try:
             self._file = _created(path)
         except FileExistsError:
@@ -104,9 +117,11 @@ class Journal:
             CassetteError: another file has taken the journal's place.
         """
         try:
-            return self._restore()
+            restored = self._restore()
+            self.rotate_if_due()
         finally:
             self._write(line)
+        return restored
 
     def append_parts(self, parts: Iterable[bytes]) -> Iterator[Restored | None]:
         """Do the same with a line that comes in parts; yield as often as others may have a turn.
@@ -121,6 +136,7 @@ class Journal:
         restored = None
         try:
             restored = self._restore()
+            self.rotate_if_due()
         except (OSError, CassetteError) as error:
             problem = error
         for part in parts:
@@ -134,6 +150,7 @@ class Journal:
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.
         rest = memoryview(b"\n" + line if self._is_torn else line)
+        self._lines += self._is_torn + line.endswith(b"\n")
         self._is_torn = True
         while rest:
             count = os.write(self._file, rest)
@@ -194,6 +211,49 @@ class Journal:
         os.close(self._file)
         self._file, self._identity = copy, os.fstat(copy)
 
+    def due_s(self) -> float | None:
+        """Return in how many seconds to look again whether the file is to be closed as a piece."""
+        rotation = self._rotation
+        if rotation is None or rotation.seconds is None:
+            return None
+        age = self._clock.now() - self._opened
+        # An old one that is empty waits for its first line.
+        return rotation.seconds - age if age < rotation.seconds else _LOOK_S
+
+    def rotate_if_due(self) -> None:
+        """Close the file as a piece if it is large or old enough and not empty.
+
+        Raises:
+            OSError: that is not possible; the file goes on.
+        """
+        rotation = self._rotation
+        age = self._clock.now() - self._opened
+        if rotation is not None and self._lines > 1 and rotation.is_due(self._size, age):
+            self._rotate()
+
+    def _rotate(self) -> None:
+        following = replace(self._facts, piece=self._facts.piece + 1)
+        header = encode_header(following)
+        # Whatever fails, fails before the piece has its name.
+        spare = spare_path(self.path)
+        spare.unlink(missing_ok=True)
+        file = _created(spare)
+        try:
+            with open(os.dup(file), "wb") as writer:  # noqa: PTH123  it is open already
+                writer.write(header)
+            self._write(encode_end(PieceEnd(self._lines, is_last=False)))
+            self.path.rename(piece_path(self.path, self._facts.piece))
+            spare.rename(self.path)
+        except BaseException:
+            os.close(file)
+            spare.unlink(missing_ok=True)
+            raise
+        os.close(self._file)
+        self._file, self._identity = file, os.fstat(file)
+        self._facts, self._header = following, header
+        self._size, self._lines = len(header), 1
+        self._opened = self._clock.now()
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Let nobody take the file for one that was left behind, until the block ends."""
@@ -252,100 +312,54 @@ def journal_in_the_way(path: Path, cassette: Location | None = None) -> Cassette
     )
 
 
+def piece_path(journal: Path, number: int) -> Path:
+    """Return what a piece of a journal is called once it is closed."""
+    return journal.with_name(f"{journal.name}.{number:06}")
+
+
+def spare_path(journal: Path) -> Path:
+    """Return what the next piece of a journal is called until the one before it is closed."""
+    return journal.with_name(f"{journal.name}~")
+
+
+def closed_pieces(journal: Path) -> list[Path]:
+    """Return the closed pieces that stand beside a journal, in their order."""
+    prefix = f"{journal.name}."
+    return sorted(
+        path
+        for path in journal.parent.glob(f"{glob.escape(prefix)}[0-9]*")
+        if path.name.removeprefix(prefix).isdigit()
+    )
+
+
+def files_of(journal: Path) -> list[Path]:
+    """Return all files of a journal in their order: the closed pieces, and the open one."""
+    open_one = next((path for path in (journal, spare_path(journal)) if path.exists()), None)
+    return [*closed_pieces(journal), *([] if open_one is None else [open_one])]
+
+
+def close_last(journal: Path) -> None:
+    """Close the last piece of a journal whose recording has ended.
+
+    Raises:
+        CassetteError: it can't be written, or is no journal.
+    """
+    number = header_of(journal).piece
+    try:
+        with journal.open("rb+") as file:
+            lines = sum(1 for _ in file)
+            file.write(encode_end(PieceEnd(lines, is_last=True)))
+        journal.rename(piece_path(journal, number))
+    except OSError as error:
+        raise CassetteError(journal, reason_of(error)) from None
+
+
 def client_of(path: Path) -> str | None:
     """Return which client's recording a journal is of; None where nobody can tell."""
     try:
         return header_of(path).client
     except CassetteError:
         return None
-
-
-class RecordedJournal(Mapping[int, RecordedExchange]):
-    """The exchanges of a journal by number, each read when it is asked for.
-
-    Attributes:
-        header: what the recording says of itself.
-        lost: what can't be read, in words, or None.
-    """
-
-    def __init__(self, *paths: Path) -> None:
-        """Find the exchanges; the last line about one counts, with those that continue it.
-
-        Args:
-            paths: the file, or the pieces of one journal in their order.
-
-        Raises:
-            CassetteError: there is no journal, or its first line is not one of ours.
-        """
-        # For each exchange which files its lines are in, where they begin, and their sizes.
-        self._places: dict[int, array[int]] = {}
-        self._files: list[BufferedReader] = []
-        lost = []
-        try:
-            for path in reversed(paths):
-                self._files.insert(0, _opened(path))
-                self.header = decode_header(self._files[0].readline(), str(path))
-            for index, path in enumerate(paths):
-                name = f"{path.name}: " if len(paths) > 1 else ""
-                lost += [f"{name}{problem}" for problem in self._find(index)]
-        except BaseException:
-            self.close()
-            raise
-        self.lost = "; ".join(lost) or None
-
-    def _find(self, index: int) -> Iterator[str]:
-        """Take note of the lines of one file; yield what is wrong with any."""
-        file = self._files[index]
-        at = file.tell()
-        for number, line in enumerate(file, start=2):
-            problem = self._problem_of(line, index, at)
-            if problem is not None:
-                yield f"line {number} {problem}; it is left out"
-            at += len(line)
-
-    def _problem_of(self, line: bytes, index: int, at: int) -> str | None:
-        """Take note of the line at a place; return what is wrong with it, or None."""
-        try:
-            found = decode_line(line)
-        except ValueError:
-            size = len(line.rstrip(b"\n"))
-            return f"is not whole ({size:,} bytes)" if size else None
-        if isinstance(found, RecordedExchange):
-            self._places[found.number or 0] = array("Q", (index, at, len(line)))
-        elif found.number in self._places:
-            self._places[found.number].extend((index, at, len(line)))
-        else:
-            return "continues a response whose beginning is lost"
-        return None
-
-    def __getitem__(self, number: int) -> RecordedExchange:
-        """Read one exchange, which may go on in further lines."""
-        places = self._places[number]
-        first: RecordedExchange | None = None
-        further: list[Continuation] = []
-        for index, at, size in zip(places[::3], places[1::3], places[2::3], strict=True):
-            line = os.pread(self._files[index].fileno(), size, at)
-            found = decode_line(line, self.header.recorder)
-            if isinstance(found, Continuation):
-                further.append(found)
-            else:
-                first = found
-        if first is None:
-            raise AssertionError("unreachable because a continuation has no place of its own")
-        return joined(first, further)
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over the numbers of the exchanges."""
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        """Count the exchanges."""
-        return len(self._places)
-
-    def close(self) -> None:
-        """Let go of the files, which stay."""
-        for file in self._files:
-            file.close()
 
 
 def header_of(path: Path, place: Location | None = None) -> JournalHeader:
@@ -358,11 +372,16 @@ def header_of(path: Path, place: Location | None = None) -> JournalHeader:
     Raises:
         CassetteError: there is no journal, or its first line is not one of ours.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return decode_header(file.readline(), str(place or path))
 
 
-def _opened(path: Path) -> BufferedReader:
+def opened(path: Path) -> BufferedReader:
+    """Open a journal to read it.
+
+    Raises:
+        CassetteError: there is none, or it can't be read.
+    """
     try:
         return path.open("rb")
     except OSError as error:
@@ -372,7 +391,7 @@ def _opened(path: Path) -> BufferedReader:
 def unpublished(cassette: Location) -> str | None:
     """Return what to know of a cassette beside which a killed recording left its journal."""
     journal = journal_path(cassette)
-    if not journal.exists() or is_locked(journal):
+    if not files_of(journal) or is_locked(journal):
         return None
     place = "beside it" if isinstance(cassette, Path) else "on this machine"
     return (

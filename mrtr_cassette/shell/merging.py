@@ -30,6 +30,7 @@ from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.progress import Progress
 from mrtr_cassette.shell.publishing import TOOL
+from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_MARK = b'{"journal":'
@@ -149,9 +150,13 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
     for recorder, files in journals.items():
         pieces = _without_copies(files)
         paths = [piece.path for piece in pieces]
-        journal = stack.enter_context(closing(journal_file.RecordedJournal(*paths)))
+        journal = stack.enter_context(closing(RecordedJournal(*paths)))
         if journal.lost is not None:
             notes.append(f"{pieces[0].name}: {journal.lost}")
+        notes += [
+            f"{pieces[0].name}: piece {number} of this journal is in none of the files"
+            for number in journal.missing
+        ]
         yield Source(pieces[0].name, files[0].header, journal, namespace=recorder)
 
 

@@ -7,8 +7,9 @@ Rule: the journal goes only when the cassette stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
@@ -18,8 +19,10 @@ from mrtr_cassette.core.record.assembly import assemble, has_recording, head_of
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.progress import Progress
+from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.stores import Location
 
+_MOST_NAMED = 10
 TOOL = f"mrtr-cassette {__version__}"
 
 
@@ -39,15 +42,17 @@ def publish_journal(
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
-    path = journal_file.journal_path(output)
-    with closing(journal_file.RecordedJournal(path)) as journal:
+    files = _files_of(output)
+    with closing(RecordedJournal(*files)) as journal:
+        if journal.missing:
+            raise CassetteError(files[-1], _pieces_missing(output, journal.missing))
         publication = None
         if journal:
             publication = _Publication(journal, output, progress)
             cassette_file.publish(
                 output, publication.pieces(), replace=journal.header.existing != "keep"
             )
-    path.unlink()
+    _remove(output, files)
     return None if publication is None else publication.count, journal.lost
 
 
@@ -68,16 +73,66 @@ def recover_journal(
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     cassette_file.tidy(output)
-    path = journal_file.journal_path(output)
-    with closing(journal_file.RecordedJournal(path)) as journal:
+    files = _files_of(output)
+    with closing(RecordedJournal(*files)) as journal:
         was_published = _is_published(journal, output)
     if not was_published:
         return publish_journal(output, progress)
-    path.unlink()
+    _remove(output, files)
     return None
 
 
-def _is_published(journal: journal_file.RecordedJournal, output: Location) -> bool:
+def _files_of(output: Location) -> list[Path]:
+    path = journal_file.journal_path(output)
+    # Reading what is not there says so.
+    return journal_file.files_of(path) or [path]
+
+
+def _remove(output: Location, files: Sequence[Path]) -> None:
+    """Remove a journal, the last piece last: whoever is killed meanwhile leaves that."""
+    for path in files:
+        path.unlink()
+    journal_file.spare_path(journal_file.journal_path(output)).unlink(missing_ok=True)
+
+
+def discard_journal(output: Location) -> None:
+    """Remove the journal of a recording that is not published."""
+    _remove(output, journal_file.files_of(journal_file.journal_path(output)))
+
+
+def _pieces_missing(output: Location, missing: Sequence[int]) -> str:
+    """Return which pieces of a journal were taken away, and how they become a cassette."""
+    journal = journal_file.journal_path(output)
+    numbers = ", ".join(map(str, missing[:_MOST_NAMED]))
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return (
+        f"piece {numbers}{more} of {journal} was taken away; with it, make the cassette by: "
+        f"mrtr-cassette merge {journal}* FILES -o {output}"
+    )
+
+
+def close_shipped(output: Location) -> str | None:
+    """Close the last piece of a recording that ended, where others were taken away.
+
+    Returns:
+        which ones, and how they become a cassette; None where all are there.
+
+    Raises:
+        CassetteError: the journal can't be read or written.
+    """
+    journal = journal_file.journal_path(output)
+    last = journal_file.header_of(journal).piece
+    there = set(journal_file.closed_pieces(journal))
+    missing = [
+        number for number in range(1, last) if journal_file.piece_path(journal, number) not in there
+    ]
+    if not missing:
+        return None
+    journal_file.close_last(journal)
+    return _pieces_missing(output, missing)
+
+
+def _is_published(journal: RecordedJournal, output: Location) -> bool:
     try:
         cassette = cassette_file.load_cassette(output)
     except CassetteError:
@@ -88,7 +143,7 @@ def _is_published(journal: journal_file.RecordedJournal, output: Location) -> bo
 def recorded_so_far(output: Location) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing."""
     try:
-        journal = journal_file.RecordedJournal(journal_file.journal_path(output))
+        journal = RecordedJournal(*_files_of(output))
     except CassetteError:
         return None
     with closing(journal):
@@ -106,7 +161,7 @@ class _Publication:
 
     def __init__(
         self,
-        journal: journal_file.RecordedJournal,
+        journal: RecordedJournal,
         output: Location,
         progress: Progress | None = None,
     ) -> None:

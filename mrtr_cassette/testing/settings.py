@@ -42,7 +42,17 @@ OPTIONS: Final[Mapping[str, Option]] = {
     # selects what is verified, `ignore` is about requests, and the marker's `answers` about calls.
     # A test has one process that replays, and nobody watches it from outside.
     if name
-    not in {"admin_port", "answers", "existing", "on_miss", "only", "jobs", "learn", "stateless"}
+    not in {
+        "admin_port",
+        "answers",
+        "existing",
+        "on_miss",
+        "only",
+        "jobs",
+        "learn",
+        "rotate",
+        "stateless",
+    }
 }
 """The options that a test suite can set."""
 

@@ -27,7 +27,7 @@ from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.cassette_file import load_cassette, publish
 from mrtr_cassette.shell.client_starts import PipedRecording, recorded_by_client
-from mrtr_cassette.shell.publishing import publish_journal
+from mrtr_cassette.shell.publishing import discard_journal, publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.upstream_servers import RunningCommand
@@ -293,7 +293,7 @@ class CassetteUse:
         if isinstance(session, PipedRecording):
             return self._conclude_on_pipes(session, problems, passed=passed)
         if not passed or problems:
-            journal_file.journal_path(self.path).unlink(missing_ok=True)
+            discard_journal(self.path)
             return [*problems, f"{self.path} was not written"] if problems else []
         try:
             session.published, lost = publish_journal(self.path)

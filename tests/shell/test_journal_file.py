@@ -17,8 +17,9 @@ from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import decode_line, encode_line
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell import journal_file
-from mrtr_cassette.shell.journal_file import Journal, RecordedJournal
+from mrtr_cassette.shell.journal_file import Journal
 from mrtr_cassette.shell.locks import is_locked
+from mrtr_cassette.shell.recorded_journal import RecordedJournal
 
 
 def journal_of_three(path: Path) -> bytes:

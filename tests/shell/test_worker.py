@@ -26,7 +26,8 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.coding import LARGEST_RATIO
 from mrtr_cassette.core.wire.http import End, Headers
 from mrtr_cassette.errors import MrtrCassetteError
-from mrtr_cassette.shell.journal_file import RecordedJournal, journal_path
+from mrtr_cassette.shell.journal_file import journal_path
+from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.worker import RecorderSettings, Worker, is_plain_exchange
 
 SETTINGS = RecorderSettings(

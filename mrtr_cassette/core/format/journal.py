@@ -194,6 +194,23 @@ class Continuation(NamedTuple):
     ended_after: int
 
 
+class PieceEnd(NamedTuple):
+    """The last line of a piece that was closed.
+
+    Attributes:
+        lines: how many lines stand before it.
+        is_last: the recording ended with this piece.
+    """
+
+    lines: int
+    is_last: bool
+
+
+def encode_end(end: PieceEnd) -> bytes:
+    """Return the last line of a piece that is closed."""
+    return with_checksum(orjson.dumps({"closed": end.lines, "is_last": end.is_last}))
+
+
 def joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
     """Return an exchange with what came of its response in further lines."""
     response = first.response
@@ -264,8 +281,10 @@ def _pieces_tree(response: Response) -> list[Any]:
         return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in response.pieces]
 
 
-def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
-    """Read a line that `encode_line` wrote, with or without its end.
+def decode_line(
+    line: bytes, recorder: str | None = None
+) -> RecordedExchange | Continuation | PieceEnd:
+    """Read a line that `encode_line` or `encode_end` wrote, with or without its end.
 
     Args:
         line: the line.
@@ -287,6 +306,8 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
                 _milliseconds(tree["ended_ms"]),
                 _count(tree["ended_after"]),
             )
+        if "closed" in tree:
+            return PieceEnd(_count(tree["closed"], least=1), tree["is_last"] is True)
         method, target, headers, raw = tree["request"]
         # Lines of before don't say it.
         ended_after = tree.get("ended_after")
