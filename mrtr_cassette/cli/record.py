@@ -105,18 +105,22 @@ def _server_and_client(
     """Return the URL or the command of the server, and the command that is its client.
 
     Raises:
-        UsageError: two servers are given.
+        UsageError: two servers are given, or a command that a shell couldn't read either.
         click.UsageError: none is.
     """
     if upstream is not None and upstream_command is not None:
         raise UsageError("--upstream and --upstream-command don't go together")
-    if upstream_command:
-        return shlex.split(upstream_command), command
+    if upstream_command and upstream_command.strip():
+        try:
+            return shlex.split(upstream_command), command
+        except ValueError as error:
+            reason = str(error).lower()
+            raise UsageError(f"--upstream-command {upstream_command!r}: {reason}") from None
     if upstream is None and command and command[0].startswith(("http://", "https://")):
         upstream, *rest = command
         command = tuple(rest)
     if upstream is None:
-        raise click.UsageError("Missing option '--upstream', or '--stdio'.")
+        raise click.UsageError("Missing option '--upstream', '--upstream-command', or '--stdio'.")
     return upstream, command
 
 
