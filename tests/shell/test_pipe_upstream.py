@@ -138,7 +138,7 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
         (("--upstream-command", "a", "--upstream", "http://x"), "don't go together"),
         (("--upstream-command", ""), "Missing option"),
         (("--upstream-command", " "), "Missing option"),
-        (("--upstream-command", "a 'b"), "--upstream-command \"a 'b\": no closing quotation"),
+        (("--upstream-command", "a 'b"), '--upstream-command "a \'b": no closing quotation'),
     ],
 )
 def test_command_line_takes_one_upstream(arguments: tuple[str, ...], reason: str) -> None:
