@@ -190,7 +190,6 @@ class WatchedExchange:
     def __init__(self, watcher: Watcher, request: Request) -> None:
         """Begin with the request."""
         self._watcher = watcher
-        self._guard = _Guard(self._failed)
         self._writer: ExchangeWriter | None = None
         self._work: asyncio.Task[None] | None = None
         self._size = self._written = 0
@@ -206,6 +205,12 @@ class WatchedExchange:
                 self._in_turn(self._read(worker, observation))
             else:
                 watcher.announcer.say(partial(request_event, observation), None)
+
+    @property
+    def _guard(self) -> _Guard:
+        # One that is kept would refer to this exchange and back: all of that would wait for the
+        # garbage collector instead of making room for the next exchange.
+        return _Guard(self._failed)
 
     def _failed(self, error: Exception) -> None:
         self._writer = None
