@@ -44,3 +44,20 @@ async def test_sessions_with_pushes_stay_with_their_replica(
         assert len(set(issued)) < SESSIONS
         stranger = await http("GET", proxy.url, "Mcp-Session-Id: nobody.mrtr-session:1")
         assert stranger.status == 404
+
+
+@pytest.mark.parametrize(("balancer", "status"), [("haproxy", 404), ("nginx", 502)])
+@looped
+async def test_session_of_a_dead_replica_is_led_to_no_other(
+    fleet: Fleet, tmp_path: Path, balancer: Balancer, status: int
+) -> None:
+    """The other replica, which gives out the same ids, is not asked; a new session may begin."""
+    if "a" in fleet.replicas:
+        fleet.replicas.pop("a").kill()
+    with balancing(balancer, CONFIG[balancer], fleet, tmp_path) as proxy:
+        opened = await hold_pushed_request(proxy.url)
+        assert opened.startswith("b.")
+        told = 503
+        while told == 503:  # HAProxy takes it for alive until its first check
+            told = (await http("GET", proxy.url, "Mcp-Session-Id: a.mrtr-session:1")).status
+        assert told == status
