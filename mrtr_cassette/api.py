@@ -181,6 +181,7 @@ class _Keywords(TypedDict, total=False):
     host: str
     port: int
     admin_port: int | None
+    otel: bool
     allow_hosts: Collection[str]
     allow_origins: Collection[str]
     max_body: int

@@ -120,6 +120,15 @@ class ProxyOptions(Options):
             in_ini=False,
         ),
     )
+    otel: bool = field(
+        default=False,
+        metadata=as_option(
+            "switch",
+            "Send traces and metrics by OpenTelemetry, as the variables OTEL_* say",
+            "--otel",
+            in_ini=False,
+        ),
+    )
     allow_hosts: Collection[str] = field(
         default=(),
         metadata=as_option(

@@ -79,7 +79,8 @@ class Metrics:
 
     def count_as(self, process: int) -> None:
         """Count as the process with a number, from 0; what an earlier one counted goes on."""
-        self._counts = Counts(self._layout, self._cells, process * self._layout.size)
+        first = process * self._layout.size
+        self._counts = Counts(self._layout, self._cells, first, self._playables)
 
     def event(self, event: Event) -> None:
         """Count what has happened."""
@@ -124,7 +125,7 @@ class Metrics:
         """Count what has gathered."""
         traffic, self._traffic = self._traffic, Traffic(self._traffic.in_flight)
         self._counts.handled(traffic)
-        self._counts.played(self._playables)
+        self._counts.played()
         if self.lag is not None:
             self._counts.journal_lags(*self.lag())
 

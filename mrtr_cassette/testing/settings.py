@@ -43,15 +43,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     # A test has one process that replays, and nobody watches it from outside.
     if name
     not in {
-        "admin_port",
-        "answers",
-        "existing",
-        "on_miss",
-        "only",
-        "jobs",
-        "learn",
-        "rotate",
-        "stateless",
+        *("admin_port", "answers", "existing", "jobs", "learn", "on_miss", "only", "otel"),
+        *("rotate", "stateless"),
     }
 }
 """The options that a test suite can set."""

@@ -204,8 +204,23 @@ class Counts:
             the arguments of that.
     """
 
-    def __init__(self, layout: Layout, cells: Cells, first: int = 0) -> None:
-        """Count in the cells from the first one on; what they have goes on, but for gauges."""
+    def __init__(
+        self,
+        layout: Layout,
+        cells: Cells,
+        first: int = 0,
+        playables: Iterable[Playable] = (),
+    ) -> None:
+        """Count in the cells from the first one on; what they have goes on, but for gauges.
+
+        Args:
+            layout: where the numbers stand.
+            cells: the numbers.
+            first: the first of them.
+            playables: what can be played; what has been played of them is counted already.
+        """
+        self._playables = tuple(playables)
+        self._plays = self._played_so_far()
         self._cells = cells
         self._places = {
             family: {labels: first + place for labels, place in places.items()}
@@ -236,14 +251,19 @@ class Counts:
         for method, durations in traffic.durations.items():
             self._observe(DURATION, durations, known_method(method))
 
-    def played(self, playables: Iterable[Playable]) -> None:
-        """Count what has been played since the beginning."""
-        totals = Counter[Labels]()
-        for each in playables:
+    def played(self) -> None:
+        """Count what has been played since it was counted last."""
+        plays = self._played_so_far()
+        for labels, total in plays.items():
+            self._cells[self._places[PLAYS][labels]] += total - self._plays[labels]
+        self._plays = plays
+
+    def _played_so_far(self) -> Counter[Labels]:
+        plays = Counter[Labels]()
+        for each in self._playables:
             if each.played:
-                totals[_played_as(each)] += each.played
-        for labels, total in totals.items():
-            self._cells[self._places[PLAYS][labels]] = total
+                plays[_played_as(each)] += each.played
+        return plays
 
     def loop_was_late(self, seconds: float) -> None:
         """Count how late the event loop did what was due."""

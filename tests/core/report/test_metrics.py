@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,11 +46,11 @@ ASKED = ((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), 
 class Run:
     """The numbers of a run with some processes."""
 
-    def __init__(self, playables: Iterable[Playable] = (), processes: int = 1) -> None:
+    def __init__(self, playables: Sequence[Playable] = (), processes: int = 1) -> None:
         self.layout = Layout(playables)
         self.cells = [0.0] * (self.layout.size * processes)
         self.processes = processes
-        self.counts = Counts(self.layout, self.cells)
+        self.counts = Counts(self.layout, self.cells, playables=playables)
 
     def told(self, function: Any, *arguments: Any) -> None:
         """Tell of an event as an announcer does."""
@@ -87,7 +87,7 @@ def test_a_replay_counts_what_it_played_missed_and_asked() -> None:
     assert isinstance(harmless, Harmless)
     run.told(harmless_event, harmless)
     for _ in range(2):
-        run.counts.played(player.playables)
+        run.counts.played()
 
     assert run.numbers() == {
         ("plays", "tools/call", "deploy"): 2,
