@@ -167,3 +167,12 @@ def test_only_the_command_line_names_its_flags():
     for path in set(PACKAGE.rglob("*.py")) - ours:
         named = pattern.findall(path.read_text(encoding="utf-8"))
         assert not named, f"{named} in {path}"
+
+
+def test_what_counts_plays_does_not_go_with_what_counts_none():
+    """Without memory nothing was played already, and a pipe has one process anyway."""
+    with pytest.raises(UsageError) as caught:
+        ReplayOptions(stateless=True, repeat="never")
+    assert caught.value.in_terms(common.TERMS).startswith("--repeat never and --stateless don't go")
+    with pytest.raises(UsageError, match="stdio and stateless don't go together"):
+        mrtr_cassette.replay("c.json", stdio=True, stateless=True)

@@ -57,6 +57,7 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
         (["call", "http://localhost:9/mcp", "a", "--timeout", "0"], "Invalid value"),
         (["answers", "check", "none.toml", "none.json"], "can't read none.toml"),
         (["record", "--stdio", "--answers", "a", "--", "x"], "--answers and --stdio don't go"),
+        (["replay", "c.json", "--stdio", "--stateless"], "--stateless and --stdio don't go"),
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], reason: str) -> None:

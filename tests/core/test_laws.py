@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -57,7 +58,7 @@ from mrtr_cassette.core.format.model import CassetteModel
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import answers_in, recognise
 from mrtr_cassette.core.protocol.jsonrpc import classify
-from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
@@ -656,6 +657,10 @@ def recorded_hostility(
     return talk
 
 
+MEMORY = (Reason.ALREADY_PLAYED, Reason.OUT_OF_ORDER)
+"""Why only a process that remembers misses a request."""
+
+
 @given(st.data())
 def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     """Whatever passes, it is recorded, written, read, inspected, and played to whoever asks."""
@@ -679,6 +684,11 @@ def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
             sent_now(decision)
     assert summary_text(report_of_replay(player))
     assert player.plays + len(player.misses) + len(player.harmless) == len(requests)
+    with suppress(CassetteError):
+        stateless = Player(loaded(cassette, "f"), stateless=True)
+        for request in requests:
+            decision = stateless.request_received(request)
+            assert not isinstance(decision, Miss) or decision.reason not in MEMORY
 
 
 # Cassettes and journals
@@ -781,6 +791,8 @@ def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
             decision = player.request_received(each.exchange.request)
             assert isinstance(decision, Play | Miss | Harmless)
     assert summary_text(report_of_replay(player))
+    with suppress(CassetteError):
+        Player(loaded(cassette, "the-file"), stateless=True)
 
 
 @given(st.one_of(st.sampled_from(JOURNAL_LINES).flatmap(mutated), hostile))

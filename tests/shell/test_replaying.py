@@ -31,6 +31,7 @@ from standin import (
     json_response,
 )
 
+from mrtr_cassette.cli.common import TERMS
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.harmless import Harmless
@@ -172,6 +173,50 @@ async def test_repeats_and_ignored_members_are_the_users_choice(tmp_path: Path) 
     async with playing(path, repeat="always") as replay:
         for _ in range(3):
             assert (await post(replay.url, call_at[0])).json == result({})
+
+
+@looped
+async def test_without_memory_replicas_are_alike_and_what_tells_requests_apart_is_told(
+    tmp_path: Path,
+) -> None:
+    """Each answers as often as it is asked; the start says what the answer depends on."""
+    path = tmp_path / "c.json"
+    quiet, told = tool_call("x"), tool_call("x", _meta={"progressToken": 1})
+    await taped(path, (quiet, json_response(result("a"))), (told, json_response(result("b"))))
+    lines: list[str] = []
+    events: list[dict[str, Any]] = []
+    for _ in range(2):
+        async with playing(
+            path, stateless=True, log=lines.append, on_event=events.append
+        ) as replay:
+            for _ in range(2):
+                assert (await post(replay.url, quiet)).json == result("a")
+                assert (await post(replay.url, told)).json == result("b")
+    note = '  #1, #2: tools/call "x", told apart by a progress token'
+    assert lines == [f"note: recorded with several answers:\n{note}"] * 2
+    assert events[0] == {
+        "event": "told_apart",
+        "requests": [
+            {
+                "call": 'tools/call "x"',
+                "interactions": (1, 2),
+                "told_apart_by": ("a progress token",),
+            }
+        ],
+    }
+
+
+@looped
+async def test_without_memory_a_counter_is_refused(tmp_path: Path) -> None:
+    """Nothing listens where the same request has two answers."""
+    path = tmp_path / "c.json"
+    call = tool_call("count")
+    await taped(path, (call, json_response(result(1))), (call, json_response(result(2))))
+    with pytest.raises(CassetteError, match=r'\n  #1, #2: tools/call "count"$') as caught:
+        async with playing(path, stateless=True):
+            pass
+    assert caught.value.exit_code == 3
+    assert "with --stateless nothing tells which" in caught.value.in_terms(TERMS)
 
 
 @looped

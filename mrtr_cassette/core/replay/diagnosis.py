@@ -228,7 +228,9 @@ class _Search:
         return self._miss(Reason.ANSWERS_DIFFER, detail, self._same_call[0], found)
 
     def _retry_with_state(self, state: str) -> Miss:
-        issuers = [each for each in self._asks if each.issued(state)]
+        # Without memory, equal asks stand for each other.
+        firsts = {each.same or each for each in self._asks if each.issued(state)}
+        issuers = [each for each in self._asks if (each.same or each) in firsts]
         orphans = [
             each
             for each in self._same_call

@@ -85,10 +85,12 @@ class Sameness:
         by_recorder = set(answered.values())
         for each in by_arrival:
             if often[each.key, each.lookup.answers] > 1 and each not in by_recorder:
-                last = each
+                gist, last = self._gist(each), each
                 while last in answered:
                     last = answered[last]
-                self.answers[each] = self._answer(last)
+                    # The client gets the end, and carries no state.
+                    gist = self._gist(last)._replace(states=gist.states)
+                self.answers[each] = gist
         changed_states = [text for each in by_arrival if (text := _changed_state(each))]
         while self._united(changed_states):
             pass
@@ -153,7 +155,7 @@ class Sameness:
     def _first_surrogate(self, match: re.Match[str]) -> str:
         return self._surrogates.get(self.root(sha256_of(match[0])), match[0])
 
-    def _answer(self, playable: Playable) -> Gist:
+    def _gist(self, playable: Playable) -> Gist:
         exchange, response = playable.exchange, playable.exchange.response
         if response is None:
             return Gist("", (), ())

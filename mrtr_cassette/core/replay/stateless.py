@@ -175,7 +175,7 @@ class Stateless:
             waits = timelines.waits_of(each)
             pieces = [waits.pieces[located.piece] for located in messages_in(response)]
             if any(_waits_for_later(gate, waits, number) for gate in pieces):
-                reason = "a stream says what later requests caused"
+                reason = "a stream says what other requests caused"
                 yield NeedsOneProcess(each.session, (each.interaction,), reason)
             elif _waits_for_later(waits.end, waits, number):
                 self.held_open.add(each)
@@ -317,7 +317,7 @@ def _pushing(cassette: Cassette, by_arrival: Iterable[Playable]) -> Iterator[Nee
 
 
 def _waits_for_later(gate: Gate, waits: Waits, number: int) -> bool:
-    """Tell whether what is gated waits for a request that came after a stream's own."""
+    """Tell whether what is gated is about another request, or waits for one after the stream's."""
     return gate.request is not None or any(
         each.kind is not Kind.NOTIFICATION and (each.exchange.number or 0) > number
         for lane, count in zip(waits.lanes, gate.counts, strict=True)

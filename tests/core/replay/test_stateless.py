@@ -36,7 +36,13 @@ from messages import CLIENT_KEY, NO, YES, Json, asks, compact, form, result, tex
 from mrtr_cassette.core.replay.delivery import Ending
 from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
+from mrtr_cassette.core.wire.http import (
+    ANSWERED_BY_HEADER,
+    SESSION_HEADER,
+    End,
+    Request,
+    header_value,
+)
 from mrtr_cassette.errors import CassetteError, in_terms
 
 CALL = tool("deploy", env="prod")
@@ -107,6 +113,33 @@ def test_forged_state_is_a_miss() -> None:
         assert miss.reason is Reason.STATE_UNKNOWN
     missed(player, retry(tool("deploy", env="test"), {"a": YES}, state=state))
     assert missed(player, retry(CALL, {"a": YES})).reason is Reason.STATE_MISSING
+
+
+def test_wrong_answer_is_compared_with_all_that_were_given_to_equal_asks() -> None:
+    """The nearest recorded answer is told, whichever of the equal asks it answers."""
+    (player,) = replicas(*BOTH, number=1)
+    near = {"action": "decline", "content": {}}
+
+    miss = missed(player, retry(CALL, {"a": near}, state=state_in(play(player, CALL))))
+
+    assert miss.reason is Reason.ANSWERS_DIFFER
+    assert miss.nearest is not None
+    assert miss.nearest.interaction == 2
+    assert [difference.pointer for difference in miss.differences] == ["/inputResponses/a/content"]
+
+
+def test_what_the_recorder_answered_is_answered_here_too() -> None:
+    """The end of such a conversation is what the call gets, and what has to be the same."""
+
+    def answered(words: str, state: str) -> tuple[Step, Step]:
+        by_recorder = post(retry(CALL, {"a": YES}, state=state), (ANSWERED_BY_HEADER, "rule 1"))
+        return (CALL, asks("a", state=state)), (by_recorder, text(words))
+
+    (player,) = replicas(*answered("done", FIRST), *answered("done", SECOND), number=1)
+
+    assert said(play(player, CALL)) == "done"
+    assert player.unplayed == []
+    assert "#1, #2" in refused(*answered("one", FIRST), *answered("two", SECOND))
 
 
 def test_changed_state_gets_the_recorded_refusal_whichever_ask_it_is_made_of() -> None:
@@ -397,13 +430,13 @@ def test_listening_stream_stays_open_until_its_client_leaves() -> None:
         assert decision.delivery.next() == Ending(End.OPEN)
 
 
-def test_stream_that_says_what_later_requests_caused_is_refused() -> None:
+def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
     """Its process has to see these requests."""
     talk = recorded_listening(notification("notifications/tools/list_changed"), changes=True)
 
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
-    assert "\n  mrtr-session:1 (#3): a stream says what later requests caused" in str(error.value)
+    assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(error.value)
 
 
 def test_pushed_requests_are_refused_by_session() -> None:

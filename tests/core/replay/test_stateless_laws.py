@@ -71,7 +71,7 @@ class Server:
         """Return the state that the ask at a place issues."""
         kind = self.kind(place)
         self.issued += 1
-        number = f"{place.round}{place.history}" if kind == "fixed" else self.issued
+        number = f"{place[1:]}" if kind == "fixed" else self.issued
         return None if kind in ("none", "end") else f"state-{number}-of-{'x' * 20}"
 
     def says(self, place: Place, state: str | None) -> Json:
@@ -107,6 +107,7 @@ def client(
         is_only = server.kind(place) == "only"
         answers = None if is_only else {f"q{place.round}": ANSWERS[chosen]}
         request = retry(place.call, answers, state=echoed)
+        # What no state tells, the server can't know.
         history = () if echoed is None else place.history
         place = Place(*place[:2], place.round + 1, (*history, 0 if is_only else chosen))
 
