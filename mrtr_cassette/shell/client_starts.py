@@ -24,13 +24,14 @@ from typing import ClassVar, Final, NoReturn
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, Terms, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.journal_file import journal_path
 from mrtr_cassette.shell.keeping import check_output
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.pipe_appending import check_transport, record_or_append
+from mrtr_cassette.shell.pipe_recording import predecessor_ended
 from mrtr_cassette.shell.pipe_replaying import replay_pipe
 from mrtr_cassette.shell.publishing import recorded_so_far, recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
@@ -389,14 +390,21 @@ def _record(task: Task, options: RecordOptions, start: _Start) -> int:
         if event["event"] == "unrecorded":
             tell(sessions[0])
 
+    # Whoever has the command is the same client, by however many processes it starts it.
+    client = hashlib.sha256(bytes(start.folder)).hexdigest()
+    if not predecessor_ended(task.cassette, client):
+        raise CassetteError(
+            task.named or task.cassette,
+            "a server that the client has started before is still running",
+            hint="end it first: what two servers say at the same time is no one recording",
+        )
     session, code = record_or_append(
         task.server,
         task.cassette,
         options,
         on_event,
         cwd=task.cwd,
-        # Whoever has the command is the same client, by however many processes it starts it.
-        client=hashlib.sha256(bytes(start.folder)).hexdigest(),
+        client=client,
         named=task.named,
         began=sessions.append,
     )

@@ -169,3 +169,21 @@ def test_server_that_answers_nothing_is_unpublished(tmp_path: Path) -> None:
         spoken(recording.command, call(1))
 
     assert not path.exists()
+
+
+def test_servers_that_run_at_the_same_time_are_told(tmp_path: Path) -> None:
+    """The second one is refused with the reason, and what the first one recorded stands."""
+    path = tmp_path / "c.json"
+    with mrtr_cassette.record(LINES_SERVER, path, stdio=True) as recording:
+        with piped(recording.command) as pipe:
+            pipe.say(call(1, a=1))
+            pipe.hear()
+            second = spoken(recording.command, call(2, a=2))
+            pipe.end()
+        assert second.returncode == 3
+
+    reason = f"{path}: a server that the client has started before is still running"
+    assert reason.encode() in second.stderr
+    assert recording.problem is not None
+    assert reason in recording.problem
+    assert len(load_cassette(path).interactions) == 1
