@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.exchange.lookup import LookupKey
@@ -36,12 +37,12 @@ class Gist(NamedTuple):
     """What a recorded response says.
 
     Attributes:
-        text: all of it but names and the caller's values.
+        text: digest of all of it but names and the caller's values.
         states: hashes of the request states in it.
         names: the names of sessions, events, elicitations and secrets in it.
     """
 
-    text: str
+    text: bytes
     states: tuple[str, ...]
     names: tuple[str, ...]
 
@@ -64,7 +65,7 @@ class Sameness:
     """Which recorded exchanges are the same.
 
     Attributes:
-        answers: what the responses say, where a call was recorded more than once.
+        says: digests of what responses say, where a call was recorded more than once.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Sameness:
         self._surrogates: dict[str, str] = {}
         self._issued = _issued_secrets(by_arrival)
         often = Counter((each.key, each.lookup.answers) for each in by_arrival)
-        self.answers: dict[Playable, Gist] = {}
+        gists: dict[Playable, Gist] = {}
         by_recorder = set(answered.values())
         for each in by_arrival:
             if often[each.key, each.lookup.answers] > 1 and each not in by_recorder:
@@ -90,10 +91,11 @@ class Sameness:
                     last = answered[last]
                     # The client gets the end, and carries no state.
                     gist = self._gist(last)._replace(states=gist.states)
-                self.answers[each] = gist
+                gists[each] = gist
         changed_states = [text for each in by_arrival if (text := _changed_state(each))]
-        while self._united(changed_states):
+        while self._united(gists, changed_states):
             pass
+        self.says = {each: gist.text for each, gist in gists.items()}
 
     def root(self, name: str) -> str:
         """Return the first of the names, or hashes of states, that stand for the same as one."""
@@ -135,21 +137,21 @@ class Sameness:
                 is_new = True
         return is_new
 
-    def _united(self, changed_states: Iterable[str]) -> bool:
+    def _united(self, gists: Mapping[Playable, Gist], changed_states: Iterable[str]) -> bool:
         """Unite the names in equal responses to the same request; return whether any were new."""
         is_new = False
-        states: dict[tuple[Identity, str], Gist] = {}
-        names: dict[tuple[Identity, str, str], Gist] = {}
+        states: dict[tuple[Identity, bytes], Gist] = {}
+        names: dict[tuple[Identity, str, bytes], Gist] = {}
         for text in changed_states:
             same = STATE_SURROGATE.sub(self._first_surrogate, text)
             is_new |= self._unite([sha256_of(same)], [sha256_of(text)])
-        for each, answer in self.answers.items():
+        for each, gist in gists.items():
             identity = self.identity(each)
-            first = states.setdefault((identity, answer.text), answer)
-            is_new |= self._unite(first.states, answer.states)
+            first = states.setdefault((identity, gist.text), gist)
+            is_new |= self._unite(first.states, gist.states)
             # Clients that tell who they are get sessions and secrets of their own.
-            first = names.setdefault((identity, self.caller(each), answer.text), answer)
-            is_new |= self._unite(first.names, answer.names)
+            first = names.setdefault((identity, self.caller(each), gist.text), gist)
+            is_new |= self._unite(first.names, gist.names)
         return is_new
 
     def _first_surrogate(self, match: re.Match[str]) -> str:
@@ -158,7 +160,7 @@ class Sameness:
     def _gist(self, playable: Playable) -> Gist:
         exchange, response = playable.exchange, playable.exchange.response
         if response is None:
-            return Gist("", (), ())
+            return Gist(b"", (), ())
         request = exchange.call.message
         parts = [_without_caller(each.message, request) for each in messages_in(response)]
         if not parts and not response.is_event_stream:
@@ -194,7 +196,11 @@ class Sameness:
         text = _NAME.sub(named, "\n".join([*head, *parts]))
         if exchange.issued_sha256 is not None:
             states.append(exchange.issued_sha256)
-        return Gist(text, tuple(states), tuple(names))
+        return Gist(_digest(text), tuple(states), tuple(names))
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _without_caller(message: Message, request: Message | None) -> str:

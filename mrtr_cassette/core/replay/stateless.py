@@ -173,8 +173,9 @@ class Stateless:
             if response is None or number is None or not each.is_listening:
                 continue
             waits = timelines.waits_of(each)
-            pieces = [waits.pieces[located.piece] for located in messages_in(response)]
-            if any(_waits_for_later(gate, waits, number) for gate in pieces):
+            saying = {located.piece for located in messages_in(response)}
+            gates = [gate for at, gate in enumerate(waits.pieces) if at in saying]
+            if any(_waits_for_later(gate, waits, number) for gate in gates):
                 reason = "a stream says what other requests caused"
                 yield NeedsOneProcess(each.session, (each.interaction,), reason)
             elif _waits_for_later(waits.end, waits, number):
@@ -204,10 +205,9 @@ class Stateless:
         """Return the exchanges whose secrets can be those of a request."""
         if not secrets:
             return nearest
-        answers = self._same.answers
         same = [each for each in nearest if self._has(each, secrets)]
-        texts = {answers[each].text if each in answers else "" for each in nearest}
-        return same or (nearest if len(texts) == 1 else [])
+        is_one_answer = len({self._same.says.get(each) for each in nearest}) == 1
+        return same or (nearest if is_one_answer else [])
 
     def _has(self, playable: Playable, received: tuple[Secret, ...]) -> bool:
         # A placeholder that the client was given may stand where another rule found the secret.
@@ -263,21 +263,21 @@ def _groups(by_arrival: Iterable[Playable], same: Sameness) -> _Groups:
 def _several(groups: _Groups, same: Sameness) -> Iterator[SeveralAnswers]:
     """Find requests with several answers."""
     for lookup, cells in groups.items():
-        texts = {cell: _texts(members, same) for cell, members in cells.items()}
+        said = {cell: _said(members, same) for cell, members in cells.items()}
         for cell, members in cells.items():
-            if len(texts[cell]) > 1:
+            if len(said[cell]) > 1:
                 yield SeveralAnswers(str(lookup.call), _interactions(members))
-        if all(len(each) <= 1 for each in texts.values()) and len(set().union(*texts.values())) > 1:
+        if all(len(each) <= 1 for each in said.values()) and len(set().union(*said.values())) > 1:
             members = [each for cell in cells.values() for each in cell]
             yield SeveralAnswers(str(lookup.call), _interactions(members), _told_apart_by(cells))
 
 
-def _texts(members: Iterable[Playable], same: Sameness) -> set[str]:
+def _said(members: Iterable[Playable], same: Sameness) -> set[bytes]:
     """Return what the responses to equal requests say; that one got none tells nothing of some."""
     return {
-        same.answers[each].text
+        same.says[each]
         for each in members
-        if each in same.answers
+        if each in same.says
         and (each.exchange.response is not None or each.kind is not Kind.NOTIFICATION)
     }
 

@@ -25,6 +25,7 @@ from builders import (
     rpc,
     said,
     sent_now,
+    sse,
     state_in,
     tool,
     with_id,
@@ -416,9 +417,10 @@ def recorded_listening(*events: bytes, changes: bool) -> Conversation:
     return talk
 
 
-def test_listening_stream_stays_open_until_its_client_leaves() -> None:
+@pytest.mark.parametrize("events", [(), (notification("notifications/message"),)])
+def test_listening_stream_stays_open_until_its_client_leaves(events: tuple[bytes, ...]) -> None:
     """Another replica may get the request that ended it, so nothing ends it here."""
-    talk = recorded_listening(notification("notifications/message"), changes=False)
+    talk = recorded_listening(*events, changes=False)
     player = Player(loaded(talk.cassette()), stateless=True)
     for _ in range(2):
         decision = player.request_received(
@@ -426,7 +428,7 @@ def test_listening_stream_stays_open_until_its_client_leaves() -> None:
         )
         assert isinstance(decision, Play)
         assert decision.delivery is not None
-        assert b"notifications/message" in sent_now(decision)
+        assert sent_now(decision) == b"".join(map(sse, events))
         assert decision.delivery.next() == Ending(End.OPEN)
 
 
@@ -437,6 +439,14 @@ def test_stream_that_says_what_other_requests_caused_is_refused() -> None:
     with pytest.raises(CassetteError) as error:
         Player(loaded(talk.cassette()), stateless=True)
     assert "\n  mrtr-session:1 (#3): a stream says what other requests caused" in str(error.value)
+
+
+def test_listening_request_that_is_only_accepted_waits_for_nothing() -> None:
+    """Whatever the body of such a response says."""
+    listen = rpc("subscriptions/listen", {})
+    (player,) = replicas((listen, Answer((answer(listen, {}),), JSON_HEADERS, 202)), number=1)
+
+    assert b'"result"' in play(player, listen)
 
 
 def test_pushed_requests_are_refused_by_session() -> None:
