@@ -22,11 +22,12 @@ from mrtr_cassette.core.report.inspection import Interaction, inspected
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.core.report.verification import Verification
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
-from mrtr_cassette.option_values import FilePath
+from mrtr_cassette.option_values import FilePath, default_of
 from mrtr_cassette.options import (
     Existing,
     OnMiss,
     Pace,
+    ProxyOptions,
     RecordOptions,
     Repeats,
     ReplayOptions,
@@ -270,9 +271,8 @@ def record(
             f"the upstream {upstream!r} is {'no' if stdio else 'a'} command",
             hint="with stdio=True it is the server's program and arguments, else a URL",
         )
-    for name in ("answers", "rotate"):
-        if stdio and getattr(checked, name):
-            raise UsageError(f"{name} and stdio=True don't go together")
+    if stdio:
+        _refuse_with_pipes(checked, "admin_port", "answers", "otel", "rotate")
     if isinstance(upstream, str):
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)
@@ -308,9 +308,17 @@ def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) 
     if stdio and options.stateless:
         raise UsageError("stdio and stateless don't go together: a pipe has one process")
     if stdio:
+        _refuse_with_pipes(options, "admin_port", "otel")
         started = partial(replayed_by_client, location(path), options)
         return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)
     return Proxy(partial(_shown_as, Replay, partial(replaying, location(path), options)), check)
+
+
+def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
+    """Make sure that options are not given that mean something over HTTP only."""
+    for name in names:
+        if getattr(options, name) != default_of(type(options), name):
+            raise UsageError(f"{name} and stdio=True don't go together")
 
 
 def verify(

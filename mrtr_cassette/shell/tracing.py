@@ -51,6 +51,7 @@ from mrtr_cassette.core.report.spans import (
     Attributes,
     WaitingForRetries,
     failure_attributes,
+    kinds_of,
     operation_attributes,
     request_attributes,
     span_name,
@@ -64,6 +65,8 @@ from mrtr_cassette.shell.transport import Downstream, Handler
 _SCOPE: Final = "mrtr-cassette"
 _LARGEST_READ: Final = 64 * 1024
 """Last bytes of a response in which it is looked for an error."""
+_LARGEST_REQUEST: Final = 256 * 1024
+"""Bytes of a request that is read here: a larger one would hold the event loop."""
 _ABANDONED: Final = "mrtr_cassette.abandoned"
 _INTERACTION: Final = "mrtr_cassette.interaction"
 
@@ -227,7 +230,9 @@ class Tracing:
 
         async def handle(request: Request, downstream: Downstream) -> None:
             started = self._clock.now()
-            told = _Told(downstream, read_call(request))
+            is_large = len(request.body) > _LARGEST_REQUEST
+            call = Call(request, None) if is_large else read_call(request)
+            told = _Told(downstream, call)
             _TOLD.set(told)
             if told.call.is_rpc:
                 told.interaction = self._begun(told.call)
@@ -355,12 +360,12 @@ class Tracing:
     def _asked_by_push(self, ask: PushedAsk) -> None:
         interaction = self._asking(ask.call)
         if interaction is not None:
-            interaction.asked([pushed_request(ask.request).kind], "push")
+            interaction.asked(kinds_of([pushed_request(ask.request)]), "push")
 
     def _pushed(self, _observation: Observation, push: OpenPush) -> None:
         interaction = self._asking(push.call)
         if interaction is not None:
-            interaction.asked([push.request.kind], "push")
+            interaction.asked(kinds_of([push.request]), "push")
 
 
 def _context_of(call: Call) -> Context:
@@ -383,4 +388,4 @@ def _key(call: Call, state: str | None) -> Hashable:
 
 
 def _told_of(ask: Ask | InputRequired) -> tuple[str | None, list[str]]:
-    return ask.request_state, [each.kind for each in ask.input_requests.values()]
+    return ask.request_state, kinds_of(ask.input_requests.values())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mrtr_cassette.errors import printable
+
 OTHER: Final = "other"
 """Stands for a method that MCP does not name, and for what is no call."""
 METHODS: Final = (
@@ -57,5 +59,5 @@ def known_method(method: str) -> str:
 
 
 def target_of(method: str, name: str) -> str:
-    """Return the tool or the prompt that a call names; a resource's URI is none."""
-    return name if method in _WITH_TARGET else ""
+    """Return the tool or the prompt that a call names, printable; a resource's URI is none."""
+    return printable(name) if method in _WITH_TARGET else ""

@@ -219,8 +219,6 @@ class Counts:
             first: the first of them.
             playables: what can be played; what has been played of them is counted already.
         """
-        self._playables = tuple(playables)
-        self._plays = self._played_so_far()
         self._cells = cells
         self._places = {
             family: {labels: first + place for labels, place in places.items()}
@@ -239,6 +237,10 @@ class Counts:
             unrecorded_event: partial(self._add, UNRECORDED),
             failed_event: partial(self._set, FAILED, 1.0),
         }
+        self._playables = defaultdict[int, list[Playable]](list)
+        for each in playables:
+            self._playables[self._places[PLAYS][_played_as(each)]].append(each)
+        self._plays = self._played_so_far()
         for family in FAMILIES:
             if family.kind == "gauge":
                 self._set(family, 0.0)
@@ -254,27 +256,25 @@ class Counts:
     def played(self) -> None:
         """Count what has been played since it was counted last."""
         plays = self._played_so_far()
-        for labels, total in plays.items():
-            self._cells[self._places[PLAYS][labels]] += total - self._plays[labels]
+        for place, total in plays.items():
+            self._cells[place] += total - self._plays[place]
         self._plays = plays
 
-    def _played_so_far(self) -> Counter[Labels]:
-        plays = Counter[Labels]()
-        for each in self._playables:
-            if each.played:
-                plays[_played_as(each)] += each.played
-        return plays
+    def _played_so_far(self) -> dict[int, int]:
+        return {
+            place: sum(each.played for each in playables)
+            for place, playables in self._playables.items()
+        }
 
     def loop_was_late(self, seconds: float) -> None:
         """Count how late the event loop did what was due."""
         self._observe(LOOP_LAG, (seconds,))
 
-    def _observe(self, family: Family, values: Iterable[float], *labels: str) -> None:
-        place = self._places[family][labels]
-        cells, bounds = self._cells, family.bounds
-        for value in values:
-            cells[place + bisect_left(bounds, value)] += 1.0
-            cells[place + len(bounds) + 1] += value
+    def _observe(self, family: Family, values: Sequence[float], *labels: str) -> None:
+        place, bounds = self._places[family][labels], family.bounds
+        for bucket, count in Counter(bisect_left(bounds, value) for value in values).items():
+            self._cells[place + bucket] += count
+        self._cells[place + len(bounds) + 1] += sum(values)
 
     def journal_lags(self, size: int, seconds: float) -> None:
         """Say how much has come and is not in the journal, and since when."""

@@ -10,14 +10,16 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from mrtr_cassette.core.protocol.calls import Call, traits_of_headers
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.protocol.methods import known_method, target_of
+from mrtr_cassette.core.protocol.methods import OTHER, known_method, target_of
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
+from mrtr_cassette.errors import printable
 
 Attributes = dict[str, str | int]
 T = TypeVar("T")
@@ -30,6 +32,7 @@ _VERSION: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _LONGEST_ID: Final = 64
 _LONGEST_NAME: Final = 128
+_KINDS: Final = frozenset({"form", "url", "sampling", "roots"})
 _CALLS_A_TOOL: Final = "tools/call"
 
 
@@ -46,7 +49,7 @@ def request_attributes(call: Call) -> Attributes:
         return attributes
     identity = message.tree.get("id")
     if identity is not None:
-        attributes["jsonrpc.request.id"] = str(identity)[:_LONGEST_ID]
+        attributes["jsonrpc.request.id"] = printable(str(identity)[:_LONGEST_ID])
     version = message.meta.get(_PROTOCOL_VERSION)
     if not isinstance(version, str):
         version = traits_of_headers(call.request.headers).protocol_version
@@ -63,6 +66,11 @@ def target_attributes(method: str, name: str) -> Attributes:
     if method == _CALLS_A_TOOL:
         return {"gen_ai.tool.name": target, "gen_ai.operation.name": "execute_tool"}
     return {"gen_ai.prompt.name": target}
+
+
+def kinds_of(requests: Iterable[InputRequest]) -> list[str]:
+    """Return of what kinds requests for input are."""
+    return [each.kind if each.kind in _KINDS else OTHER for each in requests]
 
 
 def span_name(method: str, name: str = "") -> str:

@@ -33,3 +33,8 @@ def test_what_mcp_does_not_name_is_one_method(method: str, known: str) -> None:
 def test_a_target_is_a_tool_or_a_prompt(method: str, target: str) -> None:
     """A resource's URI may have anything in it."""
     assert target_of(method, "a") == target
+
+
+def test_a_target_can_be_written_whatever_it_is() -> None:
+    """A lone surrogate would make all numbers unreadable, and a line's end two lines."""
+    assert target_of("tools/call", "a\ud800\n").encode().isascii()

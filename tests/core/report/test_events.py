@@ -30,6 +30,8 @@ from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
+    admin_event,
+    admin_line,
     answered_event,
     asked_by_push_event,
     asked_event,
@@ -171,6 +173,12 @@ def test_events_of_a_recording_tell_what_was_pushed() -> None:
     assert exchange_line(answering, answering.started_ms + 1) == (
         "   3  POST /mcp, answering elicitation-1 -> HTTP 202 (1 ms)"
     )
+
+
+def test_where_the_admin_port_is() -> None:
+    """Programs that start a run on a free port read it here."""
+    assert admin_event("http://h:1") == {"event": "admin", "url": "http://h:1"}
+    assert admin_line("http://h:1") == "admin port on http://h:1"
 
 
 def test_events_of_a_replay_tell_hits_and_misses() -> None:

@@ -10,9 +10,11 @@ from builders import get, post, sse
 from messages import compact, message, result, tool_call
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.spans import (
     WaitingForRetries,
     failure_attributes,
+    kinds_of,
     operation_attributes,
     request_attributes,
     span_name,
@@ -50,6 +52,12 @@ def test_a_request_is_told_without_what_it_carries(call: Call, attributes: dict[
     common = operation_attributes(call)
     told = request_attributes(call)
     assert {key: value for key, value in told.items() if key not in common} == attributes
+
+
+def test_kinds_are_those_that_are_known() -> None:
+    """A server may spell any other."""
+    requests = [InputRequest(kind, "") for kind in ("form", "my-secret")]
+    assert kinds_of(requests) == ["form", "other"]
 
 
 def test_a_target_is_part_of_the_name() -> None:
