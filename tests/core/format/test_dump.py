@@ -21,7 +21,7 @@ from builders import (
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched
 
-from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedBy, RecorderFacts
 from mrtr_cassette.core.format.dump import dump, dump_pieces, response_text
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -144,3 +144,43 @@ def test_a_response_alone_is_spelled_as_in_the_file():
     cassette = loaded(cassette_of((tool("a"), text("b"))))
     response = cassette.interactions[0].exchanges[0].response
     assert b'"response": ' + response_text(response, 3) in dump(cassette)
+
+
+def of_recorders(*numbers: int) -> Cassette:
+    """Return a cassette of several recorders, of which these saw the exchanges in turn."""
+    cassette = loaded(cassette_of((tool("a"), text("b")), (tool("c"), text("d"))))
+    owners = [RecordedBy(f"recorder {number}", 1) for number in numbers]
+    interactions = tuple(
+        replace(each, exchanges=(replace(each.exchanges[0], recorded_by=owner),))
+        for each, owner in zip(cassette.interactions, owners, strict=True)
+    )
+    recorders = RecorderFacts("recorder 1", 7.4), RecorderFacts("recorder 2", 8.6, 1.2)
+    return replace(cassette, interactions=interactions, recorders=recorders)
+
+
+def test_recorders_and_their_exchanges_come_back() -> None:
+    """In whole milliseconds; the first recorder and a number that is the same are left out."""
+    tree = json.loads(dump(of_recorders(1, 2)))
+    first, second = tree["recording"]["exchanges"]
+
+    assert tree["recording"]["recorders"] == [
+        {"id": "recorder 1", "wall_ms": 7},
+        {"id": "recorder 2", "wall_ms": 9, "offset_ms": 1},
+    ]
+    assert not first.keys() & {"recorder", "own_number"}
+    assert (second["recorder"], second["own_number"]) == (2, 1)
+    again = load(dump(of_recorders(1, 2)), "f")
+    assert [each.own[0].recorded_by for each in again.interactions] == [
+        RecordedBy("recorder 1", 1),
+        RecordedBy("recorder 2", 1),
+    ]
+    assert again.recorders[1] == RecorderFacts("recorder 2", 9, 1)
+
+
+def test_exchange_of_no_recorder_of_the_file_is_one_of_the_first() -> None:
+    """Where a response was replaced by that of another recording."""
+    cassette = replace(of_recorders(1, 2), recorders=())
+
+    exchanges = json.loads(dump(cassette))["recording"]["exchanges"]
+
+    assert not any(each.keys() & {"recorder", "own_number"} for each in exchanges)

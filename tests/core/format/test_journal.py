@@ -23,13 +23,15 @@ from builders import (
 )
 from messages import asks, text
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.recorded import RecordedBy, RecordedExchange
 from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     Continuation,
     JournalHeader,
+    PieceEnd,
     decode_header,
     decode_line,
+    encode_end,
     encode_header,
     encode_line,
     joined,
@@ -143,7 +145,10 @@ HEADER = JournalHeader(
 BARE = replace(HEADER, redaction=None, answers=None, existing="keep", request_state="verbatim")
 
 
-@pytest.mark.parametrize("header", [HEADER, BARE])
+NAMED = replace(HEADER, recorder="1" * 32, wall_ms=1.5, piece=3)
+
+
+@pytest.mark.parametrize("header", [HEADER, BARE, NAMED])
 def test_header_comes_back(header: JournalHeader) -> None:
     """What a recording says of itself is one line, with or without the line's end."""
     line = encode_header(header)
@@ -182,6 +187,9 @@ def header_with(**members: Any) -> bytes:
         (header_with(recorded_at=None), r"^j: at line 1, /recorded_at: should be text"),
         (header_with(upstream="gone"), r"^j: at line 1, /upstream: is missing"),
         (header_with(surprise=1), r"^j: at line 1, /surprise: is unknown"),
+        (header_with(wall_ms="now"), r"^j: at line 1, /wall_ms: should be a number, found 'now'"),
+        (header_with(piece=0), r"^j: at line 1, /piece: should be a number, found 0"),
+        (header_with(recorder="gone"), r"^j: at line 1, /recorder: is missing"),
         (header_with(redaction=[]), r"^j: at line 1, /redaction: should be an object"),
         (header_with(redaction={"keys": []}), r"^j: at line 1, /redaction: should be an object"),
         (
@@ -198,6 +206,29 @@ def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> No
     """A damaged header, a nonsense value or another version is an error that names it."""
     with pytest.raises(CassetteError, match=message):
         decode_header(line, "j")
+
+
+def test_header_of_version_1_names_no_recorder() -> None:
+    """It is read all the same, as the only piece."""
+    line = header_with(journal=1, recorder="gone", wall_ms="gone", piece="gone")
+
+    assert decode_header(line, "j") == HEADER
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_last_line_of_a_piece_comes_back(*, is_last: bool) -> None:
+    """It says how many lines stand before it, and whether others follow elsewhere."""
+    end = PieceEnd(12, is_last)
+
+    assert decode_line(encode_end(end)) == end
+
+
+def test_exchange_knows_its_recorder() -> None:
+    """Where the journal names one."""
+    found = decode_line(encode_line(exchange(CALL, text("x"), number=4)), "r")
+
+    assert isinstance(found, RecordedExchange)
+    assert found.recorded_by == RecordedBy("r", 4)
 
 
 def test_no_flipped_bit_of_a_header_goes_unnoticed() -> None:

@@ -26,7 +26,13 @@ from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched, pushing_cassettes, said_of_turns
 
-from mrtr_cassette.core.exchange.recorded import Branch, Cassette, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import (
+    Branch,
+    Cassette,
+    RecordedBy,
+    RecordedExchange,
+    RecorderFacts,
+)
 from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.format.model import CassetteModel
@@ -395,4 +401,22 @@ def test_pushed_turn_that_is_not_the_recorded_one_is_refused(
     facts[:] = [each for each in facts if each.get("answer") != 1]
 
     with pytest.raises(CassetteError, match=r"^f: at /recording/sha256: "):
+        load(orjson.dumps(tree), "f")
+
+
+def test_exchanges_name_their_recorder() -> None:
+    """The first one and the number in the file where they say nothing else; one has to be there."""
+    tree = without_digests(json.loads(encode_cassette(cassette_of((tool("a"), text("b"))))))
+    recording = tree["recording"]
+    recording["recorders"] = [{"id": "A", "wall_ms": 5}, {"id": "B", "wall_ms": 6, "offset_ms": 1}]
+    cassette = load(orjson.dumps(tree), "f")
+    assert cassette.recorders == (RecorderFacts("A", 5), RecorderFacts("B", 6, 1))
+    assert cassette.interactions[0].own[0].recorded_by == RecordedBy("A", 1)
+
+    recording["exchanges"][0] |= {"recorder": 2, "own_number": 7}
+    (interaction,) = load(orjson.dumps(tree), "f").interactions
+    assert interaction.own[0].recorded_by == RecordedBy("B", 7)
+
+    recording["exchanges"][0]["recorder"] = 3
+    with pytest.raises(CassetteError, match="exchange 1 has recorder 3 of 2"):
         load(orjson.dumps(tree), "f")
