@@ -26,7 +26,7 @@ from mrtr_cassette.errors import UsageError
 
 _SERVICE: Final = "mrtr-cassette"
 _PROTOCOLS: Final = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
-_LAST_S: Final = 5.0
+_LAST_S: Final = 2.0
 """Seconds that what is still to be sent has when a run ends."""
 
 
@@ -43,14 +43,16 @@ class Providers(NamedTuple):
     meters: MeterProvider
     own: tuple[SdkTracerProvider | SdkMeterProvider, ...] = ()
 
-    def shut_down(self) -> None:
-        """Send what is still to be sent, if that does not take long."""
-        # In threads that nobody has to wait for: a collector that is away is waited for long.
-        threads = [Thread(target=each.shutdown, daemon=True) for each in self.own]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_LAST_S)
+    def shut_down(self, longest_s: float = _LAST_S) -> None:
+        """Send what is still to be sent, if that does not take longer."""
+        # In a thread that nobody has to wait for: a collector that is away is waited for long.
+        thread = Thread(target=self._shut_down, daemon=True)
+        thread.start()
+        thread.join(longest_s)
+
+    def _shut_down(self) -> None:
+        for each in self.own:
+            each.shutdown()
 
 
 def providers() -> Providers:
@@ -68,14 +70,15 @@ def providers() -> Providers:
         "OTEL_RESOURCE_ATTRIBUTES", ""
     ):
         resource = resource.merge(Resource({"service.name": _SERVICE}))
-    own_tracers = SdkTracerProvider(resource=resource)
+    # A run ends when it has to, and not when this process does.
+    own_tracers = SdkTracerProvider(resource=resource, shutdown_on_exit=False)
     for exporter in _exporters("traces"):
         own_tracers.add_span_processor(BatchSpanProcessor(exporter))
     readers = [
         each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each)
         for each in _exporters("metrics")
     ]
-    own_meters = SdkMeterProvider(readers, resource=resource)
+    own_meters = SdkMeterProvider(readers, resource=resource, shutdown_on_exit=False)
     return Providers(own_tracers, own_meters, (own_tracers, own_meters))
 
 
