@@ -226,9 +226,9 @@ class Journal:
         Raises:
             OSError: that is not possible; the file goes on.
         """
-        rotation = self._rotation
-        age = self._clock.now() - self._opened
-        if rotation is not None and self._lines > 1 and rotation.is_due(self._size, age):
+        if self._rotation is None or self._lines < 2:
+            return
+        if self._rotation.is_due(self._size, self._clock.now() - self._opened):
             self._rotate()
 
     def _rotate(self) -> None:

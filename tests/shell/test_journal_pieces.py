@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from contextlib import closing
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from builders import JOURNAL_HEADER, Conversation, converse, progress, retry, tool
 from harness import looped, post, taping
 from messages import asks, result, text, tool_call, yes
+from patience import HANGS_S
 from standin import answering, json_response
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -22,7 +24,7 @@ from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.option_values import Rotation, rotation_of
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import journal_file
-from mrtr_cassette.shell.clock import CLOCK
+from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.journal_file import Journal, closed_pieces, files_of, journal_path
 from mrtr_cassette.shell.merging import merge_files
 from mrtr_cassette.shell.publishing import close_shipped, publish_journal, recover_journal
@@ -276,3 +278,26 @@ async def test_recording_whose_pieces_were_shipped_says_so(tmp_path: Path) -> No
     assert not journal_path(path).exists()
     merge = merge_files(list(tmp_path.iterdir()), path)
     assert (merge.interactions, merge.notes) == (3, ())
+
+
+@looped
+async def test_old_piece_is_closed_while_nothing_passes(tmp_path: Path) -> None:
+    """Whoever ships pieces need not wait for the next call."""
+    now, asleep, woken = [0.0], asyncio.Event(), asyncio.Event()
+
+    async def sleep(_seconds: float) -> None:
+        asleep.set()
+        await woken.wait()
+        woken.clear()
+
+    clock = Clock(lambda: now[0], sleep)
+    script = answering(json_response(result({}, id=0)))
+    path = tmp_path / "c.json"
+    async with taping(path, script, rotate="1h", clock=clock) as tape:
+        await post(tape.url, tool_call("x", id=0))
+        now[0] = 3600.0
+        asleep.clear()
+        woken.set()
+        await asyncio.wait_for(asleep.wait(), HANGS_S)
+        assert len(closed_pieces(journal_path(path))) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
