@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from builders import Answer, cassette_of, loaded, retry, tool
+from builders import Answer, cassette_of, loaded, player_of, retry, tool
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.playable import Playable
@@ -60,3 +60,12 @@ def test_question_is_that_of_an_ask_without_state() -> None:
         True,
         False,
     ]
+
+
+def test_what_is_played_in_the_place_of_another_counts_for_it() -> None:
+    """Without memory equal recordings are one."""
+    one, other = (player_of((tool("a"), text("b"))).playables[0] for _ in range(2))
+    other.same = one
+    assert not other.was_played
+    one.played = 1
+    assert (one.was_played, other.was_played, other.played) == (True, True, 0)

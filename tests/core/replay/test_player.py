@@ -38,14 +38,13 @@ from builders import (
     with_meta,
     with_token,
 )
-from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, asks, form, text
+from messages import CAPABILITIES_KEY, NO, VERSION_KEY, YES, asks, form, text
 
 from mrtr_cassette.core.format.model import RedactionModel
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.replay.delivery import Ending, Refusal
-from mrtr_cassette.core.replay.diagnosis import Miss, Reason
+from mrtr_cassette.core.replay.diagnosis import Reason
 from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
@@ -142,29 +141,6 @@ def test_state_that_is_no_string_gets_the_recorded_refusal(state: Any) -> None:
     assert b"invalid state" in play(player, retry(CALL, {"a": YES}, state=state))
 
 
-def test_identical_calls_play_in_recorded_order() -> None:
-    """Equal requests get the recorded responses one after the other."""
-    player = player_of((CALL, text("one")), (CALL, text("two")), (CALL, text("three")))
-
-    assert [said(play(player, CALL)) for _ in range(3)] == ["one", "two", "three"]
-
-
-def test_identical_retries_play_in_recorded_order() -> None:
-    """Equal answers to equal asks without state get their responses in the order of arrival."""
-    talk = Conversation()
-    one, two = talk.request(CALL), talk.request(CALL)
-    talk.response(two, asks("a"))
-    early = talk.request(retry(CALL, {"a": YES}))
-    talk.response(early, text("early"))
-    talk.response(one, asks("a"))
-    talk.response(talk.request(retry(CALL, {"a": YES})), text("late"))
-    player = Player(loaded(talk.cassette(), "f"))
-    play(player, CALL)
-    play(player, CALL)
-
-    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
-
-
 def test_answer_to_an_equal_ask_plays() -> None:
     """Of equal asks without state any may be the one that was played, as nothing tells them apart."""
     player = player_of(
@@ -219,35 +195,6 @@ def test_answer_to_another_ask_does_not_play(other: Any) -> None:
     assert miss.reason in {Reason.OUT_OF_ORDER, Reason.ANSWERS_DIFFER}
 
 
-def test_equally_like_retries_play_in_recorded_order() -> None:
-    """The order of arrival counts too where no recorded request is exactly like the caller's."""
-    talk = Conversation()
-    one, two = talk.request(CALL), talk.request(CALL)
-    talk.response(two, asks("a"))
-    early = talk.request(post(retry(CALL, {"a": YES}), ("Accept", "x")))
-    talk.response(early, text("early"))
-    talk.response(one, asks("a"))
-    talk.response(talk.request(post(retry(CALL, {"a": YES}), ("Accept", "y"))), text("late"))
-    player = Player(loaded(talk.cassette(), "f"))
-    play(player, CALL)
-    play(player, CALL)
-
-    assert [said(play(player, retry(CALL, {"a": YES}))) for _ in range(2)] == ["early", "late"]
-
-
-def test_same_client_comes_before_the_recorded_order() -> None:
-    """Of equal requests each client gets what was recorded for it, if anything is left of that."""
-
-    def of(client: str) -> bytes:
-        return with_meta(CALL, **{CLIENT_KEY: {"name": client}})
-
-    script = ((of("a"), text("for a")), (of("b"), text("for b")), (of("a"), text("for a again")))
-    player = player_of(*script)
-
-    assert [said(play(player, of(who))) for who in "bba"] == ["for b", "for a", "for a again"]
-    assert said(play(player_of(*script), of("c"))) == "for a"
-
-
 FULL = with_meta(CALL, **{"progressToken": 1, CAPABILITIES_KEY: {"roots": {}}, VERSION_KEY: "v"})
 
 
@@ -282,14 +229,6 @@ def test_weightier_trait_decides() -> None:
     assert said(play(player, post(with_token(CALL, 2), ("Accept", "y")))) == "streaming"
 
 
-def test_equally_like_requests_play_in_recorded_order() -> None:
-    """Requests whose traits are equally far from the caller's play as they were recorded."""
-    one, two = post(CALL, ("Accept", "x")), post(CALL, ("Accept", "y"))
-    player = player_of((one, text("1")), (two, text("2")), (one, text("3")))
-
-    assert [said(play(player, CALL)) for _ in range(3)] == ["1", "2", "3"]
-
-
 def test_less_like_request_is_no_substitute() -> None:
     """When the best are used up, the refusal of the same body with other headers is not played."""
     player = player_of(
@@ -299,91 +238,6 @@ def test_less_like_request_is_no_substitute() -> None:
     play(player, post(CALL, ("Mcp-Name", "deploy")))
 
     assert missed(player, post(CALL, ("Mcp-Name", "deploy"))).reason is Reason.ALREADY_PLAYED
-
-
-READING = [
-    rpc("server/discover", {}),
-    rpc("tools/list"),
-    rpc("initialize", {}),
-    rpc("resources/read", {"uri": "file:///a"}),
-    rpc("prompts/get", {"name": "p"}),
-    notification("notifications/initialized"),
-    get("/.well-known/oauth"),
-    Request("DELETE", "/mcp", (), b""),
-    Request("OPTIONS", "/mcp", (), b""),
-]
-ACTING = [
-    CALL,
-    rpc("tasks/cancel", {}),
-    b"opaque",
-    b'{"jsonrpc":"2.0","id":1,"result":{}}',
-    Request("PUT", "/x", (), b""),
-]
-
-
-def again(request: bytes | Request, repeat: Repeat) -> str:
-    """Return what the third asking gets of a request recorded twice: a body, or a reason."""
-    player = player_of((request, Answer((b"one",))), (request, Answer((b"two",))), repeat=repeat)
-    assert [play(player, request) for _ in range(2)] == [b"one", b"two"]
-    decision = player.request_received(request if isinstance(request, Request) else post(request))
-    if isinstance(decision, Miss):
-        return decision.reason.value
-    assert isinstance(decision, Play)
-    return sent_now(decision).decode()
-
-
-@pytest.mark.parametrize("request_", READING)
-def test_reading_may_be_repeated(request_: bytes | Request) -> None:
-    """What only reads gets its last response again, unless that is forbidden.
-
-    `initialize` begins anew, with the first one.
-    """
-    asked = request_ if isinstance(request_, bytes) else b""
-    assert again(request_, Repeat.AUTO) == ("one" if b'initialize"' in asked else "two")
-    assert again(request_, Repeat.ALWAYS) == "one"
-    assert again(request_, Repeat.NEVER) == "already-played"
-
-
-def test_stream_that_opens_a_session_begins_again_with_the_first() -> None:
-    """A program over HTTP+SSE that runs once more gets the sessions in the same order."""
-    opened = [
-        Answer((b"event: endpoint\ndata: /messages?session_id=%b\n\n" % name,), STREAM_HEADERS)
-        for name in (b"0f9d8c7b6a5e4d3c2b1a", b"ffffeeeeddddccccbbbb")
-    ]
-    player = player_of(*[(get("/sse"), stream) for stream in opened], redacts=True)
-
-    played = []
-    for _ in range(3):
-        decision = player.request_received(get("/sse"))
-        assert isinstance(decision, Play)
-        played.append(decision.playable.interaction)
-
-    assert played == [1, 2, 1]
-
-
-@pytest.mark.parametrize("request_", ACTING)
-def test_acting_may_not_be_repeated(request_: bytes | Request) -> None:
-    """What may change something is played as often as it was recorded, unless all is allowed."""
-    assert again(request_, Repeat.AUTO) == "already-played"
-    assert again(request_, Repeat.ALWAYS) == "one"
-    assert again(request_, Repeat.NEVER) == "already-played"
-
-
-def test_repeating_always_begins_again_with_the_first() -> None:
-    """Once all recorded answers are used up, they come again in the recorded order."""
-    player = player_of(*((CALL, text(words)) for words in "abc"), repeat=Repeat.ALWAYS)
-
-    assert "".join(said(play(player, CALL)) for _ in range(7)) == "abcabca"
-
-
-def test_repeat_plays_the_whole_conversation_again() -> None:
-    """With repeats allowed a conversation plays from its start as often as one likes."""
-    player = player_of(*TWO_ROUNDS, repeat=Repeat.ALWAYS)
-
-    for _ in range(3):
-        play(player, CALL)
-        state = state_in(play(player, retry(CALL, {"a": YES})))
-        assert said(play(player, retry(CALL, {"b": YES}, state=state))) == "done"
 
 
 def test_plays_are_counted() -> None:
@@ -481,22 +335,6 @@ def test_cassette_can_be_played_many_times() -> None:
 
     for _ in range(2):
         assert said(play(Player(loaded(cassette, "f")), CALL)) == "done"
-
-
-def test_equal_asks_without_state_are_answered_in_any_order() -> None:
-    """What was declined first and accepted later can be accepted at once: the asks are the same."""
-    player = player_of(
-        (CALL, asks("a")),
-        (retry(CALL, {"a": NO}), text("declined")),
-        (CALL, asks("a")),
-        (retry(CALL, {"a": YES}), text("accepted")),
-    )
-
-    assert isinstance(player.request_received(post(CALL)), Play)
-    assert said(play(player, retry(CALL, {"a": YES}))) == "accepted"
-    assert isinstance(player.request_received(post(CALL)), Play)
-    assert said(play(player, retry(CALL, {"a": NO}))) == "declined"
-    assert player.unplayed == []
 
 
 @pytest.mark.parametrize(
@@ -1036,3 +874,36 @@ def test_what_the_recording_proxy_answered_is_answered_on_replay() -> None:
     player = player_of((call, asks("a")), (ours, text("done")))
     assert "done" in play(player, call).decode()
     assert not player.unplayed
+
+
+def test_without_memory_any_player_goes_on() -> None:
+    """A retry is played where nothing was asked, and what a stream ends with is left to its client."""
+    listen = get("/mcp", ("Accept", "text/event-stream"))
+    talk = Conversation()
+    listening = talk.stream(listen)
+    for request, response in TWO_ROUNDS:
+        talk.response(talk.request(request), response)
+    talk.end(listening)
+    talk.response(talk.request(tool("lost")), Answer((), (), 0, End.OPEN))
+    cassette = loaded(talk.cassette())
+    one, other = (Player(cassette, stateless=True) for _ in range(2))
+
+    remembering = missed(Player(cassette), retry(CALL, {"a": YES}))
+    assert remembering.reason is Reason.OUT_OF_ORDER
+    state = state_in(play(one, retry(CALL, {"a": YES})))
+    assert said(play(other, retry(CALL, {"b": YES}, state=state))) == "done"
+    decision = other.request_received(listen)
+    assert isinstance(decision, Play)
+    assert decision.delivery is not None
+    assert decision.delivery.next() == Ending(End.OPEN)
+    assert (one.unplayed, other.unplayed) == ([1, 2, 3], [2, 3])
+
+
+def test_secret_that_is_none_of_the_recorded_ones_is_a_miss() -> None:
+    """Where several were recorded, which one it is counts."""
+    logins = [tool("login", user="ada", password=f"horse-{word}-1") for word in "abc"]
+    player = player_of(*((login, text("no")) for login in logins[:2]), redacts=True)
+    for login in logins[:2]:
+        play(player, login)
+
+    assert missed(player, logins[2]).reason is Reason.ARGUMENTS_DIFFER
