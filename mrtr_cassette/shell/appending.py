@@ -25,6 +25,7 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
+from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
@@ -63,7 +64,8 @@ class Appender:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        call = read_call(request)
+        is_large = len(request.body) > AT_ONCE
+        call = await asyncio.to_thread(read_call, request) if is_large else read_call(request)
         if self.live_asks.answered_by(call) or self.relay.watcher.recorder.has_asked(call):
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
