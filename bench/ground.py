@@ -206,9 +206,10 @@ class Bench:
         """Record an upstream until the block ends."""
         return listening(record_command(upstream, self.folder / name), stop, LOOPS[loop])
 
-    def replaying(self, path: Path, loop: str) -> AbstractContextManager[Listening]:
+    def replaying(self, path: Path, loop: str, *options: str) -> AbstractContextManager[Listening]:
         """Replay a cassette until the block ends."""
-        return listening(replay_command(path, "--repeat", "always"), environment=LOOPS[loop])
+        command = replay_command(path, "--repeat", "always", *options)
+        return listening(command, environment=LOOPS[loop])
 
     def distinct(self, kind: Kind) -> int:
         """Return how many distinct conversations of one kind are recorded to be replayed."""

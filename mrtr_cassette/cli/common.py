@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.record_session import RecordSession
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
+    from mrtr_cassette.shell.workers import Workers
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
@@ -343,7 +344,7 @@ def refuse_http_options(context: click.Context) -> None:
 _HTTP_ONLY: Final = frozenset(
     {
         *("admin_port", "allow_hosts", "allow_origins", "answers", "ca_file", "headers", "host"),
-        *("insecure", "otel", "port", "stateless"),
+        *("insecure", "otel", "port", "stateless", "workers"),
     }
 )
 
@@ -387,7 +388,7 @@ def tell_no_client(command: Sequence[str], log: Log) -> None:
 
 
 async def until_stopped(
-    session: RecordSession | ReplaySession,
+    session: RecordSession | ReplaySession | Workers,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
 ) -> CommandEnd:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,12 +26,21 @@ from mrtr_cassette.cli.common import (
     until_stopped,
     warn_of_strangers,
 )
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
+    import asyncio
+    import signal
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from mrtr_cassette.core.report.summary import ReplayReport
     from mrtr_cassette.shell.replaying import ReplaySession
+    from mrtr_cassette.shell.workers import Workers
+
+_MOST_WORKERS: Final = 256
 
 
 @click.command()
@@ -46,6 +54,13 @@ if TYPE_CHECKING:
     help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
     "in .xml.",
 )
+@click.option(
+    "--workers",
+    default="1",
+    show_default=True,
+    metavar="NUMBER|auto",
+    help="Processes that share the port and the memory of the cassette; auto: one for each core.",
+)
 @click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
 @command_argument
 @click.pass_context
@@ -57,6 +72,7 @@ def replay(
     report: Path | None,
     command: tuple[str, ...],
     *,
+    workers: str,
     stdio: bool,
     **given: Any,
 ) -> None:
@@ -76,6 +92,7 @@ def replay(
     from mrtr_cassette.shell.running import allow_many_files, run
 
     log = Log(log_format)
+    count = worker_count(workers)
     options = read_options(ReplayOptions, given, log)
     if report is not None:
         check_writable(report)
@@ -86,28 +103,57 @@ def replay(
             sys.exit(run(_replay_pipe(cassette, replace(options, log=beside.line), beside, report)))
     warn_of_strangers(options)
     allow_many_files()
-    sys.exit(run(_replay(cassette, options, log, report, command)))
+    if count is None:
+        from mrtr_cassette.shell.replaying import replaying
+
+        session = replaying(cassette, options, on_event=log.event)
+        sys.exit(run(_replay(lambda _signals: session, options, log, report, command)))
+    from mrtr_cassette.shell.workers import working
+
+    with working(cassette, options, count, on_event=log.event) as crew:
+        code = run(_replay(crew.supervised, options, log, report, command))
+    sys.exit(code or int(crew.has_failed))
+
+
+def worker_count(text: str, platform: str = sys.platform) -> int | None:
+    """Return how many workers there are to be; None where the process itself serves.
+
+    Raises:
+        UsageError: that many can't be meant, or there are none on this system.
+    """
+    if text == "1":
+        return None
+    if text != "auto" and not (text.isdecimal() and 1 <= int(text) <= _MOST_WORKERS):
+        known = f"a number from 1 to {_MOST_WORKERS}, or auto"
+        raise UsageError(f"--workers is {text!r}, and not {known}")
+    if platform != "linux":
+        raise UsageError(
+            "--workers needs Linux: no other system shares a port out to processes (SO_REUSEPORT) "
+            "that share memory (fork)",
+            hint="start several replays, and a load balancer before them",
+        )
+    return len(os.sched_getaffinity(0)) if text == "auto" else int(text)
 
 
 async def _replay(
-    cassette: Location,
+    serving: Callable[
+        [asyncio.Queue[signal.Signals]], AbstractAsyncContextManager[ReplaySession | Workers]
+    ],
     options: ReplayOptions,
     log: Log,
     report: Path | None,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
     async with stop_signals() as signals:
-        async with AsyncExitStack() as stack:
-            served = replaying(cassette, options, on_event=log.event)
-            session = await stack.enter_async_context(served)
+        async with serving(signals) as session:
             _collect_from_now_on()
             end = await until_stopped(session, command, signals)
-        fails = _conclude(session, options, log, report)
-        player = session.player
-        is_unused = bool(command) and end.has_run and not player.plays and not player.misses
+        summary = session.report
+        fails = _conclude(summary, options, log, report)
+        is_played = any(each.plays for each in summary.interactions)
+        is_unused = bool(command) and end.has_run and not is_played and not summary.misses
         if is_unused:
             tell_no_client(command, log)
     return end.code or int(fails or is_unused)
@@ -127,19 +173,16 @@ async def _replay_pipe(
     async with told_to_end() as told:
         _collect_from_now_on()
         session = await replay_pipe(cassette, options, told, log.event)
-    return int(_conclude(session, options, log, report))
+    return int(_conclude(session.report, options, log, report))
 
 
-def _conclude(
-    session: ReplaySession, options: ReplayOptions, log: Log, report: Path | None
-) -> bool:
+def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
     """Say what a replay came to; return whether it fails."""
-    from mrtr_cassette.core.report.summary import report_of_replay, summary_event, summary_text
+    from mrtr_cassette.core.report.summary import summary_event, summary_text
 
-    summary = report_of_replay(session.player, session.terms)
     log.tell(summary_text(summary), summary_event(summary))
     _report(summary, report)
-    return bool(session.player.misses or (options.fail_on_unplayed and summary.incomplete))
+    return bool(summary.misses or (options.fail_on_unplayed and summary.incomplete))
 
 
 def _report(summary: ReplayReport, path: Path | None) -> None:

@@ -16,7 +16,7 @@ import resource
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
@@ -37,6 +37,8 @@ _LAST_CHUNK = b"0\r\n\r\n"
 _LARGEST_BURST = 1024
 _SPARE_FILES = 16
 """Descriptors that are left for the journal, the cassette and whoever else is in the process."""
+_TURNS: Final = 5
+"""Turns of the event loop from accepting a connection to reading its request, and some more."""
 _WITHOUT_BODY = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _NO_HEAD = Head(0, b"", has_length=False)
 
@@ -184,6 +186,11 @@ class HttpDownstream:
         else:
             # What was sent still arrives; the last chunk, or the rest of the length, does not.
             transport.close()
+
+    def let_go(self) -> web.RequestHandler:
+        """Close the connection after the response; return it."""
+        self.keep_alive = False
+        return self._request.protocol
 
     def _started(self) -> bytes:
         """Return the head, with how the body will be framed."""
@@ -334,14 +341,13 @@ class _Requests:
     def __init__(self, answer: Answer, meter: Meter | None) -> None:
         self._answer = answer
         self._meter = meter
-        self._running: set[asyncio.Task[object]] = set()
+        self._running: dict[asyncio.Task[object], HttpDownstream] = {}
         self._is_ending = False
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         # The connection's task, which waits for the handler's.
         task = request.task
-        self._running.add(task)
-        downstream = HttpDownstream(request)
+        self._running[task] = downstream = HttpDownstream(request)
         meter = self._meter
         if meter is not None:
             meter.request_began(downstream)
@@ -355,9 +361,28 @@ class _Requests:
             # The client has left, so nobody is there to take a response.
             raise asyncio.CancelledError from None
         finally:
-            self._running.discard(task)
+            self._running.pop(task)
             if meter is not None:
                 meter.request_ended(downstream)
+
+    async def drain(
+        self, server: web.Server, listeners: Sequence[asyncio.Server], seconds: float
+    ) -> None:
+        """Take no new connections, close idle ones, and the others after the response under way."""
+        loop = asyncio.get_running_loop()
+        for bound in (bound for listener in listeners for bound in listener.sockets):
+            loop.remove_reader(bound.fileno())
+        # What was accepted is forgotten, and never closed, by a listener that is closed before it
+        # has a transport; and requests that have come begin to be handled.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        for listener in listeners:
+            listener.close()
+        busy = {downstream.let_go() for downstream in self._running.values()}
+        for connection in set(server.connections) - busy:
+            connection.force_close()
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
 
     async def end(self) -> None:
         """Cancel all, and wait for their ends."""
@@ -384,12 +409,13 @@ async def accepting(
     log: Callable[[str], None] | None,
     *,
     idle_s: float,
+    drain_s: float,
     files_each: int,
     meter: Meter | None = None,
 ) -> AsyncIterator[None]:
     """Accept connections on bound sockets, and have each request answered, until the block ends.
 
-    Requests under way when it ends are cancelled, and awaited.
+    Requests under way then have some time to end; after it they are cancelled, and awaited.
 
     Args:
         sockets: are closed with the block.
@@ -397,6 +423,7 @@ async def accepting(
         log: takes a line for each request that could not be handled.
         idle_s: seconds a connection may wait for a whole request head, from its start or the last
             response.
+        drain_s: seconds that requests under way have to end when the block does.
         files_each: how many descriptors a client's connection needs.
         meter: told of each request; None where nobody counts.
     """
@@ -409,6 +436,8 @@ async def accepting(
     listeners = [await loop.create_server(server, sock=bound, backlog=burst) for bound in sockets]
     try:
         yield
+        if drain_s:
+            await requests.drain(server, listeners, drain_s)
         await requests.end()
     finally:
         for listener in listeners:

@@ -132,10 +132,13 @@ class RequestTimeouts:
         body_s: seconds in which a request's body has to come; one that is half sent holds memory.
         idle_s: seconds a connection may wait for a whole request head, from its start or the last
             response.
+        drain_s: seconds that requests under way have to end when serving ends; without, they are
+            cancelled.
     """
 
     body_s: float = 60.0
     idle_s: float = 75.0
+    drain_s: float = 0.0
 
 
 REQUEST_TIMEOUTS: Final = RequestTimeouts()
@@ -161,6 +164,11 @@ class Listener:
     sockets: tuple[socket.socket, ...]
     address: Address
 
+    def close(self) -> None:
+        """Listen no more in this process."""
+        for each in self.sockets:
+            each.close()
+
 
 @contextmanager
 def listening(access: Access) -> Iterator[Listener]:
@@ -173,11 +181,33 @@ def listening(access: Access) -> Iterator[Listener]:
         sockets = _bound_sockets(access.host, access.port)
     except OSError as error:
         raise UsageError(_bind_problem(access, error), hint="choose another <<port>>") from None
+    listener = Listener(sockets, Address(access.host, sockets[0].getsockname()[1]))
     try:
-        yield Listener(sockets, Address(access.host, sockets[0].getsockname()[1]))
+        yield listener
     finally:
-        for listener in sockets:
-            listener.close()
+        listener.close()
+
+
+def shared(listener: Listener, sharers: int) -> tuple[Listener, ...]:
+    """Return listeners for so many processes; the system shares connections out among them.
+
+    Raises:
+        UsageError: the system does not let them share the address.
+    """
+    sockets: list[list[socket.socket]] = [[] for _ in range(sharers - 1)]
+    try:
+        for first in listener.sockets:
+            # It was bound without this, so the port is nobody else's.
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            for own in sockets:
+                address, family = first.getsockname(), first.family
+                own.append(socket.create_server(address, family=family, reuse_port=True))
+    except OSError as error:
+        for each in (each for own in sockets for each in own):
+            each.close()
+        text = f"processes can't share {listener.address.url('/')}: {network_reason(error)}"
+        raise UsageError(text) from None
+    return listener, *(Listener(tuple(own), listener.address) for own in sockets)
 
 
 def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
@@ -225,7 +255,7 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve `handler` for every method and path until the block ends.
 
-    Requests under way when it ends are cancelled, and awaited.
+    Requests under way when it ends are cancelled, once they had the time to end, and awaited.
 
     Args:
         handler: answers a request.
@@ -271,7 +301,7 @@ async def serving(
         request = Request(client.method, client.target, header_texts(raw_headers), body)
         await handler(request, client)
 
-    async with accepting(
-        listener.sockets, answer, log, idle_s=timeouts.idle_s, files_each=files_each, meter=meter
-    ):
+    times = {"idle_s": timeouts.idle_s, "drain_s": timeouts.drain_s}
+    sockets = listener.sockets
+    async with accepting(sockets, answer, log, files_each=files_each, meter=meter, **times):
         yield

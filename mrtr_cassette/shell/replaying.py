@@ -36,7 +36,7 @@ from mrtr_cassette.core.report.events import (
     told_apart_text,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
-from mrtr_cassette.core.report.summary import reports_of_misses
+from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay, reports_of_misses
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.errors import Terms, UsageError
@@ -77,6 +77,11 @@ class ReplaySession:
     def path(self) -> str:
         """The cassette's path."""
         return self.player.path
+
+    @property
+    def report(self) -> ReplayReport:
+        """What it has come to so far."""
+        return report_of_replay(self.player, self.terms)
 
     @property
     def misses(self) -> tuple[MissReport, ...]:
@@ -127,19 +132,28 @@ async def replaying(
     access = access_of(options)
     cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
     player = server.player
-    try:
-        upstream = urlsplit(cassette.upstream)
-    except ValueError as error:
-        raise damaged(str(path), "/upstream", f"no URL: {error}") from None
-    query = f"?{upstream.query}" if upstream.query else ""
-    # What stands in the cassette may be anything; what is no URL is percent-encoded.
-    path_here = quote(f"{upstream.path or '/'}{query}", safe=punctuation)
+    target = served_target(cassette)
     with listening(access) as listener:
-        url = listener.address.url(path_here)
+        url = listener.address.url(target)
         served = telemetry.serving(server.handle, listener, access, announcer, player.playables)
         async with served as admin_url:
             shown = player.redacted(url)
             yield ReplaySession(url, shown, cassette, player, options.terms, admin_url)
+
+
+def served_target(cassette: Cassette) -> str:
+    """Return the path, with its query, at which clients find what is served.
+
+    Raises:
+        CassetteError: what the cassette has for a URL is none.
+    """
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+    query = f"?{upstream.query}" if upstream.query else ""
+    # What stands in the cassette may be anything; what is no URL is percent-encoded.
+    return quote(f"{upstream.path or '/'}{query}", safe=punctuation)
 
 
 def load_server(
@@ -195,6 +209,8 @@ class ReplayServer:
         clock: tells the time.
         pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
             wants to be told.
+        on_unplayed: takes each request that was missed, or that got what any server answers; None
+            where nobody but the player has to know.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
         deciding: held while a large request is read in a thread; others wait for their turn.
@@ -205,6 +221,7 @@ class ReplayServer:
     paced: bool
     clock: Clock = CLOCK
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
+    on_unplayed: Callable[[MissReport | Harmless], None] | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
     deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -219,6 +236,7 @@ class ReplayServer:
         else:
             downstream.called = decision.call.method
             self.announcer.say(partial(harmless_event, decision), None)
+            self._tell(decision)
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
             else:
@@ -254,6 +272,10 @@ class ReplayServer:
         else:
             await self._send(play.delivery, downstream)
 
+    def _tell(self, unplayed: MissReport | Harmless) -> None:
+        if self.on_unplayed is not None:
+            self.on_unplayed(unplayed)
+
     def _say_played(self, play: Play) -> None:
         playable, say = play.playable, self.announcer.say
         say(partial(played_event, play), None)
@@ -273,6 +295,7 @@ class ReplayServer:
         downstream.called = miss.call.method
         report = self._report(miss)
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
+        self._tell(report)
         body = miss_body(report, miss.call)
         if miss.is_refused:
             # The call that waits for this answer gets the miss.

@@ -143,10 +143,10 @@ async def run_command(
         code = 127 if isinstance(error, FileNotFoundError) else 126
         return CommandEnd(code, has_run=False)
     ended = asyncio.ensure_future(process.wait())
-    number = await _signal_before(ended, signals, None)
+    number = await signal_before(ended, signals, None)
     # A terminal has sent its Ctrl-C to the command too, which ends in its own way then.
     if number is signal.SIGINT:
-        await _signal_before(ended, signals, grace_s)
+        await signal_before(ended, signals, grace_s)
     for end in (process.terminate, process.kill):
         if not ended.done():
             with contextlib.suppress(ProcessLookupError):
@@ -156,10 +156,10 @@ async def run_command(
     return CommandEnd(128 - code if code < 0 else code, was_stopped=number is not None)
 
 
-async def _signal_before(
-    ended: asyncio.Future[int], signals: asyncio.Queue[signal.Signals], seconds: float | None
+async def signal_before(
+    ended: asyncio.Future[Any], signals: asyncio.Queue[signal.Signals], seconds: float | None
 ) -> signal.Signals | None:
-    """Wait for a signal, the command's end or the timeout; return the signal, if any."""
+    """Wait for a signal, an end or the timeout; return the signal, if any."""
     coming = asyncio.ensure_future(signals.get())
     either: set[asyncio.Future[Any]] = {ended, coming}
     await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

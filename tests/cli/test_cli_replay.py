@@ -49,6 +49,9 @@ from standin import (
     upstream,
 )
 
+from mrtr_cassette.cli.replay import worker_count
+from mrtr_cassette.errors import UsageError
+
 # --- replay ---
 
 
@@ -86,6 +89,33 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
         '  never played: #1 tools/call "deploy"',
         '  never played: #2 tools/call "deploy"',
     ]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "257", "x", "", "1.5", "AUTO", "٣x"])
+def test_a_number_of_workers_that_can_not_be_meant_is_a_usage_error(text: str) -> None:
+    """It is a number from 1 on, within reason, or `auto`."""
+    with pytest.raises(UsageError, match=f"^--workers is {text!r}, and not a number from 1 to 256"):
+        worker_count(text)
+
+
+def test_workers_need_a_system_that_shares_ports_and_memory() -> None:
+    """One worker is the process itself; more need Linux, and `auto` counts the cores it has."""
+    assert worker_count("1", "win32") is None
+    assert worker_count("3") == 3
+    assert worker_count("auto") == len(os.sched_getaffinity(0))
+    for platform in ("darwin", "win32"):
+        with pytest.raises(UsageError, match="--workers needs Linux"):
+            worker_count("2", platform)
+
+
+@looped
+async def test_workers_are_for_http(tmp_path: Path) -> None:
+    """A server on pipes has one client, so `--workers` is a usage error there."""
+    path = await pinged(tmp_path / "c.json")
+    ended = await run("replay", path, "--workers", 2, "--stdio")
+    assert ended == Outcome(
+        2, "", "error: --workers and --stdio don't go together: pipes have no HTTP\n"
+    )
 
 
 @pytest.mark.parametrize("code", [0, 7])

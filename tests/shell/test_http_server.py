@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from mrtr_cassette.shell.http_server import (
     RequestTimeouts,
     listening,
     serving,
+    shared,
 )
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.transport import Downstream
@@ -445,3 +447,53 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
         await early
     assert handled == ["/early"]
     assert len(late) == 1
+
+
+@looped
+async def test_what_has_begun_is_finished_where_there_is_time() -> None:
+    """With time to drain, an idle connection is closed, and a request that has begun is answered."""
+    started = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def handler(request: Request, downstream: Downstream) -> None:
+        if request.target == "/slow":
+            started.set()
+            await go_on.wait()
+        await downstream.send_whole(200, (), request.target.encode())
+
+    with listening(LOOPBACK) as listener:
+        url = listener.address.url("/slow")
+        timeouts = RequestTimeouts(drain_s=60)
+        taken = serving(handler, listener, LOOPBACK, None, timeouts=timeouts)
+        async with connected(url) as idle, taken:
+            await (await idle.ask("GET", "/quick"))[1].rest()
+            slow = asyncio.ensure_future(http("GET", url))
+            await started.wait()
+            closing = asyncio.ensure_future(idle.closed())
+            closing.add_done_callback(lambda _: go_on.set())
+    answer = await slow
+    assert answer.body == b"/slow"
+    assert answer.head.values("connection") == ["close"]
+
+
+@looped
+async def test_a_shared_port_is_shared_by_its_listeners_only() -> None:
+    """Each of several listeners gets connections to one port, and nobody else can share it."""
+    with listening(LOOPBACK) as listener:
+        listeners = shared(listener, 3)
+        port = listener.address.port
+        assert [each.address.port for each in listeners] == [port] * 3
+        access = replace(LOOPBACK, port=port)
+        in_use = pytest.raises(UsageError, match=f"port {port} on 127.0.0.1 is in use")
+        with in_use, listening(access):
+            raise AssertionError("unreachable because the port is taken")
+        for each in listeners[1:]:
+            each.close()
+
+
+def test_a_listener_that_is_closed_can_not_be_shared() -> None:
+    """What the system says against sharing is an error that names the address."""
+    with listening(LOOPBACK) as listener:
+        listener.close()
+        with pytest.raises(UsageError, match="processes can't share http://127"):
+            shared(listener, 2)
