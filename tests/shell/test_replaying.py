@@ -24,6 +24,7 @@ from harness import (
     taping,
 )
 from messages import JsonObject, compact, input_required, message, result, tool_call, yes
+from shown import ROOT
 from standin import (
     answering,
     event,
@@ -216,7 +217,8 @@ async def test_without_memory_a_counter_is_refused(tmp_path: Path) -> None:
         async with playing(path, stateless=True):
             pass
     assert caught.value.exit_code == 3
-    assert "with --stateless nothing tells which" in caught.value.in_terms(TERMS)
+    line = caught.value.in_terms(TERMS).partition("\n")[0].replace(str(path), "poll.json")
+    assert f"error: {line}\n" in (ROOT / "docs" / "fleet.md").read_text()
 
 
 @looped
