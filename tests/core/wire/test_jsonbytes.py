@@ -14,6 +14,7 @@ from mrtr_cassette.core.wire.jsonbytes import (
     find_spans,
     is_deep,
     item_spans,
+    opens_more,
     parse,
     replace_members,
     splice,
@@ -247,6 +248,14 @@ def test_splice_replaces_spans_only(replacements: list[tuple[Span, bytes]], spli
 def test_depth_is_that_of_the_brackets_outside_strings(raw: bytes, deep: bool) -> None:  # noqa: FBT001
     """Only nesting counts: neither how many brackets there are, nor those inside strings."""
     assert is_deep(raw) is deep
+
+
+@pytest.mark.parametrize("padding", [b"", b" " * 10_000], ids=["short", "long"])
+def test_brackets_that_open_are_counted(padding: bytes) -> None:
+    """In strings too, and no further than it matters."""
+    raw = b'[{"[": {}}]' + padding
+    assert opens_more(raw, 3)
+    assert not opens_more(raw, 4)
 
 
 @pytest.mark.timeout(seconds(10))
