@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Final, Self
 
-from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.record.channel import Channel, is_question
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, LineFramer, opens_channel
 from mrtr_cassette.errors import CassetteError, LineTooLongError
@@ -59,10 +59,10 @@ _LOOK_S: Final = 0.02
 
 
 TOGETHER_S: Final = 0.01
-"""Seconds after a question of the server for which answers wait, as it may ask more.
+"""Seconds for which answers wait after a question of the server, and questions after a call.
 
-What it asks before it has an answer is one turn, however fast the client is and in whichever order
-the system lets the two speak.
+What it asks before it has an answer is one turn, and a question while several calls are pending is
+nobody's: that must not depend on how fast the other side is, and whom the system lets speak first.
 """
 
 
@@ -207,7 +207,7 @@ class Pump:
         *,
         together_s: float = TOGETHER_S,
     ) -> None:
-        """Prepare to pass lines on; answers wait so many seconds after a question."""
+        """Prepare to pass lines on; so many seconds answers and questions wait for others."""
         self._server = server
         self._watcher = watcher
         self._happened = happened
@@ -215,7 +215,7 @@ class Pump:
         self._lock = Lock()
         self._is_over = False
         self._together_s = together_s
-        self._answered_from = 0.0
+        self._asked_from = self._answered_from = 0.0
         self._said_to: int = server.stdin.fileno()
         # Each run of the server after the first one in a cassette is a session of its own.
         session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
@@ -261,13 +261,11 @@ class Pump:
         if is_over:
             exchange.response_ended(End.COMPLETE)
         else:
+            self._asked_from = time.monotonic() + self._together_s
             exchange.response_started(NO_STATUS, ())
 
     def _server_said(self, line: bytes) -> None:
-        asked = self._channel.questions
         exchange, is_over = self._channel.server_line(line)
-        if self._channel.questions > asked:
-            self._answered_from = time.monotonic() + self._together_s
         exchange.response_bytes(line)
         if is_over:
             exchange.response_ended(End.COMPLETE)
@@ -283,15 +281,18 @@ class Pump:
         while chunk:
             chunk = read_some(source)
             if is_to_server:
-                remaining = self._answered_from - time.monotonic()
-                if remaining > 0:
-                    time.sleep(remaining)
+                _wait_until(self._answered_from)
                 if framer.is_between and self._pass_first(chunk, framer, said):
                     continue
             # One after the other, so that a client that reads in between has them as they came.
             for line in framer.feed(chunk) if chunk else framer.finish():
+                asks = not is_to_server and is_question(line.raw)
+                if asks:
+                    _wait_until(self._asked_from)
                 with self._lock:
                     self._show(line, said)
+                if asks:
+                    self._answered_from = time.monotonic() + self._together_s
                 if is_taken and not write_all(target, line.raw):
                     is_taken = False
                     if target == self._ends.target:
@@ -331,6 +332,12 @@ class Pump:
 
     def _close_server(self) -> None:
         close_pipe(self._said_to)
+
+
+def _wait_until(moment: float) -> None:
+    remaining = moment - time.monotonic()
+    if remaining > 0:
+        time.sleep(remaining)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from builders import answer, rpc
+from patience import seconds
 from processes import PROGRAM, PYTHON, run
 
 from mrtr_cassette.core.exchange.recorded import Cassette
@@ -362,7 +363,9 @@ def test_what_a_server_asks_before_it_has_an_answer_is_one_turn(tmp_path: Path) 
         server_process(command) as server,
         os.fdopen(heard, "rb") as messages,
     ):
-        pump = Pump(server, watcher, SimpleQueue(), PipeEnds(source, target), together_s=1.0)
+        pump = Pump(
+            server, watcher, SimpleQueue(), PipeEnds(source, target), together_s=seconds(0.5)
+        )
         running = Thread(target=pump.run)
         running.start()
         os.write(said, rpc("tools/call", {"name": "t"}, 7) + b"\n")

@@ -49,6 +49,12 @@ class Ended(NamedTuple, Generic[E]):
     end: End | None
 
 
+def is_question(line: bytes) -> bool:
+    """Tell whether a line of the server is a request; most are responses, and hardly read."""
+    message = classify(line) if b'"method"' in line else None
+    return message is not None and message.kind is Kind.REQUEST
+
+
 @dataclass(slots=True, eq=False)
 class _Unanswered(Generic[E]):
     """A request without its response.
@@ -71,12 +77,10 @@ class Channel(Generic[E]):
     Attributes:
         begin: begins an exchange with its request.
         session: which start of the server it is; empty for the first one.
-    questions: how many requests the server has sent.
     """
 
     begin: Callable[[Request], E]
     session: str = ""
-    questions: int = field(default=0, init=False)
     _listening: E = field(init=False)
     _has_spoken: bool = field(default=False, init=False)
     _pending: dict[str, list[_Unanswered[E]]] = field(default_factory=dict, init=False)
@@ -110,8 +114,6 @@ class Channel(Generic[E]):
         message = classify(line)
         if message is not None and message.kind is Kind.RESPONSE and message.id in self._pending:
             return Placed(self._answered(message.id), is_over=True)
-        if message is not None and message.kind is Kind.REQUEST:
-            self.questions += 1
         pending = None if message is None else self._named_by(message)
         if pending is None and len(self._calling) == 1:
             (pending,) = self._calling

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import answer, notification, progress, rpc, tool, with_id, with_token
 
-from mrtr_cassette.core.record.channel import Channel, Ended, Placed
+from mrtr_cassette.core.record.channel import Channel, Ended, Placed, is_question
 from mrtr_cassette.core.wire.http import End, Request
 
 LISTENING = 0
@@ -169,12 +169,15 @@ def test_further_start_of_a_server_names_its_session() -> None:
     assert json.loads(requests[1].body)["method"] == "tools/call"
 
 
-def test_questions_of_the_server_are_counted() -> None:
-    """Its requests are, on whichever exchange they stand; responses and notifications are not."""
-    pipe, _ = channel()
-    pipe.client_line(ADD)
-
-    for line in (PUSH, notification("notifications/message"), PUSH, answer(ADD, {}), PUSH):
-        pipe.server_line(line)
-
-    assert pipe.questions == 3
+@pytest.mark.parametrize(
+    ("line", "asks"),
+    [
+        (PUSH + b"\n", True),
+        (notification("notifications/message"), False),
+        (answer(ADD, {"text": '"method"'}), False),
+        (b'no json with "method"', False),
+    ],
+)
+def test_requests_of_the_server_are_questions(line: bytes, *, asks: bool) -> None:
+    """Notifications, responses and what is no message are none."""
+    assert is_question(line) is asks
