@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from fleet.balancers import DEPLOY, missing
 from processes import CASSETTES
+
+from mrtr_cassette.cli import main
 
 KUBERNETES = DEPLOY / "kubernetes"
 VERSION = "1.33"
@@ -95,6 +98,16 @@ def test_object_store_variant_goes_out_for_names_and_https_only(tmp_path):
         each["port"] for rule in kinds["NetworkPolicy"]["spec"]["egress"] for each in rule["ports"]
     ]
     assert ports == [53, 53, 443]
+
+
+def test_command_of_the_pods_has_options_that_exist():
+    """What the container is started with is a command of this version."""
+    deployment = by_kind(list(shipped()))["Deployment"]
+    command, _, *options = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    replay = main.get_command(click.Context(main), command)
+    assert replay is not None
+    known = {name for parameter in replay.params for name in parameter.opts}
+    assert {option.partition("=")[0] for option in options} <= known
 
 
 def test_containerfile_passes_the_linter():

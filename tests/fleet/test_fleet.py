@@ -25,7 +25,7 @@ def fleet(cassette):
     """Three stateless replicas of two workers each, of which none ever missed."""
     fleet = Fleet()
     for name in "abc":
-        fleet.start(name, *stateless(cassette))
+        fleet.start(name, *stateless(cassette, "--workers", "2"))
     for replica in fleet.replicas.values():
         replica.await_listening()
     yield fleet
@@ -41,7 +41,7 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
     fleet: Fleet, cassette: Path, tmp_path: Path, balancer: Balancer, dies: str, comes: str
 ) -> None:
     """A request is lost only on a connection that died, so at most one for each client."""
-    command = stateless(cassette)
+    command = stateless(cassette, "--workers", "2")
     tally, _ = Run(balancer, command, DISTINCT, 300, 30, dies, comes).hold(fleet, tmp_path / "run")
     assert (tally.wrong, tally.missed) == ([], {})
     assert all(count == 1 for count in tally.lost.values())
