@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, NoReturn
+from typing import IO, Literal, NoReturn, Self
 
 import pytest
 from patience import HANGS_S
@@ -131,7 +131,11 @@ class Fleet:
         self.replicas[name] = Replica(process, stderr)
         return self.replicas[name]
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        """Begin with no replica."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """End what still runs."""
         for replica in self.replicas.values():
             if replica.process.poll() is None:

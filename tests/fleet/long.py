@@ -57,21 +57,20 @@ def memory(pid: int) -> float:
 
 def cost(command: Sequence[str], kind: Kind, requests: int, clients: int) -> float:
     """Return the microseconds of CPU time that one replica takes for a request."""
-    fleet = Fleet()
-    replica = fleet.start("a", *command)
-    replica.await_listening()
-    conversations = requests // (kind.asks + 1)
-    url = f"http://{address('a')}:{fleet.port}/mcp"
+    with Fleet() as fleet:
+        replica = fleet.start("a", *command)
+        replica.await_listening()
+        conversations = requests // (kind.asks + 1)
+        url = f"http://{address('a')}:{fleet.port}/mcp"
 
-    def have(count: int) -> Tally:
-        numbers = islice(cycle(range(DISTINCT)), count)
-        return asyncio.run(converse(url, lambda _: numbers, clients, kind))
+        def have(count: int) -> Tally:
+            numbers = islice(cycle(range(DISTINCT)), count)
+            return asyncio.run(converse(url, lambda _: numbers, clients, kind))
 
-    have(conversations // 10)
-    before = cpu_seconds(replica.process.pid)
-    tally = have(conversations)
-    spent = cpu_seconds(replica.process.pid) - before
-    fleet.close()
+        have(conversations // 10)
+        before = cpu_seconds(replica.process.pid)
+        tally = have(conversations)
+        spent = cpu_seconds(replica.process.pid) - before
     check(tally, conversations, losses=0)
     return spent * 1e6 / (conversations * (kind.asks + 1))
 
@@ -92,40 +91,39 @@ def show_runs(cassette: Path, conversations: int, clients: int) -> float:
     """
     costs = {}
     command = stateless(cassette, "--workers", str(WORKERS))
-    fleet = Fleet()
-    for name in "abc":
-        fleet.start(name, *command)
-    for replica in fleet.replicas.values():
-        replica.await_listening()
-    head(
-        "balancer",
-        "conversations",
-        "finished",
-        "with several replicas",
-        "wrong",
-        "misses",
-        "requests lost",
-        "us of the balancer per request",
-    )
-    for balancer in BALANCERS:
-        dies, comes = CHANGES[balancer]
-        run = Run(balancer, command, DISTINCT, conversations, clients, dies, comes)
-        with tempfile.TemporaryDirectory() as folder:
-            tally, spent = run.hold(fleet, Path(folder) / "run")
-        check(tally, conversations, losses=clients)
-        lost = sum(tally.lost.values())
-        costs[balancer] = spent * 1e6 / sum(tally.by_replica.values())
-        show(
-            balancer,
-            float(tally.finished + lost),
-            float(tally.finished),
-            float(tally.moved),
-            len(tally.wrong),
-            sum(tally.missed.values()),
-            lost,
-            costs[balancer],
+    with Fleet() as fleet:
+        for name in "abc":
+            fleet.start(name, *command)
+        for replica in fleet.replicas.values():
+            replica.await_listening()
+        head(
+            "balancer",
+            "conversations",
+            "finished",
+            "with several replicas",
+            "wrong",
+            "misses",
+            "requests lost",
+            "us of the balancer per request",
         )
-    fleet.close()
+        for balancer in BALANCERS:
+            dies, comes = CHANGES[balancer]
+            run = Run(balancer, command, DISTINCT, conversations, clients, dies, comes)
+            with tempfile.TemporaryDirectory() as folder:
+                tally, spent = run.hold(fleet, Path(folder) / "run")
+            check(tally, conversations, losses=clients)
+            lost = sum(tally.lost.values())
+            costs[balancer] = spent * 1e6 / sum(tally.by_replica.values())
+            show(
+                balancer,
+                float(tally.finished + lost),
+                float(tally.finished),
+                float(tally.moved),
+                len(tally.wrong),
+                sum(tally.missed.values()),
+                lost,
+                costs[balancer],
+            )
     return costs["haproxy"]
 
 
@@ -165,14 +163,13 @@ def show_memory(folder: Path, interactions: int) -> float:
     for workers in (1, 2, 4):
         taken = []
         for path in cassettes.values():
-            fleet = Fleet()
-            replica = fleet.start("a", *stateless(path, "--workers", str(workers)))
-            replica.await_listening()
-            url = f"http://{address('a')}:{fleet.port}/mcp"
-            numbers = iter(cycle(range(10)))
-            asyncio.run(converse(url, lambda _, n=numbers: islice(n, 400), 32, PLAIN))
-            taken.append(memory(replica.process.pid))
-            fleet.close()
+            with Fleet() as fleet:
+                replica = fleet.start("a", *stateless(path, "--workers", str(workers)))
+                replica.await_listening()
+                url = f"http://{address('a')}:{fleet.port}/mcp"
+                numbers = iter(cycle(range(10)))
+                asyncio.run(converse(url, lambda _, n=numbers: islice(n, 400), 32, PLAIN))
+                taken.append(memory(replica.process.pid))
         sizes[workers] = taken[1]
         show(workers, *taken, taken[1] - taken[0])
     return sizes[WORKERS]

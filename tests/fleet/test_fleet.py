@@ -23,14 +23,13 @@ def cassette(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fleet(cassette):
     """Three stateless replicas of two workers each, of which none ever missed."""
-    fleet = Fleet()
-    for name in "abc":
-        fleet.start(name, *stateless(cassette, "--workers", "2"))
-    for replica in fleet.replicas.values():
-        replica.await_listening()
-    yield fleet
-    told = [replica.stop() for replica in fleet.replicas.values()]
-    fleet.close()
+    with Fleet() as fleet:
+        for name in "abc":
+            fleet.start(name, *stateless(cassette, "--workers", "2"))
+        for replica in fleet.replicas.values():
+            replica.await_listening()
+        yield fleet
+        told = [replica.stop() for replica in fleet.replicas.values()]
     assert all("no misses" in text for text in told), told
 
 
@@ -52,14 +51,13 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
 
 def test_sdk_client_meets_another_replica_with_each_request(tmp_path: Path) -> None:
     """The Python SDK's client sees what it saw when it was recorded."""
-    fleet = Fleet()
-    for name in "ab":
-        fleet.start(name, *stateless(CASSETTES / "python-sdk.json"))
-    for replica in fleet.replicas.values():
-        replica.await_listening()
-    with balancing("haproxy", CONFIG["haproxy"], fleet, tmp_path) as balancer:
-        done = run((*peer("client", "python"), balancer.url))
-    told = [replica.stop() for replica in fleet.replicas.values()]
-    fleet.close()
+    with Fleet() as fleet:
+        for name in "ab":
+            fleet.start(name, *stateless(CASSETTES / "python-sdk.json"))
+        for replica in fleet.replicas.values():
+            replica.await_listening()
+        with balancing("haproxy", CONFIG["haproxy"], fleet, tmp_path) as balancer:
+            done = run((*peer("client", "python"), balancer.url))
+        told = [replica.stop() for replica in fleet.replicas.values()]
     assert (done.code, done.stdout) == (0, (TRANSCRIPTS / "python-sdk.txt").read_text())
     assert all("no misses" in text and "played 0" not in text for text in told), told

@@ -20,9 +20,8 @@ CONVERSATIONS = 12
 def test_recordings_of_a_fleet_merge_to_that_of_one_recorder(tmp_path: Path) -> None:
     """Outside the recording block every byte is the same, though the rounds were spread."""
     merged, alone = tmp_path / "merged.json", tmp_path / "alone.json"
-    fleet = Fleet()
     paths = {name: tmp_path / f"{name}.json" for name in "abc"}
-    with listening(UPSTREAM) as server:
+    with listening(UPSTREAM) as server, Fleet() as fleet:
         for name, path in paths.items():
             command = (*PROGRAM, "record", "--upstream", server.url, "--output", str(path))
             fleet.start(name, *command)
@@ -31,7 +30,6 @@ def test_recordings_of_a_fleet_merge_to_that_of_one_recorder(tmp_path: Path) -> 
         with balancing("nginx", CONFIG["nginx"], fleet, tmp_path) as balancer:
             tally = asyncio.run(converse(balancer.url, lambda _: iter(range(CONVERSATIONS)), 1))
         told = [replica.stop(signal.SIGINT) for replica in fleet.replicas.values()]
-        fleet.close()
         record_from(server.url, alone, CONVERSATIONS)
     assert (tally.finished, tally.moved) == (CONVERSATIONS, CONVERSATIONS), told
     done = run((*PROGRAM, "merge", *map(str, paths.values()), "-o", str(merged)))

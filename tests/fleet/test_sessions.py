@@ -19,14 +19,13 @@ CONFIG = {"haproxy": "haproxy-sessions.cfg", "nginx": "nginx-sessions.conf"}
 @pytest.fixture(scope="module")
 def fleet():
     """Two plain replicas of a cassette whose server pushes a question."""
-    fleet = Fleet()
-    for name in REPLICAS:
-        fleet.start(name, *PROGRAM, "replay", str(CASSETTES / "pushed-request.json"))
-    for replica in fleet.replicas.values():
-        replica.await_listening()
-    yield fleet
-    told = [replica.stop() for replica in fleet.replicas.values()]
-    fleet.close()
+    with Fleet() as fleet:
+        for name in REPLICAS:
+            fleet.start(name, *PROGRAM, "replay", str(CASSETTES / "pushed-request.json"))
+        for replica in fleet.replicas.values():
+            replica.await_listening()
+        yield fleet
+        told = [replica.stop() for replica in fleet.replicas.values()]
     assert all("no misses" in text for text in told), told
 
 
