@@ -25,9 +25,9 @@ from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.progress import told_by
 from mrtr_cassette.shell.publishing import close_shipped, publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
+from mrtr_cassette.shell.sealing_process import RecorderSettings, SealingProcess
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.watching import OnAsk, Watcher
-from mrtr_cassette.shell.worker import RecorderSettings, Worker
 
 
 def check_output(output: Location, options: RecordOptions) -> Cassette | None:
@@ -144,10 +144,10 @@ def keeping(
     settings = _settings(options, header.redaction or RedactionRules())
     recorder = settings.recorder()
     # Without an event loop there is nobody to be held up.
-    worker = Worker(settings, recorder) if header.transport == "http" else None
+    process = SealingProcess(settings, recorder) if header.transport == "http" else None
     started = clock.now()
     try:
-        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask, worker)
+        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask, process)
     finally:
         with journal.held():
             is_in_place = _close(journal, session)

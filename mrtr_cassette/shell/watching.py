@@ -42,7 +42,7 @@ from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
 from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.worker import Worker, is_plain_exchange
+from mrtr_cassette.shell.sealing_process import SealingProcess, is_plain_exchange
 
 OnAsk = Callable[[Call, InputRequired], None]
 
@@ -59,7 +59,7 @@ class Watcher:
         clock: tells the time.
         started: when the recording began, by that clock.
         on_ask: told of each ask of the upstream; None where nobody wants to know.
-        worker: works on what is large; None where everything is small.
+        sealing_process: works on what is large; None where everything is small.
         under_way: what is being done while the event loop goes on.
         writing: held while a line is written in parts.
         behind: exchanges of which bytes have come that are not in the journal, and since when, by
@@ -73,7 +73,7 @@ class Watcher:
     clock: Clock
     started: float
     on_ask: OnAsk | None = None
-    worker: Worker | None = None
+    sealing_process: SealingProcess | None = None
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     behind: dict[WatchedExchange, float] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Watcher:
 
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
-        """Wait, when the block ends, for all that is under way, and let go of the worker."""
+        """Wait, when the block ends, for all that is under way, and let go of the process."""
         rotating = asyncio.create_task(self._rotate())
         try:
             yield
@@ -107,8 +107,8 @@ class Watcher:
             rotating.cancel()
             while self.under_way:
                 await asyncio.wait(self.under_way)
-            if self.worker is not None:
-                await self.worker.close()
+            if self.sealing_process is not None:
+                await self.sealing_process.close()
 
     async def _rotate(self) -> None:
         """Close pieces of the journal also while nothing passes."""
@@ -194,15 +194,15 @@ class WatchedExchange:
         self._work: asyncio.Task[None] | None = None
         self._size = self._written = 0
         # Who appends has read the request already.
-        worker = watcher.worker if watcher.on_ask is None else None
+        process = watcher.sealing_process if watcher.on_ask is None else None
         with self._guard:
-            is_large = worker is not None and worker.is_large_request(request)
+            is_large = process is not None and process.is_large_request(request)
             observation = watcher.recorder.request_received(
                 request, watcher.now_ms(), is_read_later=is_large
             )
             self._writer = ExchangeWriter(observation)
-            if worker is not None and is_large:
-                self._in_turn(self._read(worker, observation))
+            if process is not None and is_large:
+                self._in_turn(self._read(process, observation))
             else:
                 watcher.announcer.say(partial(request_event, observation), None)
 
@@ -299,8 +299,8 @@ class WatchedExchange:
         return None
 
     def _is_large(self, due: Due) -> bool:
-        worker = self._watcher.worker
-        return worker is not None and worker.is_large(due.seen)
+        process = self._watcher.sealing_process
+        return process is not None and process.is_large(due.seen)
 
     def _write_at_once(self, due: Due, observation: Observation, *, is_plain: bool = False) -> None:
         watcher = self._watcher
@@ -363,16 +363,16 @@ class WatchedExchange:
         if self._work is asyncio.current_task():
             self._work = None
 
-    async def _read(self, worker: Worker, observation: Observation) -> None:
-        observation.call_read(await worker.read(observation.call.request))
+    async def _read(self, process: SealingProcess, observation: Observation) -> None:
+        observation.call_read(await process.read(observation.call.request))
         self._watcher.announcer.say(partial(request_event, observation), None)
 
     async def _take(self, writer: ExchangeWriter, chunk: bytes, now: float) -> None:
-        observation, worker = writer.observation, self._watcher.worker
+        observation, process = writer.observation, self._watcher.sealing_process
         for _ in observation.response_steps(chunk, now):
             await asyncio.sleep(0)
-            if observation.to_read is not None and worker is not None:
-                observation.message_read(await worker.read_message(observation.to_read))
+            if observation.to_read is not None and process is not None:
+                observation.message_read(await process.read_message(observation.to_read))
         due = writer.bytes_taken(now)
         if due is not None:
             await self._write_in_turn(due, observation)
@@ -385,14 +385,14 @@ class WatchedExchange:
         self._counted(writer.observation, end, now)
 
     async def _write_in_turn(self, due: Due, observation: Observation) -> None:
-        watcher = self._watcher
-        is_large = watcher.worker is not None and watcher.worker.is_large(due.seen)
+        watcher, process = self._watcher, self._watcher.sealing_process
+        is_large = process is not None and process.is_large(due.seen)
         is_plain = is_large and await is_plain_exchange(watcher.recorder, due.seen)
-        if watcher.worker is None or not is_large or is_plain:
+        if process is None or not is_large or is_plain:
             async with watcher.writing:
                 self._write_at_once(due, observation, is_plain=is_plain)
             return
-        sealed = await watcher.worker.seal(due.seen)
+        sealed = await process.seal(due.seen)
         self._sealed(due, observation, sealed.ask, sealed.unread)
         async with watcher.writing:
             for restored in watcher.journal.append_parts(sealed.line):

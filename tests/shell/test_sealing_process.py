@@ -28,7 +28,7 @@ from mrtr_cassette.core.wire.http import End, Headers
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.journal_file import journal_path
 from mrtr_cassette.shell.recorded_journal import RecordedJournal
-from mrtr_cassette.shell.worker import RecorderSettings, Worker, is_plain_exchange
+from mrtr_cassette.shell.sealing_process import RecorderSettings, SealingProcess, is_plain_exchange
 
 SETTINGS = RecorderSettings(
     seals=True,
@@ -48,13 +48,13 @@ PADDING = "The quick brown fox jumps over the lazy dog. " * 3000
 
 
 @asynccontextmanager
-async def working(settings: RecorderSettings, recorder: Recorder) -> AsyncIterator[Worker]:
-    """Give a worker until the block ends."""
-    worker = Worker(settings, recorder)
+async def working(settings: RecorderSettings, recorder: Recorder) -> AsyncIterator[SealingProcess]:
+    """Give the process until the block ends."""
+    sealing = SealingProcess(settings, recorder)
     try:
-        yield worker
+        yield sealing
     finally:
-        await worker.close()
+        await sealing.close()
 
 
 def observed(recorder: Recorder, body: bytes, *, headers: Headers = JSON_HEADERS, **asked: Any):
@@ -81,10 +81,10 @@ async def test_large_exchange_is_sealed_as_a_small_one_is(name: str) -> None:
     body, headers, asked = LARGE[name]
     here, there = SETTINGS.recorder(), SETTINGS.recorder()
     expected = here.seal(observed(here, body, headers=headers, **asked))
-    async with working(SETTINGS, there) as worker:
+    async with working(SETTINGS, there) as sealing:
         seen = observed(there, body, headers=headers, **asked)
-        assert worker.is_large(seen)
-        sealed = await worker.seal(seen)
+        assert sealing.is_large(seen)
+        sealed = await sealing.seal(seen)
     assert b"".join(sealed.line) == encode_line(expected.exchange)
     assert SECRET.encode() not in b"".join(sealed.line)
     assert (sealed.ask, list(sealed.unread)) == (expected.ask, list(expected.unread))
@@ -95,11 +95,11 @@ async def test_large_exchange_is_sealed_as_a_small_one_is(name: str) -> None:
 async def test_states_are_known_on_both_sides() -> None:
     """A state that a small exchange issued is replaced in a large one, and the other way round."""
     recorder = SETTINGS.recorder()
-    async with working(SETTINGS, recorder) as worker:
+    async with working(SETTINGS, recorder) as sealing:
         recorder.seal(observed(recorder, compact(result(asks("ok", state=STATE)))))
         other = STATE.replace("issued", "given")
         body = compact(result(asks("ok", state=other) | {"text": f"{PADDING} {STATE}"}))
-        sealed = await worker.seal(observed(recorder, body))
+        sealed = await sealing.seal(observed(recorder, body))
         assert STATE.encode() not in b"".join(sealed.line)
         assert list(recorder.known) == [STATE, other]
         small = recorder.seal(observed(recorder, compact(result(text(f"again {other}")))))
@@ -120,7 +120,7 @@ async def test_states_are_known_on_both_sides() -> None:
 async def test_what_may_take_long_is_large(body: bytes, *, large: bool) -> None:
     """How large is too large depends on what may have to be searched."""
     recorder = SETTINGS.recorder()
-    assert Worker(SETTINGS, recorder).is_large(observed(recorder, body)) is large
+    assert SealingProcess(SETTINGS, recorder).is_large(observed(recorder, body)) is large
 
 
 @pytest.mark.parametrize("seals", [False, True])
@@ -130,7 +130,7 @@ async def test_a_request_of_moderate_size_is_large_where_answers_are_sealed(*, s
     settings = replace(SETTINGS, seals_answers=seals)
     recorder = settings.recorder()
     seen = observed(recorder, compact(result({})), numbers=[1.5] * 5000)
-    assert Worker(settings, recorder).is_large(seen) is seals
+    assert SealingProcess(settings, recorder).is_large(seen) is seals
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ async def test_plain_text_is_sealed_here(
     recorder = SETTINGS.recorder()
     recorder.known.remember(OTHER)
     seen = observed(recorder, compact(result(value | {"repeated": OTHER})), headers=headers)
-    assert Worker(SETTINGS, recorder).is_large(seen)
+    assert SealingProcess(SETTINGS, recorder).is_large(seen)
     assert await is_plain_exchange(recorder, seen) is plain
     if plain:
         sealed = recorder.seal(seen, is_plain=True)
@@ -184,7 +184,7 @@ async def test_request_of_few_values_is_read_here(
 ) -> None:
     """A long text is read in no time; it need not go to the process first."""
     body = compact(tool_call("deploy", arguments=arguments))
-    assert Worker(SETTINGS, SETTINGS.recorder()).is_large_request(posted(body)) is large
+    assert SealingProcess(SETTINGS, SETTINGS.recorder()).is_large_request(posted(body)) is large
 
 
 @looped
@@ -196,10 +196,10 @@ async def test_request_and_message_are_read_there() -> None:
             tool_call("deploy", id=7, arguments={"text": PADDING}, inputResponses={"ok": PADDING})
         )
     )
-    async with working(SETTINGS, recorder) as worker:
+    async with working(SETTINGS, recorder) as sealing:
         coded = posted(packed, ("Content-Encoding", "gzip"))
-        assert worker.is_large_request(coded)
-        read_there = await worker.read(coded)
+        assert sealing.is_large_request(coded)
+        read_there = await sealing.read(coded)
         assert (read_there.request, read_there.method, read_there.name) == (
             coded,
             "tools/call",
@@ -210,10 +210,10 @@ async def test_request_and_message_are_read_there() -> None:
         assert read_there.answers is not None
         assert read_there.answers.input_responses == {"ok": None}
         event = b"data: %b\n\n" % compact(result(text(PADDING), id=7))
-        heard = await worker.read_message(PassedMessage(event, False, True))
+        heard = await sealing.read_message(PassedMessage(event, False, True))
         assert heard is not None
         assert (heard.id, heard.tree) == ("7", {})
-        assert await worker.read_message(PassedMessage(b"no message", True, True)) is None
+        assert await sealing.read_message(PassedMessage(b"no message", True, True)) is None
 
 
 @looped
@@ -287,13 +287,13 @@ async def test_worker_that_is_killed_is_told(tmp_path: Path) -> None:
     """The client gets every byte, and the user learns that the recording is not whole."""
     path = tmp_path / "c.json"
     recorder = SETTINGS.recorder()
-    async with working(SETTINGS, recorder) as worker:
-        await worker.seal(observed(recorder, LARGE["secrets"][0]))
-        process = worker._process
+    async with working(SETTINGS, recorder) as sealing:
+        await sealing.seal(observed(recorder, LARGE["secrets"][0]))
+        process = sealing._process
         assert process is not None
         os.kill(process.pid, signal.SIGKILL)
         with pytest.raises(MrtrCassetteError, match="ended by another program"):
-            await worker.seal(observed(recorder, LARGE["secrets"][0]))
+            await sealing.seal(observed(recorder, LARGE["secrets"][0]))
     assert not path.exists()
 
 
@@ -327,9 +327,9 @@ async def test_loop_goes_on_while_a_large_body_is_searched(tmp_path: Path) -> No
 
     recorder = SETTINGS.recorder()
     seen = observed(recorder, compact(result(value)))
-    async with working(SETTINGS, recorder) as worker:
+    async with working(SETTINGS, recorder) as sealing:
         turning = asyncio.create_task(turns())
-        await worker.seal(seen)
+        await sealing.seal(seen)
         turning.cancel()
     # In processor time the search takes a quarter of a second.
     assert longest < 0.1

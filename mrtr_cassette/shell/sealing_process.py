@@ -55,7 +55,7 @@ _SIZE = struct.Struct("!Q")
 _PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
-from mrtr_cassette.shell.worker import work
+from mrtr_cassette.shell.sealing_process import work
 work(int(sys.argv[1]))
 """
 
@@ -111,7 +111,7 @@ class SealedLine(NamedTuple):
     states: Sequence[str]
 
 
-class Worker:
+class SealingProcess:
     """The process, as the event loop has it; it does one thing after the other."""
 
     def __init__(self, settings: RecorderSettings, recorder: Recorder) -> None:
