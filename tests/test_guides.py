@@ -57,6 +57,17 @@ def test_a_guide_does_what_it_shows(reader, guide):
     reader.follow((ROOT / "docs" / f"{guide}.md").read_text())
 
 
+def test_the_page_about_fleets_shows_what_one_machine_does(reader):
+    """What the guide for CI records is replayed without memory, and by workers."""
+    for guide, sections in (
+        ("ci", ["Record at your desk"]),
+        ("fleet", ["Any replica", "Processes"]),
+    ):
+        text = (ROOT / "docs" / f"{guide}.md").read_text()
+        for section in sections:
+            reader.follow(text.partition(f"\n## {section}\n")[2].partition("\n## ")[0])
+
+
 def test_the_readme_shows_code_that_runs(reader):
     """Its test records and replays, and its script plays what was recorded."""
     for block in re.findall(

@@ -104,7 +104,7 @@ class Purity(NamedTuple):
         if self.bound:
             reason = (
                 "<<stateless>> can't play what one process has to remember; serve it without, from "
-                "one process, or from several that get each session by a hash of its Mcp-Session-Id"
+                "one process, or from several to which a load balancer routes each session"
             )
             raise CassetteError(path, listed(reason, self.bound))
         if self.ambiguous:
