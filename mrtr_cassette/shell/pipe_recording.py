@@ -22,7 +22,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import Final, Self
 
-from mrtr_cassette.core.record.channel import Channel, is_question
+from mrtr_cassette.core.record.channel import Channel
 from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
 from mrtr_cassette.core.wire.lines import Line, LineFramer, opens_channel
 from mrtr_cassette.errors import CassetteError, LineTooLongError
@@ -56,14 +56,6 @@ _PREDECESSOR_S: Final = 5.0
 """Seconds to wait for the end of a recorder that the same client started before."""
 _LOOK_S: Final = 0.02
 """Seconds between two looks whether it has ended."""
-
-
-TOGETHER_S: Final = 0.01
-"""Seconds for which answers wait after a question of the server, and questions after a call.
-
-What it asks before it has an answer is one turn, and a question while several calls are pending is
-nobody's: that must not depend on how fast the other side is, and whom the system lets speak first.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,18 +196,14 @@ class Pump:
         watcher: Watcher,
         happened: SimpleQueue[_Happened],
         ends: PipeEnds = OWN_PIPES,
-        *,
-        together_s: float = TOGETHER_S,
     ) -> None:
-        """Prepare to pass lines on; so many seconds answers and questions wait for others."""
+        """Prepare to pass lines on."""
         self._server = server
         self._watcher = watcher
         self._happened = happened
         self._ends = ends
         self._lock = Lock()
         self._is_over = False
-        self._together_s = together_s
-        self._asked_from = self._answered_from = 0.0
         self._said_to: int = server.stdin.fileno()
         # Each run of the server after the first one in a cassette is a session of its own.
         session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
@@ -261,7 +249,6 @@ class Pump:
         if is_over:
             exchange.response_ended(End.COMPLETE)
         else:
-            self._asked_from = time.monotonic() + self._together_s
             exchange.response_started(NO_STATUS, ())
 
     def _server_said(self, line: bytes) -> None:
@@ -280,19 +267,12 @@ class Pump:
         chunk = b"-"
         while chunk:
             chunk = read_some(source)
-            if is_to_server:
-                _wait_until(self._answered_from)
-                if framer.is_between and self._pass_first(chunk, framer, said):
-                    continue
+            if is_to_server and framer.is_between and self._pass_first(chunk, framer, said):
+                continue
             # One after the other, so that a client that reads in between has them as they came.
             for line in framer.feed(chunk) if chunk else framer.finish():
-                asks = not is_to_server and is_question(line.raw)
-                if asks:
-                    _wait_until(self._asked_from)
                 with self._lock:
                     self._show(line, said)
-                if asks:
-                    self._answered_from = time.monotonic() + self._together_s
                 if is_taken and not write_all(target, line.raw):
                     is_taken = False
                     if target == self._ends.target:
@@ -332,12 +312,6 @@ class Pump:
 
     def _close_server(self) -> None:
         close_pipe(self._said_to)
-
-
-def _wait_until(moment: float) -> None:
-    remaining = moment - time.monotonic()
-    if remaining > 0:
-        time.sleep(remaining)
 
 
 @dataclass(slots=True)

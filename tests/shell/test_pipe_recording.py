@@ -11,22 +11,16 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from pipes import LINES_SERVER, piped, processes_with, recorder, spoken, until
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import pytest
-from builders import answer, rpc
-from patience import seconds
-from processes import PROGRAM, PYTHON, run
+from builders import rpc
+from processes import PROGRAM, run
 
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.sessions import session_of
-from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.line_pipes import PipeEnds, close_pipe, write_at_once
-from mrtr_cassette.shell.pipe_recording import Pump, pipe_recording
-from mrtr_cassette.shell.server_process import server_process
+from mrtr_cassette.shell.line_pipes import write_at_once
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -334,52 +328,6 @@ def test_what_the_server_says_by_itself_is_on_disk_before_the_client_has_it(tmp_
 
     assert run([*PROGRAM, "recover", str(output)]).code == 0
     assert lines_of(load_cassette(output)) == [(b"", heard)]
-
-
-ASKS_TWICE = """
-import json, os, sys
-def say(**message):
-    os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\\n")
-def ask(number):
-    params = {"mode": "form", "message": str(number), "requestedSchema": {}}
-    say(id=number, method="elicitation/create", params=params)
-sys.stdin.buffer.readline()
-ask(1)
-open(sys.argv[1]).read()
-ask(2)
-sys.stdin.buffer.readline()
-say(id=7, result={})
-"""
-
-
-def test_what_a_server_asks_before_it_has_an_answer_is_one_turn(tmp_path: Path) -> None:
-    """An answer that comes at once waits for a moment, so a second question is no new turn."""
-    output, gate = tmp_path / "c.json", tmp_path / "gate"
-    os.mkfifo(gate)
-    command = [*PYTHON, "-c", ASKS_TWICE, str(gate)]
-    (source, said), (heard, target) = os.pipe(), os.pipe()
-    with (
-        pipe_recording(command, output, RecordOptions()) as (_, watcher),
-        server_process(command) as server,
-        os.fdopen(heard, "rb") as messages,
-    ):
-        pump = Pump(
-            server, watcher, SimpleQueue(), PipeEnds(source, target), together_s=seconds(0.5)
-        )
-        running = Thread(target=pump.run)
-        running.start()
-        os.write(said, rpc("tools/call", {"name": "t"}, 7) + b"\n")
-        first = messages.readline()
-        os.write(said, answer(first, {"action": "decline"}) + b"\n")
-        gate.write_bytes(b"")
-        messages.readline()
-        assert json.loads(messages.readline())["id"] == 7
-        close_pipe(said)
-        running.join()
-
-    (turn,) = json.loads(output.read_bytes())["interactions"][0]["elicitation_turns"]
-    assert [each["key"] for each in turn["ask"]["events"]] == ["elicitation-1", "elicitation-2"]
-    assert [each["key"] for each in turn["answer"]["responses"]] == ["elicitation-1"]
 
 
 def test_what_may_take_long_is_not_written_at_once() -> None:

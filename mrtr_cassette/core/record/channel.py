@@ -49,12 +49,6 @@ class Ended(NamedTuple, Generic[E]):
     end: End | None
 
 
-def is_question(line: bytes) -> bool:
-    """Tell whether a line of the server is a request; most are responses, and hardly read."""
-    message = classify(line) if b'"method"' in line else None
-    return message is not None and message.kind is Kind.REQUEST
-
-
 @dataclass(slots=True, eq=False)
 class _Unanswered(Generic[E]):
     """A request without its response.

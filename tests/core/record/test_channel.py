@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import answer, notification, progress, rpc, tool, with_id, with_token
 
-from mrtr_cassette.core.record.channel import Channel, Ended, Placed, is_question
+from mrtr_cassette.core.record.channel import Channel, Ended, Placed
 from mrtr_cassette.core.wire.http import End, Request
 
 LISTENING = 0
@@ -167,17 +167,3 @@ def test_further_start_of_a_server_names_its_session() -> None:
 
     assert [request.header("mcp-session-id") for request in requests] == ["a session"] * 2
     assert json.loads(requests[1].body)["method"] == "tools/call"
-
-
-@pytest.mark.parametrize(
-    ("line", "asks"),
-    [
-        (PUSH + b"\n", True),
-        (notification("notifications/message"), False),
-        (answer(ADD, {"text": '"method"'}), False),
-        (b'no json with "method"', False),
-    ],
-)
-def test_requests_of_the_server_are_questions(line: bytes, *, asks: bool) -> None:
-    """Notifications, responses and what is no message are none."""
-    assert is_question(line) is asks
