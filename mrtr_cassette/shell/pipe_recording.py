@@ -278,8 +278,9 @@ class Pump:
                     if target == self._ends.target:
                         # A client that does not listen any more has ended, as far as we can tell.
                         self._happened.put(_Happened.CLIENT_CLOSED)
-        close_pipe(target)
+        # Before the other side can know it: its own end comes after this one.
         self._happened.put(then)
+        close_pipe(target)
 
     def _pass_first(self, chunk: bytes, framer: LineFramer, said: Callable[[bytes], None]) -> bool:
         """Pass whole lines on to the server before they are shown, if that can't take long.
