@@ -1,6 +1,20 @@
 from __future__ import annotations
 
-from builders import Answer, answer, cassette_of, exchange, loaded, post, retry, stream, tool
+import json
+
+from builders import (
+    Answer,
+    answer,
+    cassette_of,
+    exchange,
+    loaded,
+    post,
+    progress,
+    refusal,
+    retry,
+    stream,
+    tool,
+)
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched
 
@@ -58,6 +72,34 @@ def test_exchange_without_ask_has_none() -> None:
     assert exchange(CALL, elsewhere).ask is None
     assert exchange(CALL, Answer((), status=0, end=End.OPEN)).ask is None
     assert recorded(CALL).ask is None
+
+
+def test_exchange_reads_the_response_to_its_request() -> None:
+    """It is found in a body or behind other messages of a stream, and an error is one too."""
+    done = answer(CALL, text("done"))
+    streamed = exchange(CALL, stream(progress(1), done))
+    refused = exchange(CALL, refusal(CALL, code=-32602)).rpc_response
+
+    whole, behind = exchange(CALL, done).rpc_response, streamed.rpc_response
+    assert whole is not None
+    assert behind is not None
+    assert whole.tree == behind.tree == json.loads(done)
+    assert streamed.located_response is not None
+    assert streamed.located_response.piece == 1
+    assert refused is not None
+    assert refused.tree["error"]["code"] == -32602
+
+
+def test_exchange_without_response_to_its_request_has_none() -> None:
+    """No response, a stream that ends before it, and the response to another request are none."""
+    elsewhere = answer(retry(CALL, number=2), text("done"))
+
+    for each in (
+        recorded(CALL),
+        exchange(CALL, stream(progress(1), end=End.OPEN)),
+        exchange(CALL, elsewhere),
+    ):
+        assert (each.located_response, each.rpc_response) == (None, None)
 
 
 def test_interaction_owns_what_no_earlier_one_has() -> None:
