@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,10 +34,10 @@ from messages import NO, YES, array_asks, asks, text
 from pushing import SESSION, PushingSession, elicit, posted, roots
 
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
-from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange
+from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange, RecorderFacts
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
-from mrtr_cassette.core.record.assembly import has_recording
+from mrtr_cassette.core.record.assembly import has_recording, head_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
@@ -426,6 +427,21 @@ def test_cassette_keeps_its_upstream_when_it_is_added_to() -> None:
     before = appended(ABANDONED).model_copy(update={"upstream": "http://localhost:1/mcp"})
 
     assert conversation((CALL, text("a"))).cassette(earlier=before).upstream == before.upstream
+
+
+def test_cassette_names_the_recorders_of_all_its_exchanges_or_none() -> None:
+    """A recorder that is added stands behind the others, unless one of them is unknown."""
+    unnamed = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append")
+    first = replace(unnamed, recorder="first", wall_ms=1.5)
+    second = replace(unnamed, recorder="second", wall_ms=2.5)
+    one, other = RecorderFacts("first", 1.5), RecorderFacts("second", 2.5)
+    named = head_of(first, "tool")
+
+    assert named.recorders == (one,)
+    assert head_of(second, "tool", named).recorders == (one, other)
+    assert head_of(unnamed, "tool").recorders == ()
+    assert head_of(second, "tool", head_of(unnamed, "tool")).recorders == ()
+    assert head_of(unnamed, "tool", named).recorders == ()
 
 
 def test_sessions_of_an_added_recording_are_counted_on() -> None:
