@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from builders import Answer, cassette_of, loaded, player_of, retry, tool
 from messages import NO, YES, asks, text
+from pushed_cassettes import branched
 
-from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.replay.playable import Playable, tally_of
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
@@ -69,3 +70,40 @@ def test_what_is_played_in_the_place_of_another_counts_for_it() -> None:
     assert not other.was_played
     one.played = 1
     assert (one.was_played, other.was_played, other.played) == (True, True, 0)
+
+
+def test_call_of_an_exchange_is_read_without_secrets() -> None:
+    """It is the request as it is matched, where one secret is as good as another."""
+    login = tool("login", user="ada", password="correct-horse")
+    ((each,),) = player_of((login, text("in")), redacts=True).interactions
+
+    assert each.call.arguments["arguments"] == {"user": "ada", "password": "<password>"}
+
+
+def test_posted_answers_come_after_the_exchanges_of_their_interaction() -> None:
+    """Each knows what it answers, during which exchange; a branch has those of its own turns."""
+    (stream,), (asking, done, *posted), (left, *own) = Player(branched()).interactions
+
+    assert all(each.answers is None for each in (stream, asking, done, left))
+    assert left.parent is asking
+    assert [
+        (each.turn, each.answers.pending, each.answers.request.key)
+        for each in (*posted, *own)
+        if each.answers is not None
+    ] == [
+        (1, asking, "roots-1"),
+        (1, asking, "elicitation-1"),
+        (4, left, "elicitation-1"),
+    ]
+
+
+def test_plays_are_counted_in_the_tally_too() -> None:
+    """Each exchange has a place of its own there; without a tally it counts for itself."""
+    (ask, left), (again,), (other,) = playables()
+    again.count()
+    tally = tally_of([ask, left, other])
+    for each in (left, other, left, again):
+        each.count()
+
+    assert list(tally.counts) == [0, 2, 1]
+    assert [each.played for each in (ask, left, other, again)] == [0, 2, 1, 2]
