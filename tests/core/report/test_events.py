@@ -29,6 +29,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.stateless import SeveralAnswers
 from mrtr_cassette.core.report.events import (
     admin_event,
     admin_line,
@@ -51,11 +52,15 @@ from mrtr_cassette.core.report.events import (
     response_event,
     restored_event,
     restored_line,
+    told_apart_event,
+    told_apart_text,
     unreachable_event,
     unreachable_line,
     unread_event,
     unread_line,
     unrecorded_event,
+    worker_ended_event,
+    worker_ended_line,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -374,3 +379,48 @@ def test_conversation_that_was_repeated_is_told_up_to_its_ask() -> None:
         'repeated the conversation up to #1 (tools/call "deploy", ask of turn 1), '
         "for an answer that is not recorded"
     )
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (None, "warning: worker 2 ended (signal 9); another one takes its place"),
+        (
+            "it was the third to end",
+            "error: worker 2 ended (signal 9), and it was the third to end; the replay ends",
+        ),
+    ],
+)
+def test_worker_that_ended_is_told_with_what_follows(problem: str | None, line: str) -> None:
+    """Either another one takes its place, or the reason why none does is told."""
+    assert worker_ended_line(2, "signal 9", problem) == line
+    assert worker_ended_event(2, "signal 9", problem) == {
+        "event": "worker_ended",
+        "worker": 2,
+        "end": "signal 9",
+        "problem": problem,
+    }
+
+
+def test_requests_with_several_answers_are_told() -> None:
+    """The log has a record for each, and people read a line for each under one note."""
+    groups = [
+        SeveralAnswers('tools/call "who"', (1, 2), ("the client",)),
+        SeveralAnswers('tools/call "slow"', (3, 4), ("a progress token", "the session")),
+    ]
+
+    event = told_apart_event(groups)
+    assert event["event"] == "told_apart"
+    assert orjson.loads(orjson.dumps(event["requests"])) == [
+        {"call": 'tools/call "who"', "interactions": [1, 2], "told_apart_by": ["the client"]},
+        {
+            "call": 'tools/call "slow"',
+            "interactions": [3, 4],
+            "told_apart_by": ["a progress token", "the session"],
+        },
+    ]
+    assert told_apart_text(groups).splitlines() == [
+        "note: recorded with several answers:",
+        '  #1, #2: tools/call "who", told apart by the client',
+        '  #3, #4: tools/call "slow", told apart by a progress token, the session',
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from builders import Step, get, missed, play, player_of, post, retry, rpc, tool
 from messages import NO, YES, asks, text
@@ -163,11 +165,29 @@ def test_event_of_a_replay_has_the_counts() -> None:
             "nothing was recorded, no cassette was written",
             {"interactions": 0, "exchanges": 0},
         ),
+        (
+            RecordingReport("c.json", None, 4, None, 0, shipped="merge them with: MERGE"),
+            "4 exchanges recorded in pieces: merge them with: MERGE",
+            {"interactions": 0, "exchanges": 4, "shipped": "merge them with: MERGE"},
+        ),
     ],
 )
 def test_recording_tells_what_it_came_to(
-    report: RecordingReport, told: str, event: dict[str, int]
+    report: RecordingReport, told: str, event: dict[str, Any]
 ) -> None:
     """What was written, recorded, played and not recorded is told in one line and one event."""
     assert recording_text(report) == told
     assert recording_event(report) == {"event": "concluded", **event}
+
+
+def test_recording_that_was_not_published_tells_why() -> None:
+    """The reason comes first, and the log has it beside the counts."""
+    report = RecordingReport("c.json", None, 2, None, 0, "all 2 requests got 404")
+
+    assert recording_text(report).startswith("c.json was not written: all 2 requests got 404\n")
+    assert recording_event(report) == {
+        "event": "concluded",
+        "interactions": 0,
+        "exchanges": 2,
+        "unpublished": "all 2 requests got 404",
+    }
