@@ -151,3 +151,26 @@ def test_texts_are_taken_over_whole() -> None:
     assert others.seal(b"forgotten-text first-text-of-all word") == (
         b"forgotten-text <token:1> word"
     )
+
+
+def test_text_that_is_not_searched_for_is_forgotten_in_its_turn() -> None:
+    """It takes a place among the texts that are remembered, and gives it up like any other."""
+    texts = KnownTexts(most=2)
+    texts.add(KnownText("word", SHOWN, is_searched=False))
+
+    assert not texts.add(KnownText("first-text-of-all", SHOWN))
+    assert texts.add(KnownText("second-text-of-all", SHOWN))
+    assert list(texts) == ["first-text-of-all", "second-text-of-all"]
+    assert texts.seal(b"first-text-of-all") == SHOWN.encode()
+
+
+def test_texts_are_replaced_in_text_as_in_bytes() -> None:
+    """What is no Unicode stays beside them, and a text without any is returned as it is."""
+    texts = KnownTexts(shortest=8)
+    plain = "nothing of a state"
+    assert texts.seal_text(plain) is plain
+    texts.add(KnownText(ODD, SHOWN))
+
+    assert texts.seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
+    assert texts.seal_text(plain) is plain
+    assert texts.seal_text("short") == "short"

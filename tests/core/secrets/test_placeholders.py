@@ -77,3 +77,17 @@ def test_placeholder_is_found_in_each_spelling(opening: str, closing: str) -> No
     text = f"a{opening}jwt:5{closing}b{opening}div:5{closing}"
     assert without_numbers(text) == f"a<jwt>b{opening}div:5{closing}"
     assert renumber(text, lambda _rule, _token: 7) == text.replace("jwt:5", "jwt:7")
+
+
+def test_text_without_placeholder_is_returned_as_it_is() -> None:
+    """No number is asked for where nothing begins like a placeholder."""
+    asked: list[str] = []
+    text = "jwt:5> password:1>"
+
+    assert renumber(text, lambda rule, _token: asked.append(rule)) is text
+    assert asked == []
+
+
+def test_numbers_can_be_left_out_of_bytes() -> None:
+    """Bytes that are no text stay as they are."""
+    assert without_numbers(b"\xff\xc3<jwt:1>\x80 %3Cjwt:2%3E") == b"\xff\xc3<jwt>\x80 <jwt>"
