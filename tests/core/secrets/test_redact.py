@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,9 +28,10 @@ from patience import seconds
 
 from mrtr_cassette.core.secrets.names import ENDINGS, NAMES
 from mrtr_cassette.core.secrets.placeholders import renumber, without_numbers
-from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RULE_NAMES, ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.shapes import RULES
+from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Request
 
 STREAM = "text/event-stream"
@@ -816,3 +818,49 @@ def test_urls_that_follow_one_another_are_redacted_at_once() -> None:
     redactor = Redactor(RedactionRules(), lambda _rule, _secret: "T")
 
     assert b"made-up1" not in redactor.body((url * 300).encode(), "text/plain")
+
+
+def test_head_of_a_request_is_redacted_without_its_body() -> None:
+    """A head without secrets is the same request, and the body is left to others."""
+    headers = (("Content-Type", FORM), ("Mcp-Param-Api-Key", "x"))
+    plain = Request("POST", "/a?b=x", headers[:1], b"api_key=x")
+
+    assert REDACTOR.head(plain) is plain
+    assert REDACTOR.head(replace(plain, headers=headers)) == replace(
+        plain, headers=(headers[0], ("Mcp-Param-Api-Key", placeholder("api-key", "x")))
+    )
+
+
+def test_no_pattern_of_a_user_changes_what_stands_for_a_body() -> None:
+    """A digest may look like anything, and is no secret."""
+    redactor = Redactor(RedactionRules(patterns=("[0-9]+",)), lambda _rule, _secret: "1")
+
+    assert redactor.body(withheld(b"x"), "text/plain") == withheld(b"x")
+    assert redactor.body(b"x 4711", "text/plain") == b"x <custom-1:1>"
+
+
+def test_rule_of_a_name_is_told() -> None:
+    """However the name is spelled; a name of no secret has no rule."""
+    assert [REDACTOR.rule_of(name) for name in ("X-Api-Key", "apiKey", "Accept")] == [
+        "api-key",
+        "api-key",
+        "",
+    ]
+
+
+def test_body_is_plain_only_where_no_search_could_find_anything() -> None:
+    """A thorough search may find a secret in any body."""
+    words = b'{"text":"some words, and 5"}'
+
+    assert REDACTOR.is_plain(words)
+    assert not REDACTOR.is_plain(b'{"text":"%s"}' % GITHUB.encode())
+    assert not Redactor(RedactionRules(), token, is_thorough=True).is_plain(words)
+
+
+def test_hash_of_a_secret_depends_on_its_key() -> None:
+    """The same secret has the same token under one key, whatever its rule, and another elsewhere."""
+    one, other = keyed_hash(b"1" * 16), keyed_hash(b"2" * 16)
+
+    assert one("jwt", "x") == one("password", "x")
+    assert len({one("jwt", "x"), one("jwt", "y"), one("jwt", "\ud800"), other("jwt", "x")}) == 4
+    assert re.fullmatch("[0-9a-f]{24}", one("jwt", "x"))
