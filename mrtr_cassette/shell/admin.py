@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.announcing import Log
 from mrtr_cassette.shell.http_server import Access, listening, serving
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream
@@ -44,24 +44,21 @@ class Admin:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        status, headers, body = (
-            404,
-            TEXT_HEADERS,
-            b"no such page; there are /livez, /readyz, /metrics\n",
-        )
+        await downstream.send_whole(*self._page(request))
+
+    def _page(self, request: Request) -> tuple[int, Headers, bytes]:
         if request.method not in ("GET", "HEAD"):
-            status, headers, body = 405, (*TEXT_HEADERS, ("Allow", "GET, HEAD")), b"GET only\n"
+            return 405, (*TEXT_HEADERS, ("Allow", "GET, HEAD")), b"GET only\n"
         match request.target.partition("?")[0]:
-            case _ if status == 405:
-                pass
             case "/livez":
-                status, body = 200, b"alive\n"
+                return 200, TEXT_HEADERS, b"alive\n"
             case "/readyz":
                 status, body = (200, b"ready\n") if self.is_ready else (503, b"not ready\n")
+                return status, TEXT_HEADERS, body
             case "/metrics":
-                content_type, body = self.exposition(request.header("accept"))
-                status, headers = 200, (("Content-Type", content_type),)
-        await downstream.send_whole(status, headers, body)
+                content_type, text = self.exposition(request.header("accept"))
+                return 200, (("Content-Type", content_type),), text
+        return 404, TEXT_HEADERS, b"no such page; there are /livez, /readyz, /metrics\n"
 
 
 @asynccontextmanager
