@@ -50,8 +50,6 @@ from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
 
-"""Interactions after which to look whether a second has passed."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReplaySession:
