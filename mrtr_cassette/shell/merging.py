@@ -16,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import RecordedInteraction
 from mrtr_cassette.core.format.dump import dump_pieces
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.load import load
@@ -29,7 +28,7 @@ from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.progress import Progress
-from mrtr_cassette.shell.publishing import TOOL
+from mrtr_cassette.shell.publishing import TOOL, CountedInteractions
 from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.stores import Location
 
@@ -83,7 +82,8 @@ def merge_files(
         whole = merged(sources)
         if not whole.exchanges:
             raise CassetteError(paths[0], "no file has a whole exchange")
-        interactions = _Counted(assemble(whole.exchanges), len(whole.exchanges), progress)
+        assembled = assemble(whole.exchanges)
+        interactions = CountedInteractions(assembled, len(whole.exchanges), progress)
         head = replace(head_of(whole.header, TOOL), recorders=whole.recorders)
         try:
             cassette_file.write(output, dump_pieces(head, interactions), replace=replaces)
@@ -92,27 +92,6 @@ def merge_files(
         except OSError as error:
             raise CassetteError(output, reason_of(error)) from None
         return Merge(interactions.count, len(whole.recorders), (*notes, *whole.notes))
-
-
-class _Counted:
-    """Interactions, counted while they are written."""
-
-    def __init__(
-        self, interactions: Iterable[RecordedInteraction], total: int, progress: Progress | None
-    ) -> None:
-        self.count = 0
-        self._interactions = interactions
-        self._total = total
-        self._progress = progress
-
-    def __iter__(self) -> Iterator[RecordedInteraction]:
-        written = 0
-        for interaction in self._interactions:
-            self.count = interaction.number
-            if self._progress is not None:
-                written += len(interaction.own)
-                self._progress(written, self._total)
-            yield interaction
 
 
 class _File(NamedTuple):
@@ -133,9 +112,9 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
     """Yield what the files have, recorder by recorder; say what to know of them."""
     journals: dict[str, list[_File]] = {}
     for place in places:
-        path = _journal_at(place, stack)
-        if path is None:
-            yield from _of_cassette(place)
+        path = _on_disk(place, stack)
+        if not _is_journal(path):
+            yield from _of_cassette(path, str(place))
             continue
         header = _known(journal_file.header_of(path, place))
         if header.existing == "append":
@@ -160,22 +139,23 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
         yield Source(pieces[0].name, files[0].header, journal, namespace=recorder)
 
 
-def _journal_at(place: Location, stack: ExitStack) -> Path | None:
-    """Return where a journal stands on this machine, fetched from a store; None for a cassette."""
+def _on_disk(place: Location, stack: ExitStack) -> Path:
+    """Return where a file stands on this machine; from a store it is fetched, once."""
     if isinstance(place, Path):
-        try:
-            with place.open("rb") as file:
-                is_journal = file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
-        except OSError:
-            # Reading it as a cassette says what is wrong.
-            return None
-        return place if is_journal else None
+        return place
     data = cassette_file.read_file(place)
-    if not data.startswith(_JOURNAL_MARK):
-        return None
     path = Path(stack.enter_context(TemporaryDirectory(prefix="mrtr-cassette-"))) / place.name
     path.write_bytes(data)
     return path
+
+
+def _is_journal(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
+    except OSError:
+        # Reading it as a cassette says what is wrong.
+        return False
 
 
 def _known(header: JournalHeader) -> JournalHeader:
@@ -190,9 +170,9 @@ def _known(header: JournalHeader) -> JournalHeader:
     return replace(header, recorder=recorder, wall_ms=began * 1000)
 
 
-def _of_cassette(path: Location) -> Iterator[Source]:
+def _of_cassette(path: Path, name: str) -> Iterator[Source]:
     data = cassette_file.read_file(path)
-    cassette = load(data, str(path))
+    cassette = load(data, name)
     digest = hashlib.sha256(data).hexdigest()
     clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
     for recorder, exchanges in reopened(cassette, digest).items():
@@ -208,7 +188,7 @@ def _of_cassette(path: Location) -> Iterator[Source]:
             recorder=recorder or None,
             wall_ms=clocks.get(recorder),
         )
-        yield Source(str(path), _known(header), exchanges, digest, is_published=True)
+        yield Source(name, _known(header), exchanges, digest, is_published=True)
 
 
 def _without_copies(files: Iterable[_File]) -> list[_File]:

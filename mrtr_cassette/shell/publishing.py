@@ -7,7 +7,7 @@ Rule: the journal goes only when the cassette stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -152,12 +152,41 @@ def recorded_so_far(output: Location) -> Cassette | None:
         return load(b"".join(_Publication(journal, output).pieces()), str(output))
 
 
-class _Publication:
-    """A journal on its way to a cassette.
+class CountedInteractions:
+    """Interactions, counted while they are written.
 
     Attributes:
-        count: how many interactions were written.
+        count: how many were written.
     """
+
+    def __init__(
+        self, interactions: Iterable[RecordedInteraction], total: int, progress: Progress | None
+    ) -> None:
+        """Count none before they are asked for.
+
+        Args:
+            interactions: what is written, in its order.
+            total: how many exchanges they have.
+            progress: told how many exchanges have been written.
+        """
+        self.count = 0
+        self._interactions = interactions
+        self._total = total
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[RecordedInteraction]:
+        """Iterate over them."""
+        written = 0
+        for interaction in self._interactions:
+            self.count = interaction.number
+            if self._progress is not None:
+                written += len(interaction.own)
+                self._progress(written, self._total)
+            yield interaction
+
+
+class _Publication:
+    """A journal on its way to a cassette."""
 
     def __init__(
         self,
@@ -166,23 +195,19 @@ class _Publication:
         progress: Progress | None = None,
     ) -> None:
         """Load the cassette that the recording is added to, if there is one."""
-        self.count = 0
-        self._progress = progress
         self._journal = journal
         self._earlier = None
         if journal.header.existing == "append" and cassette_file.exists(output):
             self._earlier = cassette_file.load_cassette(output)
+        assembled = assemble(journal, self._earlier)
+        self._interactions = CountedInteractions(assembled, len(journal), progress)
+
+    @property
+    def count(self) -> int:
+        """How many interactions were written."""
+        return self._interactions.count
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the cassette, piece by piece."""
         head = head_of(self._journal.header, TOOL, self._earlier)
-        return dump_pieces(head, self._counted())
-
-    def _counted(self) -> Iterator[RecordedInteraction]:
-        written, total = 0, len(self._journal)
-        for interaction in assemble(self._journal, self._earlier):
-            self.count = interaction.number
-            if self._progress is not None:
-                written += len(interaction.own)
-                self._progress(written, total)
-            yield interaction
+        return dump_pieces(head, self._interactions)
