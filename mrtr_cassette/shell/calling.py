@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from yarl import URL
 
@@ -32,6 +32,7 @@ from mrtr_cassette.core.drive.conversation import (
 )
 from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
 from mrtr_cassette.core.drive.server_session import ServerSession
+from mrtr_cassette.core.drive.tool_list import ToolList
 from mrtr_cassette.core.drive.unrecorded import outcome
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.recorder import Recorder
@@ -49,9 +50,6 @@ from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.upstream_target import target_of
-
-_MOST_PAGES: Final = 100
-"""Pages of a list of tools that are read; a server may have no last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +200,19 @@ class _Caller:
         standing = conversation.standing
         if not isinstance(standing, Finished):
             return None
+        self._check_reached(standing.exchange)
+        return standing.exchange
+
+    def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
+        """Make sure that the upstream has responded, and not the recording proxy for it.
+
+        Raises:
+            UpstreamError: it gave no response; the proxy says why in its own.
+        """
         session = self.reached.session
         if session is not None and session.unreachable:
-            # The recording proxy says in its own response that there was none.
-            error = outcome_of(standing.exchange).get("error") or {}
+            error = {} if exchange is None else outcome_of(exchange).get("error") or {}
             raise UpstreamError(str(error.get("message", "the upstream gave no response")))
-        return standing.exchange
 
     async def _open(self) -> None:
         discovered = await self._exchange(self.client.discover())
@@ -226,19 +231,12 @@ class _Caller:
 
     async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
         """Return the input schema of a tool; None where the server lists no tools."""
-        tools: list[Any] = []
-        params: dict[str, Any] = {}
-        for _ in range(_MOST_PAGES):
-            exchange = await self._exchange(self.client.call("tools/list", params))
-            result = None if exchange is None else outcome_of(exchange).get("result")
-            listed = result.get("tools") if isinstance(result, dict) else None
-            if not isinstance(result, dict) or not isinstance(listed, list):
-                return None
-            tools += listed
-            if not isinstance(result.get("nextCursor"), str):
-                break
-            params = {"cursor": result["nextCursor"]}
-        schema = tool_named(name, tools).get("inputSchema")
+        listed = ToolList(self.client.call("tools/list", {}), self.session)
+        await self.reached.server.follow(listed)
+        self._check_reached()
+        if not listed.is_whole:
+            return None
+        schema = tool_named(name, listed.tools).get("inputSchema")
         return schema if isinstance(schema, dict) else None
 
     async def _supply_outside(self, ask: LiveAsk | LivePush) -> Answered | Posted | None:

@@ -217,9 +217,9 @@ class _Run:
         """Repeat one interaction; None stands for a listening stream, which is still heard."""
         try:
             server = await self._server(each)
-            hints = self.verifier.hints_for(each)
-            if hints is not None:
-                await server.follow(hints)
+            tools = self.verifier.tools_for(each)
+            if tools is not None:
+                await server.follow(tools)
             repeated = self.verifier.begin(each)
             if isinstance(repeated, Verified):
                 return repeated

@@ -19,7 +19,7 @@ from mrtr_cassette.core.drive.ordering import without_reordered
 from mrtr_cassette.core.drive.plan import Planned, endpoint_of
 from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript, TurnChange
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
-from mrtr_cassette.core.drive.tool_hints import ToolHints
+from mrtr_cassette.core.drive.tool_list import ToolList, listing_beside
 from mrtr_cassette.core.drive.unrecorded import has_error, outcome
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
@@ -165,7 +165,7 @@ class Verifier:
         )
         self._sessions: dict[str, ServerSession] = {}
         self._unopened: dict[str, str] = {}
-        self._hints: dict[str, ToolHints] = {}
+        self._tools: dict[str, ToolList] = {}
         self._listening: dict[str, list[RecordedScript]] = {}
         self._values = LiveValues()
 
@@ -175,22 +175,22 @@ class Verifier:
             self._sessions[key] = ServerSession(self._new_recorder())
         return self._sessions[key]
 
-    def hints_for(self, planned: Planned) -> ToolHints | None:
+    def tools_for(self, planned: Planned) -> ToolList | None:
         """Return what has to be followed before a call, to know what its tool does; or None."""
         if not planned.is_tool or planned.skipped is not None or not planned.is_compared:
             return None
         session = self._session_of(planned)
-        if planned.session not in self._hints:
-            request = self._sent(planned.call.request)
-            self._hints[planned.session] = ToolHints(request, session)
-        hints = self._hints[planned.session]
-        return None if hints.is_over else hints
+        if planned.session not in self._tools:
+            listing = listing_beside(self._sent(planned.call.request))
+            self._tools[planned.session] = ToolList(listing, session)
+        tools = self._tools[planned.session]
+        return None if tools.is_over else tools
 
     def only_reads(self, planned: Planned) -> bool:
         """Tell whether an interaction changes nothing, as the protocol or the server says."""
-        hints = self._hints.get(planned.session)
+        tools = self._tools.get(planned.session)
         return planned.only_reads or (
-            planned.is_tool and hints is not None and hints.only_reads(planned.call.name)
+            planned.is_tool and tools is not None and tools.only_reads(planned.call.name)
         )
 
     def begin(self, planned: Planned) -> Repeated | Verified:
@@ -220,10 +220,10 @@ class Verifier:
         return Repeated(planned, Conversation(request, script, session), script)
 
     def _destroys(self, planned: Planned) -> bool:
-        hints = self._hints.get(planned.session)
-        if self._allows_destructive or hints is None or not planned.is_tool:
+        tools = self._tools.get(planned.session)
+        if self._allows_destructive or tools is None or not planned.is_tool:
             return False
-        return hints.destroys(planned.call.name)
+        return tools.destroys(planned.call.name)
 
     def _sent(self, request: Request) -> Request:
         """Return a recorded request as it is sent to where the live server is."""

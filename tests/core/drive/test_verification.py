@@ -161,13 +161,13 @@ def test_tool_that_may_destroy_is_not_called() -> None:
     """What the live server says of its tools decides, once for each session."""
     for allows, hint, is_called in ((False, True, False), (True, True, True), (False, False, True)):
         verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
-        hints = verifier.hints_for(plan)
+        hints = verifier.tools_for(plan)
         assert hints is not None
         listing = hints.next()
         assert listing is not None
         show(listing, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]})
         hints.responded(listing)
-        assert verifier.hints_for(plan) is None
+        assert verifier.tools_for(plan) is None
         assert isinstance(verifier.begin(plan), Repeated) is is_called
         assert verifier.only_reads(plan) is False
 
@@ -181,7 +181,7 @@ def test_what_was_not_selected_is_skipped() -> None:
     skipped = verifier.begin(second)
     assert isinstance(skipped, Verified)
     assert skipped.reason == "it was not selected"
-    assert verifier.hints_for(second) is None
+    assert verifier.tools_for(second) is None
 
 
 def test_pushed_question_is_answered_if_it_is_the_recorded_one() -> None:
