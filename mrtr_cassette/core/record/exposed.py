@@ -14,10 +14,12 @@ from mrtr_cassette.core.exchange.recorded import Cassette, TurnPlace
 from mrtr_cassette.core.record.sealing import redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import Request, Response
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, Response
 
-_NOTHING = Request("GET", "/", (), b"")
-"""A request in which there is nothing to find."""
+Side = Literal["request", "response"]
+
+_NO_REQUEST = Request("GET", "/", (), b"")
+_NO_RESPONSE = Response(NO_STATUS, (), (), End.COMPLETE)
 
 
 class ExposedSecret(NamedTuple):
@@ -32,7 +34,7 @@ class ExposedSecret(NamedTuple):
 
     interaction: int
     place: TurnPlace
-    side: Literal["request", "response"]
+    side: Side
     rule: str
 
 
@@ -41,31 +43,21 @@ def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
     rules = cassette.redaction or RedactionRules()
     for interaction in cassette.interactions:
         for exchange, place in zip(interaction.own, interaction.places, strict=True):
-            for rule in _rules_in_request(rules, exchange.request):
-                yield ExposedSecret(interaction.number, place, "request", rule)
-            for rule in _rules_in_response(rules, exchange.response):
-                yield ExposedSecret(interaction.number, place, "response", rule)
+            sides: tuple[tuple[Side, Request, Response | None], ...] = (
+                ("request", exchange.request, _NO_RESPONSE),
+                ("response", _NO_REQUEST, exchange.response),
+            )
+            for side, request, response in sides:
+                for rule in _rules_that_match(rules, request, response or _NO_RESPONSE):
+                    yield ExposedSecret(interaction.number, place, side, rule)
 
 
-def _rules_in_request(rules: RedactionRules, request: Request) -> list[str]:
-    redactor, matched = _noting(rules)
-    redactor.request(request)
-    return list(matched)
-
-
-def _rules_in_response(rules: RedactionRules, response: Response | None) -> list[str]:
-    redactor, matched = _noting(rules)
-    if response is not None:
-        redacted(_NOTHING, response, redactor)
-    return list(matched)
-
-
-def _noting(rules: RedactionRules) -> tuple[Redactor, dict[str, None]]:
-    """Return what redacts one text, and where it notes the rules that found something in it."""
+def _rules_that_match(rules: RedactionRules, request: Request, response: Response) -> list[str]:
     matched: dict[str, None] = {}
 
     def token(rule: str, _secret: str) -> str:
         matched[rule] = None
         return "0"
 
-    return Redactor(rules, token), matched
+    redacted(request, response, Redactor(rules, token))
+    return list(matched)
