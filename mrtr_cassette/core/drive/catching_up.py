@@ -14,13 +14,12 @@ from __future__ import annotations
 from json.encoder import encode_basestring_ascii
 
 from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
-from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript
+from mrtr_cassette.core.drive.recorded_script import RecordedScript
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, outcome
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
-from mrtr_cassette.core.record.open_pushes import OpenPush
-from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -95,11 +94,12 @@ def _chain(asker: Playable) -> list[Playable]:
     return chain
 
 
-class CatchUp:
+class CatchUp(Conversation):
     """One recorded conversation, repeated with the live server up to an ask.
 
     Attributes:
         asker: the recorded exchange whose ask the retry answers.
+        states: the states that the server has issued so far.
     """
 
     def __init__(
@@ -110,48 +110,18 @@ class CatchUp:
         script: RecordedScript,
         recorder: Recorder,
     ) -> None:
-        """Begin with the call that the retry repeats.
-
-        Args:
-            call: the client's retry.
-            shown: the same as messages may show it.
-            asker: the recorded exchange whose ask it answers.
-            script: the recorded conversation up to that ask.
-            recorder: gives what the server says the form in which it would be recorded.
-        """
-        self.asker = asker
-        self._request = call.request
-        self._shown = shown
-        self._script = script
+        """Begin with the call that the retry `call` repeats; messages may show it as `shown`."""
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))
-        self._conversation = Conversation(call.request, script, session)
-
-    @property
-    def states(self) -> list[IssuedState]:
-        """The states that the server has issued so far."""
-        return self._script.states
-
-    def next(self) -> Observation | None:
-        """Return the next request, to be shown its response; None where there is none."""
-        return self._conversation.next()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the server is there, or can't be brought there."""
-        return self._conversation.is_over
-
-    def pushed(self, push: OpenPush) -> Observation | None:
-        """Take a request that the server pushed."""
-        return self._conversation.pushed(push)
-
-    def responded(self, observation: Observation) -> None:
-        """Take the response to the last request."""
-        self._conversation.responded(observation)
+        super().__init__(call.request, script, session)
+        self.asker = asker
+        self.states = script.states
+        self._retry = call.request
+        self._shown = shown
 
     @property
     def failure(self) -> Unrecorded | None:
         """Why the server can't be brought there, or None."""
-        match self._conversation.standing:
+        match self.standing:
             case Finished(turn, exchange):
                 detail = f"the live server asks nothing in turn {turn}: {outcome(exchange)}"
                 return Unrecorded(self._shown, detail, self._asker_of(turn))
@@ -167,7 +137,7 @@ class CatchUp:
 
     def retry(self) -> Request:
         """Return the client's retry with the live state in the place of the recorded one."""
-        body = self._request.body
+        body = self._retry.body
         live, recorded = self.states[-1]
         replacements = []
         for span in find_spans(body, [ECHOED_STATE_PATH])[ECHOED_STATE_PATH]:
@@ -175,4 +145,4 @@ class CatchUp:
             if isinstance(value, str):
                 value = value.replace(recorded, live)
                 replacements.append((span, encode_basestring_ascii(value).encode()))
-        return with_body(self._request, splice(body, replacements))
+        return with_body(self._retry, splice(body, replacements))
