@@ -283,12 +283,3 @@ def write_retry(request: bytes, answers: bytes | None, request_state: str | None
         return replace_members(request, ("params",), members)
     params = replace_members(b"{}", (), members)
     return request if params == b"{}" else replace_members(request, (), {"params": params})
-
-
-def write_state(request: bytes, request_state: str) -> bytes:
-    """Return a retry that echoes another request state; its other bytes stay.
-
-    Raises:
-        NotJsonError: `request` has no JSON object as params.
-    """
-    return replace_members(request, ("params",), {REQUEST_STATE: _string(request_state)})

@@ -20,7 +20,6 @@ from mrtr_cassette.core.protocol.dialect import (
     spelled_requests,
     write_answers,
     write_retry,
-    write_state,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
     Number,
@@ -288,13 +287,6 @@ def test_answers_are_read_as_they_are_spelled() -> None:
 
     assert answers_text(twice) == b'{ "a" : 1E2 }'
     assert answers_text(tool("deploy")) is None
-
-
-def test_state_alone_is_replaced() -> None:
-    """A retry gets another state and keeps its answers."""
-    retry = b'{"params":{ "inputResponses":{ } , "requestState":"S" }}'
-
-    assert write_state(retry, 'T"') == retry.replace(b'"S"', b'"T\\""')
 
 
 texts = st.text(max_size=6)
