@@ -8,12 +8,10 @@ Rule: any difference but a sealed request state ends the demo with an error.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import aiohttp
-from aiohttp import web
 
 from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.demo.calls import CALLS, DemoCall
@@ -23,23 +21,13 @@ from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import replaying
+from mrtr_cassette.shell.upstream_servers import serving_application
 
 Say = Callable[[str], None]
 
 
 class DemoError(MrtrCassetteError):
     """The replay is not what was recorded."""
-
-
-@asynccontextmanager
-async def _demo_server() -> AsyncIterator[str]:
-    runner = web.AppRunner(create_app(), access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
-    finally:
-        await runner.cleanup()
 
 
 async def run_demo(
@@ -61,7 +49,7 @@ async def run_demo(
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
         cassette = Path(folder, "demo.json")
         async with aiohttp.ClientSession() as http:
-            async with _demo_server() as upstream:
+            async with serving_application(create_app()) as upstream:
                 say(f"1. record: a server at {upstream}, a client, and the proxy in between")
                 async with recording(upstream, cassette) as recorder:
                     live = await _converse(DemoClient(http, recorder.url), calls)
