@@ -19,7 +19,7 @@ from mrtr_cassette.core.answers.arguments import Wanted
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
 from mrtr_cassette.core.answers.pairs import WrittenPair
-from mrtr_cassette.core.drive.own_client import NAMED_BY
+from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import UsageError

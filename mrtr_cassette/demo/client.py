@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import recognise
 from mrtr_cassette.demo.calls import DemoCall
 
@@ -24,7 +25,6 @@ _META = {
         "roots": {},
     },
 }
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class DemoClient:
 
     async def _send(self, call: DemoCall, retry: Mapping[str, Any]) -> Received:
         self._id += 1
-        params: dict[str, Any] = {_NAMED_BY[call.method]: call.name}
+        params: dict[str, Any] = {NAMED_BY[call.method]: call.name}
         if call.arguments:
             params["arguments"] = call.arguments
         params |= retry

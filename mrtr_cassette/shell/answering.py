@@ -25,9 +25,9 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     Posted,
 )
-from mrtr_cassette.core.drive.own_client import NAMED_BY, declaring, is_modern, with_id_of
+from mrtr_cassette.core.drive.own_client import declaring, is_modern, with_id_of
 from mrtr_cassette.core.drive.server_session import ServerSession
-from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.calls import NAMED_BY, read_call
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
 from mrtr_cassette.option_values import FilePath

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.answers.pairs import WrittenPair, problem_text, read_pairs
 from mrtr_cassette.core.answers.schemas import problems_of
-from mrtr_cassette.core.drive.own_client import NAMED_BY
+from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.errors import UsageError
 
 _METHODS: Final = frozenset(

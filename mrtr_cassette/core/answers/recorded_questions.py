@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from mrtr_cassette.core.answers.asked import Asked, asked_in
 from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS, problem_of
-from mrtr_cassette.core.answers.rules import AnswersFile
-from mrtr_cassette.core.drive.own_client import NAMED_BY
+from mrtr_cassette.core.answers.rules import METHOD_OF, AnswersFile
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -24,7 +23,7 @@ from mrtr_cassette.core.secrets.placeholders import without_numbers
 from mrtr_cassette.core.wire.jsonbytes import Number, canonical
 from mrtr_cassette.errors import printable
 
-_MEMBERS: Final = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
+_MEMBERS: Final = {method: member for member, method in METHOD_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def answers_text(questions: Iterable[RecordedQuestion], cassette: str) -> str:
 
 def _conditions(question: RecordedQuestion) -> Iterator[str]:
     member = _MEMBERS.get(question.asked.method)
-    if member is not None and question.asked.method in NAMED_BY:
+    if member is not None:
         yield f"{member} = {_toml(question.asked.name)}"
     if question.via == "result":
         # The key of a pushed request is ours, and another one if the server asks more.

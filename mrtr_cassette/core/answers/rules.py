@@ -24,11 +24,12 @@ from mrtr_cassette.core.secrets.patterns import refusal_of, searches
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import UsageError
 
-_NAMED_BY: Final = {
+METHOD_OF: Final = {
     "tool": "tools/call",
     "prompt": "prompts/get",
     "resource": "resources/read",
 }
+"""The method of the calls that each member of a rule names."""
 _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
 """The kinds of requests that each member of a rule can answer."""
 
@@ -74,7 +75,7 @@ class AnswerRule:
             model.pattern, request.message, is_whole=True
         ):
             return False
-        for member, method in _NAMED_BY.items():
+        for member, method in METHOD_OF.items():
             name = getattr(model, member)
             if name is not None and (asked.method, asked.name) != (method, name):
                 return False
@@ -193,7 +194,7 @@ def _fault_of(model: RuleModel) -> str | None:
         return f"kind: {model.kind} is not answered by {answers[0]}"
     if model.message is not None and model.pattern is not None:
         return "message and pattern don't go together"
-    named = [name for name in _NAMED_BY if getattr(model, name) is not None]
+    named = [name for name in METHOD_OF if getattr(model, name) is not None]
     if len(named) > 1:
         return f"{' and '.join(named)} don't go together"
     reason = "" if model.pattern is None else refusal_of(model.pattern)

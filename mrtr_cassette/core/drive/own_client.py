@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from mrtr_cassette.core.drive.server_session import with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.calls import NAMED_BY, Call, read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, replace_members, splice
@@ -24,11 +24,6 @@ Era = Literal["legacy", "modern"]
 
 MODERN_VERSION: Final = "2026-07-28"
 LEGACY_VERSION: Final = "2025-11-25"
-NAMED_BY: Final[Mapping[str, str]] = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-}
 _META: Final = "io.modelcontextprotocol/"
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
 _CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {

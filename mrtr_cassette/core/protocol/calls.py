@@ -9,10 +9,10 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import (
     INPUT_RESPONSES,
@@ -37,7 +37,12 @@ from mrtr_cassette.core.wire.jsonbytes import (
 from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+"""The methods that name what they call, and under which member."""
 _READ_ONLY = frozenset(
     {
         "completion/complete",
@@ -179,7 +184,7 @@ class Call(NamedTuple):
         if self.message.method == "initialize":
             for member in _TRAITS_OF_INITIALIZE:
                 kept.pop(member, None)
-        named_by = _NAMED_BY.get(self.message.method)
+        named_by = NAMED_BY.get(self.message.method)
         if named_by:
             if isinstance(kept.get(named_by), str):
                 del kept[named_by]
@@ -192,7 +197,7 @@ class Call(NamedTuple):
         """The tool's or prompt's name, or the resource's URI."""
         if self.message is None:
             return ""
-        name = self.message.params.get(_NAMED_BY.get(self.message.method, ""))
+        name = self.message.params.get(NAMED_BY.get(self.message.method, ""))
         return name if isinstance(name, str) else ""
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
@@ -238,7 +243,7 @@ class Call(NamedTuple):
         headers = traits_of_headers(self.request.headers)
         if headers.mcp_method not in ("", self.method):
             return f"Mcp-Method: {headers.mcp_method}"
-        if headers.mcp_name and self.method in _NAMED_BY:
+        if headers.mcp_name and self.method in NAMED_BY:
             name = decoded_header(headers.mcp_name)
             if (headers.mcp_name if name is None else name) != self.name:
                 return f"Mcp-Name: {headers.mcp_name}"
@@ -280,7 +285,7 @@ class Call(NamedTuple):
     @property
     def _empty_members(self) -> str:
         """The canonical text of those of name and arguments that are present and empty."""
-        named_by = _NAMED_BY.get(self.method)
+        named_by = NAMED_BY.get(self.method)
         if named_by is None or self.message is None:
             return ""
         params = self.message.params
