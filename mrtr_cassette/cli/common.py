@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.report.events import Work
     from mrtr_cassette.shell.announcing import OnEvent
     from mrtr_cassette.shell.clock import Clock
-    from mrtr_cassette.shell.progress import Progress, Standing
+    from mrtr_cassette.shell.progress import Progress
     from mrtr_cassette.shell.record_session import RecordSession
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
@@ -126,11 +126,11 @@ def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> It
 
     is_shown = False
 
-    def show(standing: Standing) -> None:
+    def show(done: int, total: int, left_s: float) -> None:
         nonlocal is_shown
         if sys.stderr.isatty():
             is_shown = True
-            line = printable(progress_line(work, str(path), *standing))
+            line = printable(progress_line(work, str(path), done, total, left_s))
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write(f"{_WIPED}{line[:width]}")
             sys.stderr.flush()

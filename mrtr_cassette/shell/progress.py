@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from mrtr_cassette.core.report.events import Work, progress_event, progress_line
 from mrtr_cassette.shell.announcing import Announcer
@@ -20,19 +20,8 @@ TOLD_AFTER: Final = 500
 
 _EVERY_S: Final = 1.0
 
-
-class Standing(NamedTuple):
-    """How far work has come.
-
-    Attributes:
-        done: how many items are done.
-        total: how many there are.
-        left_s: seconds that the rest will take, if it goes on like this.
-    """
-
-    done: int
-    total: int
-    left_s: float
+Tell = Callable[[int, int, float], None]
+"""Takes how many items are done, of how many, and how many seconds the rest will take."""
 
 
 class Progress:
@@ -40,17 +29,10 @@ class Progress:
 
     def __init__(
         self,
-        tell: Callable[[Standing], None],
+        tell: Tell,
         clock: Clock = CLOCK,
         told_after: int = TOLD_AFTER,
     ) -> None:
-        """Begin the work.
-
-        Args:
-            tell: takes how far it has come.
-            clock: tells the time.
-            told_after: items after which to look whether a second has passed.
-        """
         self._tell = tell
         self._clock = clock
         self._told_after = told_after
@@ -66,7 +48,7 @@ class Progress:
         if now - self._told_at >= _EVERY_S:
             self._told_at = now
             rest = max(total - done, 0)
-            self._tell(Standing(done, max(total, done), (now - self._begun_at) * rest / done))
+            self._tell(done, max(total, done), (now - self._begun_at) * rest / done)
 
 
 def told_by(
@@ -78,10 +60,10 @@ def told_by(
 ) -> Progress:
     """Return what tells the log of a run how far the work on a cassette has come."""
 
-    def tell(standing: Standing) -> None:
+    def tell(done: int, total: int, left_s: float) -> None:
         announcer.say(
-            partial(progress_event, work, *standing),
-            partial(progress_line, work, str(path), *standing),
+            partial(progress_event, work, done, total, left_s),
+            partial(progress_line, work, str(path), done, total, left_s),
         )
 
     return Progress(tell, clock, told_after)
