@@ -115,15 +115,10 @@ class VerifyOptions(UpstreamOptions):
     def __post_init__(self) -> None:
         """Check every value."""
         super().__post_init__()
-        for pointer in self.ignore:
-            if not pointer.startswith("/"):
-                raise UsageError(
-                    f"<<ignore>> {pointer!r} is no JSON Pointer",
-                    hint="it begins with a slash, such as /structuredContent/at",
-                )
-        if self.fail_on:
-            from mrtr_cassette.core.compare.changes import VERDICTS
+        if self.ignore or self.fail_on:
+            from mrtr_cassette.core.compare.changes import VERDICTS, check_pointers
 
+            check_pointers(self.ignore)
             for verdict in self.fail_on:
                 if verdict not in VERDICTS:
                     raise UsageError(

@@ -90,25 +90,11 @@ class PipeResponse:
 
     def __init__(self, exchange: _Exchange, status: int, headers: RawHeaders, framing: str) -> None:
         """Begin a response: its body is `lines`, one `message`, or `events`."""
+        self.status = status
+        self.headers = headers
+        self.reason = b""
         self._exchange = exchange
-        self._status = status
-        self._headers = headers
         self._framing = framing
-
-    @property
-    def status(self) -> int:
-        """The status of HTTP, or none over pipes."""
-        return self._status
-
-    @property
-    def reason(self) -> bytes:
-        """There is none."""
-        return b""
-
-    @property
-    def headers(self) -> RawHeaders:
-        """Those of HTTP, or none over pipes."""
-        return self._headers
 
     @property
     def is_read(self) -> bool:
