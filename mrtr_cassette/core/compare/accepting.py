@@ -23,6 +23,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.protocol.messages import Ask, Located, messages_in, splice_pieces
 from mrtr_cassette.core.record.history import is_journal_token
+from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.replay.reply import echoes_in
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, renumber
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, reveal_in_json, reveal_text
@@ -100,7 +101,8 @@ def accepted(data: bytes, cassette: Cassette, responses: Iterable[TakenResponse]
         cassette: the same, loaded.
         responses: those that are taken; for none of them `why_not_taken` gives a reason.
     """
-    numbers = _Numbers(data)
+    numbers = SecretNumbers()
+    numbers.leave_out_those_in(data)
     taken = {
         each.recorded: _as_recorded(each, each.live.response, numbers)
         for each in responses
@@ -109,28 +111,7 @@ def accepted(data: bytes, cassette: Cassette, responses: Iterable[TakenResponse]
     return with_responses(data, cassette, taken) if taken else data
 
 
-class _Numbers:
-    """Numbers for what the cassette has no number for yet."""
-
-    def __init__(self, data: bytes) -> None:
-        """Begin after the numbers that a file has."""
-        self._last: Counter[str] = Counter()
-        self._given: dict[tuple[str, str], str] = {}
-        for match in PLACEHOLDER.finditer(data.decode("latin-1")):
-            if _NUMBER.fullmatch(match["token"]):
-                self._last[match["rule"]] = max(self._last[match["rule"]], int(match["token"]))
-
-    def of(self, rule: str, token: str) -> str | None:
-        """Return the number of a secret, a new one where it has none; None for other text."""
-        if not is_journal_token(token):
-            return None
-        if (rule, token) not in self._given:
-            self._last[rule] += 1
-            self._given[rule, token] = str(self._last[rule])
-        return self._given[rule, token]
-
-
-def _as_recorded(taken: TakenResponse, response: Response, numbers: _Numbers) -> Response:
+def _as_recorded(taken: TakenResponse, response: Response, numbers: SecretNumbers) -> Response:
     """Return a live response in the form in which the cassette would have it."""
     recorded, live = taken.recorded, taken.live
     values = caller_values(recorded.call.message)
@@ -154,7 +135,7 @@ def _as_recorded(taken: TakenResponse, response: Response, numbers: _Numbers) ->
             name,
             session
             if session and name.lower() == SESSION_HEADER
-            else renumber(reveal_text(value, taken.states.get), numbers.of),
+            else renumber(reveal_text(value, taken.states.get), numbers.number),
         )
         for name, value in response.headers
     )
@@ -212,7 +193,7 @@ def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Pie
     return tuple(changed)
 
 
-def _with_numbers(texts: list[bytes], before: bytes, numbers: _Numbers) -> list[bytes]:
+def _with_numbers(texts: list[bytes], before: bytes, numbers: SecretNumbers) -> list[bytes]:
     """Number the placeholders of a response: as in the recorded one where it has as many."""
     recorded: dict[str, deque[str]] = defaultdict(deque)
     for match in PLACEHOLDER.finditer(before.decode("latin-1")):
@@ -223,9 +204,9 @@ def _with_numbers(texts: list[bytes], before: bytes, numbers: _Numbers) -> list[
     counts = Counter(match["rule"] for match in matches if is_journal_token(match["token"]))
     as_many = {rule for rule, tokens in recorded.items() if len(tokens) == counts[rule]}
 
-    def number(rule: str, token: str) -> str | None:
+    def number(rule: str, token: str) -> int | str | None:
         if rule in as_many and is_journal_token(token):
             return recorded[rule].popleft()
-        return numbers.of(rule, token)
+        return numbers.number(rule, token)
 
     return [renumber(text, number) for text in texts]
