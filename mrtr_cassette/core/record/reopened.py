@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
-from typing import overload
+from typing import AnyStr
 
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedBy, RecordedExchange
 from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
@@ -148,11 +148,7 @@ class _Change:
         self._digest = digest
         self._states = states
 
-    @overload
-    def __call__(self, raw: bytes, /) -> bytes: ...
-    @overload
-    def __call__(self, raw: str, /) -> str: ...
-    def __call__(self, raw: bytes | str, /) -> bytes | str:
+    def __call__(self, raw: AnyStr, /) -> AnyStr:
         if isinstance(raw, str):
             changed = self(raw.encode("utf-8", "surrogateescape"))
             return changed.decode("utf-8", "surrogateescape")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, overload
+from typing import AnyStr, Protocol
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.secrets.placeholders import renumber
@@ -19,10 +19,9 @@ from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response
 class TextChange(Protocol):
     """What a text becomes."""
 
-    @overload
-    def __call__(self, raw: bytes, /) -> bytes: ...
-    @overload
-    def __call__(self, raw: str, /) -> str: ...
+    def __call__(self, raw: AnyStr, /) -> AnyStr:
+        """Return it."""
+        ...
 
 
 def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
@@ -53,11 +52,7 @@ def renumbered(
 ) -> RecordedExchange:
     """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
 
-    @overload
-    def change(raw: bytes, /) -> bytes: ...
-    @overload
-    def change(raw: str, /) -> str: ...
-    def change(raw: bytes | str, /) -> bytes | str:
+    def change(raw: AnyStr, /) -> AnyStr:
         return renumber(raw, number)
 
     return with_texts(exchange, change)
