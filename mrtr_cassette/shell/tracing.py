@@ -28,7 +28,6 @@ from opentelemetry.trace import (
 from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_request
 from mrtr_cassette.core.protocol.calls import Call, read_call, traits_of_headers
 from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.protocol.messages import Ask
 from mrtr_cassette.core.protocol.session_ids import session_in
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
@@ -387,5 +386,5 @@ def _key(call: Call, state: str | None) -> Hashable:
     return call.key(), state
 
 
-def _told_of(ask: Ask | InputRequired) -> tuple[str | None, list[str]]:
+def _told_of(ask: InputRequired) -> tuple[str | None, list[str]]:
     return ask.request_state, kinds_of(ask.input_requests.values())

@@ -166,15 +166,13 @@ def _echoes_by_search(message: Message, request: Message) -> Echoes | None:
 
 def _echoes_by_path(message: Message, request: Message) -> Echoes:
     wanted: dict[MemberPath, str | None] = {}
-    token_paths: tuple[MemberPath, ...] = ()
     if message.kind is Kind.RESPONSE:
         wanted[ID_PATH] = request.id
         wanted[RESULT_SUBSCRIPTION_PATH] = request.id
     else:
         wanted[NOTIFIED_SUBSCRIPTION_PATH] = request.id
         if request.progress_token is not None:
-            token_paths = (("params", "progressToken"),)
-            wanted[token_paths[0]] = request.progress_token
+            wanted[NOTIFIED_TOKEN_PATH] = request.progress_token
     spans = find_spans(message.raw, wanted.keys())
     ids: list[Span] = []
     tokens: list[Span] = []
@@ -183,7 +181,7 @@ def _echoes_by_path(message: Message, request: Message) -> Echoes:
         for span in candidates:
             value = parse(message.raw[span.start : span.end])
             if _scalar(value) == wanted[path]:
-                (tokens if path in token_paths else ids).append(span)
+                (tokens if path == NOTIFIED_TOKEN_PATH else ids).append(span)
             elif (
                 path in _SUBSCRIPTION_PATHS
                 and isinstance(value, str)

@@ -9,11 +9,11 @@ Source: MCP 2026-07-28, basic, "Transports".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from mrtr_cassette.core.protocol.dialect import InputRequest, may_ask, recognise
+from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import Piece, Response
 from mrtr_cassette.core.wire.jsonbytes import (
@@ -116,22 +116,16 @@ request of its own, which the client answers by a JSON-RPC response."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(InputRequired):
     """A response that asks for input: an input-required result.
 
     Attributes:
         message: the message that asks.
         piece: index of the piece of the response that completes the message.
-        dialect: name of the dialect that it is spelled in.
-        input_requests: what is asked, by the server's key; empty for a state-only ask.
-        request_state: the opaque state as a whole, or None.
     """
 
     message: Message
     piece: int
-    dialect: str
-    input_requests: Mapping[str, InputRequest]
-    request_state: str | None
 
 
 def ask_in(request: Message | None, response: Response) -> Ask | None:
@@ -142,13 +136,8 @@ def ask_in(request: Message | None, response: Response) -> Ask | None:
     required = recognise(located.message.tree.get("result")) if located is not None else None
     if located is None or required is None:
         return None
-    return Ask(
-        located.message,
-        located.piece,
-        required.dialect,
-        required.input_requests,
-        required.request_state,
-    )
+    dialect, requests, state = required.dialect, required.input_requests, required.request_state
+    return Ask(dialect, requests, state, located.message, located.piece)
 
 
 def splice_pieces(
