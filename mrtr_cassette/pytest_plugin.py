@@ -257,9 +257,10 @@ def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
 
 def _verify(request: pytest.FixtureRequest, settings: Settings) -> None:
     """Hold the upstream of a test to its cassette; the test fails where it differs."""
+    from mrtr_cassette.core.report.verification import verification_text
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.names import cassette_path
-    from mrtr_cassette.testing.verifying import failure_of, verify_use
+    from mrtr_cassette.testing.verifying import verify_use
 
     path = cassette_path(request.node, settings.name)
     uses = _uses(request.config)
@@ -269,10 +270,10 @@ def _verify(request: pytest.FixtureRequest, settings: Settings) -> None:
         )
     except MrtrCassetteError as error:
         _fail(error)
-    failure = failure_of(verification)
-    request.config.stash[_COUNTS_KEY]["different" if failure else "the same"] += 1
-    if failure:
-        pytest.fail(failure, pytrace=False)
+    is_good = verification.is_good
+    request.config.stash[_COUNTS_KEY]["the same" if is_good else "different"] += 1
+    if not is_good:
+        pytest.fail(verification_text(verification), pytrace=False)
 
 
 def _uses(config: pytest.Config) -> Uses:

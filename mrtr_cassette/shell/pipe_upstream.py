@@ -28,8 +28,6 @@ from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
 _JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
 _STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
 _EVENT: Final = b"event: message\ndata: %b\n\n"
-_OK: Final = 200
-_NOT_ALLOWED: Final = 405
 _CLOSED_S: Final = 2.0
 """Seconds that the server has for its end after its stdin was closed."""
 _TERMINATED_S: Final = 1.0
@@ -214,8 +212,8 @@ class PipeUpstream:
         if exchange.is_over and not exchange.waiting:
             return PipeResponse(exchange, ACCEPTED, (), "message")
         if exchange.is_over and exchange.waiting == 1:
-            return PipeResponse(exchange, _OK, _JSON, "message")
-        return PipeResponse(exchange, _OK, _STREAM, "events")
+            return PipeResponse(exchange, 200, _JSON, "message")
+        return PipeResponse(exchange, 200, _STREAM, "events")
 
     def _said(self, request: Request) -> _Exchange:
         """Return the exchange of a request, whose line is to be written."""
@@ -249,10 +247,10 @@ class PipeUpstream:
             and not self._is_heard
         ):
             self._is_heard = True
-            return PipeResponse(self._listening, _OK, _STREAM, "events")
+            return PipeResponse(self._listening, 200, _STREAM, "events")
         nothing = _Exchange()
         nothing.end()
-        return PipeResponse(nothing, _NOT_ALLOWED, ((b"Allow", b"POST"),), "message")
+        return PipeResponse(nothing, 405, ((b"Allow", b"POST"),), "message")
 
     async def close(self) -> None:
         """End the server."""

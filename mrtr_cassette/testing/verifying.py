@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mrtr_cassette.api import verify_with
-from mrtr_cassette.core.report.verification import Verification, verification_text
+from mrtr_cassette.core.report.verification import Verification
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.testing.names import FIXTURES, check_spelling
 from mrtr_cassette.testing.settings import Settings
@@ -65,8 +65,3 @@ def verify_use(
         if not is_on_pipes(upstream):
             upstream = start_upstream(upstream, run.applications, run.cwd, running).url
         return verify_with(path, upstream, settings.verify)
-
-
-def failure_of(verification: Verification) -> str | None:
-    """Return why a test fails whose cassette was verified, or None."""
-    return None if verification.is_good else verification_text(verification)

@@ -7,7 +7,7 @@ Does not own: how they are spelled (`protocol.dialect`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mrtr_cassette.core.protocol.calls import Call
@@ -44,7 +44,7 @@ class Asked:
 
     def of(self, requests: Mapping[str, InputRequest]) -> Asked:
         """Return the same for some of its requests."""
-        return Asked(self.method, self.name, self.arguments, self.turn, requests)
+        return replace(self, requests=requests)
 
 
 def asked_in(call: Call, turn: int, requests: Mapping[str, InputRequest]) -> Asked:

@@ -19,9 +19,6 @@ from mrtr_cassette.errors import NotJsonError
 
 LARGEST_REPLY: Final = 16 * 1024 * 1024
 """Bytes of a reply; sampled images are large, and nothing else is."""
-_FIRST_SUCCESS: Final = 200
-_FIRST_REDIRECT: Final = 300
-_FIRST_FAULT: Final = 400
 
 
 def request_body(asked: Asked) -> bytes:
@@ -37,9 +34,9 @@ def read_reply(
 
 
 def _fault_of_head(status: int, content_type: str) -> str:
-    if _FIRST_REDIRECT <= status < _FIRST_FAULT:
+    if 300 <= status < 400:
         return f"it redirects (HTTP {status}), which is not followed"
-    if not _FIRST_SUCCESS <= status < _FIRST_REDIRECT:
+    if not 200 <= status < 300:
         return f"it answered HTTP {status}"
     media = content_type.partition(";")[0].strip().lower()
     if media != "application/json" and not media.endswith("+json"):

@@ -87,7 +87,6 @@ _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
 _NEGOTIATED: Final = frozenset({"content-encoding"})
 """Headers that depend on what the client accepts."""
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
-_FIRST_ERROR: Final = 400
 _OWN_ID: Final = "mrtr-elicitation"
 _SHORTEST_ID: Final = len(_OWN_ID)
 """Characters of an id that is looked for in other texts; what is shorter may be a word."""
@@ -354,7 +353,7 @@ def _changes_beside(old: _Said, new: _Said) -> list[Change]:
 def _changes_of_head(old: Response, new: Response) -> list[Change]:
     changes = []
     if old.status != new.status:
-        is_error = max(old.status, new.status) >= _FIRST_ERROR
+        is_error = max(old.status, new.status) >= 400
         verdict: Verdict = "error-changed" if is_error else "shape-changed"
         changes.append(change_of(verdict, "/#status", old.status, new.status))
     before, after = _headers(old), _headers(new)

@@ -28,7 +28,6 @@ _POSTED: Final[Headers] = (
 )
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
-_OK: Final = 200
 
 
 class TakesPushes(Protocol):
@@ -97,7 +96,7 @@ class ServerSession:
     def as_recorded(self, push: OpenPush) -> RecordedExchange:
         """Return a pushed request as it would be recorded, as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
-        response = Response(_OK, _POSTED[:1], (piece,), End.COMPLETE)
+        response = Response(200, _POSTED[:1], (piece,), End.COMPLETE)
         seen = Seen(push.exchange, push.call, response, True, True, 0.0, 0.0, 0)
         return self.recorder.seal(seen).exchange
 
@@ -107,7 +106,7 @@ class ServerSession:
         A session has the id that comes with the result of `initialize` (MCP 2025-11-25, "Session
         Management"); servers name one in errors too, which they forget at once.
         """
-        if observation.call.method == "initialize" and observation.status == _OK:
+        if observation.call.method == "initialize" and observation.status == 200:
             self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
 

@@ -19,9 +19,6 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.surrogates import SESSION_SURROGATE
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response, header_value
 
-_FIRST_SUCCESS = 200
-_FIRST_REDIRECT = 300
-
 
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
@@ -118,7 +115,7 @@ class SessionOpening:
         """Take the response to the last request."""
         exchange = observation.seal(End.COMPLETE, 0.0)
         status = 0 if exchange.response is None else exchange.response.status
-        is_good = self.is_on_pipe or _FIRST_SUCCESS <= status < _FIRST_REDIRECT
+        is_good = self.is_on_pipe or 200 <= status < 300
         if not is_good or has_error(exchange):
             detail = f"the live server opened no session: {outcome(exchange)}"
             self.failure = Unrecorded(self._call, detail)

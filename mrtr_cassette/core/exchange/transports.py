@@ -44,7 +44,6 @@ _JSON: Headers = (("Content-Type", "application/json"),)
 _STREAM: Headers = (("Content-Type", EVENT_STREAM),)
 _ACCEPT: Headers = (*_JSON, ("Accept", f"application/json, {EVENT_STREAM}"))
 _HEADER_MISMATCH = -32020
-_FIRST_REFUSAL = 300
 
 
 class _Changed(NamedTuple):
@@ -196,7 +195,7 @@ def _lines_of(request: Request, response: Response | None) -> _Changed:
     messages = [classify(raw) for raw, _ in said if raw]
     if _is_about_headers(messages):
         raise _UnsayableError("its headers decided the response, and pipes have none")
-    if response.status >= _FIRST_REFUSAL and not any(messages):
+    if response.status >= 300 and not any(messages):
         raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
     message = classify(request.body)
     if message is not None and message.kind is not Kind.REQUEST and not any(messages):

@@ -28,7 +28,6 @@ from mrtr_cassette.core.wire.http import EVENT_STREAM, Request, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
 _LONGEST_TEXT = 200
-_LOWEST_REFUSAL = 400
 _CUT_HASH = re.compile(r"(?:<[^<>]*|sha256(?::|%3A)[0-9a-f]*)\Z")
 _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 
@@ -165,7 +164,7 @@ def seeks_stream(request: Request) -> bool:
 
 def _is_silent(response: Response | None) -> bool:
     if response is None or not response.is_event_stream:
-        return response is None or response.status >= _LOWEST_REFUSAL
+        return response is None or response.status >= 400
     return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 

@@ -18,8 +18,6 @@ from mrtr_cassette.core.wire.http import header_value
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
 
 HTML = "HTML"
-_METHOD_NOT_ALLOWED = 405
-_FIRST_OF_NO_SUCCESS = 300
 _ADVICE: Mapping[str, str] = {
     "401": "does the server want credentials, such as <<header_form>>?",
     "403": "does the server want credentials, such as <<header_form>>?",
@@ -50,13 +48,12 @@ def verdict_of(exchange: RecordedExchange) -> Judgement | None:
         return None
     if response.is_lines and not response.pieces:
         return None
-    refused = response.status == _METHOD_NOT_ALLOWED
-    if refused and request.method != "POST":
+    if response.status == 405 and request.method != "POST":
         # A server that has no stream and no sessions says so.
         return None
     error = None
     media_type = header_value(response.headers, "content-type").partition(";")[0].strip().lower()
-    if response.status >= _FIRST_OF_NO_SUCCESS:
+    if response.status >= 300:
         error = str(response.status)
     elif media_type == "text/html":
         error = HTML

@@ -111,17 +111,13 @@ def _ordered(units: Iterable[_Unit], content: Content) -> list[_Unit]:
     ordered: list[_Unit] = []
     overlapping: list[_Unit] = []
     end = 0
-    for unit in sorted(units, key=_start_of):
+    for unit in sorted(units, key=lambda unit: unit.start):
         if unit.start > end:
             ordered += _by_content(overlapping, content)
             overlapping = []
         overlapping.append(unit)
         end = max(end, unit.end)
     return ordered + _by_content(overlapping, content)
-
-
-def _start_of(unit: _Unit) -> int:
-    return unit.start
 
 
 def _by_content(units: Sequence[_Unit], content: Content) -> list[_Unit]:
