@@ -54,10 +54,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """A recording under way, or done."""
+class _ShownRun:
+    """What a recording and a replay have in common."""
 
-    _session: RecordSession | PipedRecording
+    _session: RecordSession | PipedRecording | ReplaySession | PipedReplay
 
     @property
     def url(self) -> str:
@@ -68,7 +68,7 @@ class Recording:
     def admin_url(self) -> str | None:
         """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
         session = self._session
-        return session.admin_url if isinstance(session, RecordSession) else None
+        return session.admin_url if isinstance(session, RecordSession | ReplaySession) else None
 
     @property
     def command(self) -> list[str]:
@@ -77,13 +77,20 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """The cassette, which is written when the block ends."""
-        return path_of(self._session.path)
+        """The cassette; a recording writes it when the block ends."""
+        return path_of(location(self.place))
 
     @property
     def place(self) -> str:
         """The same as text: its path, or its URL in a store without the credentials in it."""
         return str(self._session.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording(_ShownRun):
+    """A recording under way, or done."""
+
+    _session: RecordSession | PipedRecording
 
     @property
     def interactions(self) -> tuple[Interaction, ...]:
@@ -125,36 +132,10 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class Replay(_ShownRun):
     """A replay under way, or done."""
 
     _session: ReplaySession | PipedReplay
-
-    @property
-    def url(self) -> str:
-        """What the client connects to."""
-        return self._session.url
-
-    @property
-    def admin_url(self) -> str | None:
-        """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
-        session = self._session
-        return session.admin_url if isinstance(session, ReplaySession) else None
-
-    @property
-    def command(self) -> list[str]:
-        """What the client starts as its server, where that is on pipes."""
-        return self._session.command
-
-    @property
-    def path(self) -> Path:
-        """The cassette."""
-        return path_of(location(self.place))
-
-    @property
-    def place(self) -> str:
-        """The same as text: its path, or its URL in a store without the credentials in it."""
-        return str(self._session.path)
 
     @property
     def problems(self) -> tuple[str, ...]:
