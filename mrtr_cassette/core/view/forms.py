@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
+from mrtr_cassette.core.answers.schemas import titled_choices
 from mrtr_cassette.core.report.wording import json_text
 
 FieldKind = Literal["text", "long", "check", "choice", "choices"]
@@ -134,7 +135,8 @@ def _kind_and_choices(
 ) -> tuple[FieldKind, tuple[Choice, ...]]:
     items = facts.get("items")
     is_several = facts.get("type") == "array" and isinstance(items, dict)
-    options = _options(items if is_several and isinstance(items, dict) else facts)
+    listed = titled_choices(items if is_several else facts)
+    options = [(_text(value), title) for value, title in listed]
     if options:
         given = [] if not is_answered else value if isinstance(value, list) else [value]
         chosen = [_text(each) for each in given]
@@ -147,23 +149,6 @@ def _kind_and_choices(
         return "check", ()
     text = _text(value) if is_answered else ""
     return ("long" if "\n" in text or len(text) > _LONGEST_LINE else "text"), ()
-
-
-def _options(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the values to choose from, each with its label."""
-    values, names = facts.get("enum"), facts.get("enumNames")
-    if isinstance(values, list):
-        texts = [_text(value) for value in values]
-        labels = names if isinstance(names, list) and len(names) == len(texts) else texts
-        return [(text, str(label)) for text, label in zip(texts, labels, strict=True)]
-    for member in ("oneOf", "anyOf"):
-        options = facts.get(member)
-        if isinstance(options, list) and all(isinstance(each, dict) for each in options):
-            return [
-                (_text(each.get("const")), str(each.get("title", _text(each.get("const")))))
-                for each in options
-            ]
-    return []
 
 
 def _hints(facts: Mapping[str, Any]) -> list[str]:
