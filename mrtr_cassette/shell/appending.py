@@ -26,13 +26,13 @@ from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.wire.coding import AT_ONCE
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.replaying import ReplayServer
-from mrtr_cassette.shell.transport import JSON_HEADERS, Downstream
+from mrtr_cassette.shell.transport import Downstream
 
 _REFUSED = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "

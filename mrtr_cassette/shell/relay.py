@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from mrtr_cassette.core.exchange.endpoints import EndpointPassing
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
-from mrtr_cassette.core.wire.http import End, Headers, Request, is_event_stream
+from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Headers, Request, is_event_stream
 from mrtr_cassette.shell.http_message import no_response, passed_headers, sent_headers
 from mrtr_cassette.shell.transport import (
-    JSON_HEADERS,
     Downstream,
     RawHeaders,
     Upstream,

@@ -38,7 +38,7 @@ from mrtr_cassette.core.report.events import (
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay, reports_of_misses
 from mrtr_cassette.core.wire.coding import AT_ONCE
-from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
@@ -48,7 +48,7 @@ from mrtr_cassette.shell.http_server import access_of, listening
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.telemetry import Telemetry
-from mrtr_cassette.shell.transport import JSON_HEADERS, TEXT_HEADERS, Downstream
+from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream
 
 
 @dataclass(frozen=True, slots=True)

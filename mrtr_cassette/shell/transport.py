@@ -15,7 +15,6 @@ from mrtr_cassette.core.wire.http import Headers, Request
 
 RawHeaders = tuple[tuple[bytes, bytes], ...]
 
-JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
 TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
 
 

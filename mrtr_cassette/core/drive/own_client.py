@@ -17,7 +17,7 @@ from mrtr_cassette.core.drive.server_session import with_body
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import NAMED_BY, Call, read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request
+from mrtr_cassette.core.wire.http import EVENT_STREAM, POST_HEADERS, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, replace_members, splice
 
 Era = Literal["legacy", "modern"]
@@ -132,11 +132,7 @@ class OwnClient:
             message["id"] = 0
         if params is not None:
             message["params"] = params
-        common = (
-            ("Content-Type", "application/json"),
-            ("Accept", f"application/json, {EVENT_STREAM}"),
-        )
-        return Request("POST", self._target, (*common, *headers), canonical(message).encode())
+        return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
 
 
 def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:

@@ -18,14 +18,18 @@ from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.record.sealer import Seen
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.http import (
+    JSON_HEADERS,
+    POST_HEADERS,
+    SESSION_HEADER,
+    End,
+    Piece,
+    Request,
+    Response,
+)
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import line_request
 
-_POSTED: Final[Headers] = (
-    ("Content-Type", "application/json"),
-    ("Accept", "application/json, text/event-stream"),
-)
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
 
@@ -82,7 +86,7 @@ class ServerSession:
         if first.is_line:
             return self.request(line_request(body), owner)
         kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
-        return self.request(Request("POST", first.target, (*_POSTED, *kept), body), owner)
+        return self.request(Request("POST", first.target, (*POST_HEADERS, *kept), body), owner)
 
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed, on whatever stream.
@@ -96,7 +100,7 @@ class ServerSession:
     def as_recorded(self, push: OpenPush) -> RecordedExchange:
         """Return a pushed request as it would be recorded, as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
-        response = Response(200, _POSTED[:1], (piece,), End.COMPLETE)
+        response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         seen = Seen(push.exchange, push.call, response, True, True, 0.0, 0.0, 0)
         return self.recorder.seal(seen).exchange
 

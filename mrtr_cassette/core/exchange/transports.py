@@ -23,7 +23,9 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     EVENT_STREAM,
+    JSON_HEADERS,
     NO_STATUS,
+    POST_HEADERS,
     SESSION_HEADER,
     End,
     Headers,
@@ -40,9 +42,7 @@ ENDPOINT: Final = "/mcp"
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of what was recorded with the first start of a server on pipes."""
 
-_JSON: Headers = (("Content-Type", "application/json"),)
 _STREAM: Headers = (("Content-Type", EVENT_STREAM),)
-_ACCEPT: Headers = (*_JSON, ("Accept", f"application/json, {EVENT_STREAM}"))
 _HEADER_MISMATCH = -32020
 
 
@@ -240,7 +240,7 @@ def _post_of(request: Request) -> Request:
         return request
     if classify(request.body) is None:
         raise _UnsayableError("a line of the client is no message")
-    return Request("POST", ENDPOINT, _ACCEPT, request.body)
+    return Request("POST", ENDPOINT, POST_HEADERS, request.body)
 
 
 def _body_of(request: Request, response: Response | None) -> _Changed:
@@ -258,7 +258,7 @@ def _body_of(request: Request, response: Response | None) -> _Changed:
     is_response = len(said) == 1 and _is_response(said[0].raw) and response.end is End.COMPLETE
     pieces = [piece._replace(raw=piece.raw.strip(b"\r\n")) for piece in said]
     if is_response:
-        return _Changed(Response(200, _JSON, tuple(pieces), End.COMPLETE), tuple(places))
+        return _Changed(Response(200, JSON_HEADERS, tuple(pieces), End.COMPLETE), tuple(places))
     events = [piece._replace(raw=b"event: message\ndata: %b\n\n" % piece.raw) for piece in pieces]
     return _Changed(Response(200, _STREAM, tuple(events), response.end), tuple(places))
 

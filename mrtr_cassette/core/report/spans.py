@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from mrtr_cassette.core.answers.fulfilment import ALL_KINDS
 from mrtr_cassette.core.protocol.calls import Call, traits_of_headers
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
@@ -32,7 +33,6 @@ _VERSION: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _LONGEST_ID: Final = 64
 _LONGEST_NAME: Final = 128
-_KINDS: Final = frozenset({"form", "url", "sampling", "roots"})
 _CALLS_A_TOOL: Final = "tools/call"
 
 
@@ -70,7 +70,7 @@ def target_attributes(method: str, name: str) -> Attributes:
 
 def kinds_of(requests: Iterable[InputRequest]) -> list[str]:
     """Return of what kinds requests for input are."""
-    return [each.kind if each.kind in _KINDS else OTHER for each in requests]
+    return [each.kind if each.kind in ALL_KINDS else OTHER for each in requests]
 
 
 def span_name(method: str, name: str = "") -> str:

@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 Headers = tuple[tuple[str, str], ...]
 
 EVENT_STREAM: Final = "text/event-stream"
+JSON_HEADERS: Final[Headers] = (("Content-Type", "application/json"),)
+POST_HEADERS: Final[Headers] = (*JSON_HEADERS, ("Accept", f"application/json, {EVENT_STREAM}"))
+"""What a client of MCP sends with every message (MCP 2026-07-28, "Transports")."""
 LARGEST_BODY: Final = 256 * 1024 * 1024
 """The most bytes of a body, unless another limit is set: memory holds it until it is written."""
 SESSION_HEADER: Final = "mcp-session-id"
