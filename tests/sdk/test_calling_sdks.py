@@ -46,7 +46,7 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     Posted,
 )
-from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
+from mrtr_cassette.core.drive.own_client import OwnClient
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.dialect import spelled_requests
 from mrtr_cassette.core.record.recorder import Recorder
@@ -246,5 +246,5 @@ async def test_tampered_state_is_refused(server: Server) -> None:
         await LiveServer(client, server.url).follow(script.conversation)
     standing = script.conversation.standing
     assert isinstance(standing, Finished)
-    error = outcome_of(standing.exchange)["error"]
+    error = standing.exchange.rpc_members["error"]
     assert (error["code"], error["message"]) == (-32602, "Invalid or expired requestState")

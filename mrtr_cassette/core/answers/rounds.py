@@ -25,7 +25,6 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
     Posted,
 )
-from mrtr_cassette.core.drive.own_client import outcome_of
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
@@ -157,11 +156,11 @@ def refused(push: LivePush) -> Posted:
 
 def fault_of(exchange: RecordedExchange) -> str | None:
     """Return why the last response of a call is no outcome; None where it is one."""
-    outcome = outcome_of(exchange)
-    if not outcome:
+    members = exchange.rpc_members
+    if not members:
         status = 0 if exchange.response is None else exchange.response.status
         return f"the response is no JSON-RPC response (HTTP {status})"
-    result = outcome.get("result")
+    result = members.get("result")
     if isinstance(result, dict) and result.get(RESULT_TYPE) in _ASKING:
         has_any = result.keys() & {INPUT_REQUESTS, REQUEST_STATE}
         what = "in a form that nobody can read" if has_any else "with neither requests nor state"

@@ -194,28 +194,25 @@ def changes_beside(
 def _is_identical(recorded: RecordedExchange, live: RecordedExchange) -> bool:
     """Tell, quickly, whether two exchanges are the same bytes, as most of two cassettes are."""
     old, new = recorded.response, live.response
-    if old is None or new is None or recorded.request.body != live.request.body:
+    if old is None or new is None:
         return False
-    return (
-        old.status == new.status
-        and old.end is new.end
-        and old.headers == new.headers
-        and old.body == new.body
-    )
+    return recorded.request.body == live.request.body and old.is_same_as(new)
 
 
-def pushed_question(turn: PushedTurn, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+def pushed_question(turn: PushedTurn) -> dict[str, Any]:
     """Return what the server asked in a pushed turn, as `question_changes` takes it."""
-    question = {}
-    for each in turn.asked:
-        tree = comparable_tree(message_of(each).raw, states)
-        question[each.key] = {name: tree[name] for name in ("method", "params") if name in tree}
-    return question
+    return {each.key: pushed_value(message_of(each).raw) for each in turn.asked}
 
 
-def asked_question(exchange: RecordedExchange, states: Mapping[str, str] = NO_STATES) -> Any:
+def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+    """Return what a pushed request asks, as in a value of `inputRequests`."""
+    tree = comparable_tree(raw, states)
+    return {name: tree[name] for name in ("method", "params") if name in tree}
+
+
+def asked_question(exchange: RecordedExchange) -> Any:
     """Return what the response of an exchange asks, as `question_changes` takes it."""
-    return _asking_result(exchange, states).get(INPUT_REQUESTS, {})
+    return _asking_result(exchange, NO_STATES).get(INPUT_REQUESTS, {})
 
 
 def outcome_value(exchange: RecordedExchange) -> Any:

@@ -55,8 +55,7 @@ def _has_same_items(before: RecordedExchange, after: RecordedExchange, pointer: 
 
 def _at(exchange: RecordedExchange, pointer: str) -> Any:
     """Return what stands at a place in the result of an exchange; None where nothing does."""
-    response = exchange.rpc_response
-    value = None if response is None else response.tree.get("result")
+    value = exchange.rpc_members.get("result")
     if not pointer.startswith("/") or pointer.startswith("/#"):
         return None
     for number, part in enumerate(pointer.split(TEXT_STEP)):

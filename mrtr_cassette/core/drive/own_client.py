@@ -61,7 +61,7 @@ class OwnClient:
 
     def discovered(self, exchange: RecordedExchange) -> None:
         """Take the response to it."""
-        result = outcome_of(exchange).get("result")
+        result = exchange.rpc_members.get("result")
         versions = result.get("supportedVersions") if isinstance(result, dict) else None
         is_modern = isinstance(versions, list) and MODERN_VERSION in versions
         self.era = "modern" if is_modern else "legacy"
@@ -78,7 +78,7 @@ class OwnClient:
 
     def initialized(self, exchange: RecordedExchange) -> Request | None:
         """Take the response to `initialize`; return the next request, or None if there is none."""
-        result = outcome_of(exchange).get("result")
+        result = exchange.rpc_members.get("result")
         if not isinstance(result, dict):
             return None
         version = result.get("protocolVersion")
@@ -133,13 +133,6 @@ class OwnClient:
         if params is not None:
             message["params"] = params
         return Request("POST", self._target, (*POST_HEADERS, *headers), canonical(message).encode())
-
-
-def outcome_of(exchange: RecordedExchange) -> Mapping[str, Any]:
-    """Return the JSON-RPC response of an exchange; without members where there is none."""
-    response = exchange.rpc_response
-    # Some servers refuse without the request's id.
-    return {} if response is None else response.tree
 
 
 def is_modern(call: Call) -> bool:

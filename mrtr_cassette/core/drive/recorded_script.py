@@ -15,7 +15,7 @@ from mrtr_cassette.core.compare.responses import (
     changes_beside,
     changes_of_ask,
     changes_of_result,
-    comparable_tree,
+    pushed_value,
     question_changes,
 )
 from mrtr_cassette.core.drive.conversation import (
@@ -154,7 +154,7 @@ class RecordedScript:
             if self._unasked[at] and turn.position <= position
         )
         at = next(open_turns, None)
-        asked = _asked(_body_of(push.exchange), self._recorded_by_hash)
+        asked = pushed_value(_body_of(push.exchange), self._recorded_by_hash)
         if at is None:
             posted = self._answered_elsewhere(asked)
             changes = [_round(None, push.message)]
@@ -193,7 +193,7 @@ class RecordedScript:
         return None
 
     def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
-        recorded = _asked(message_of(pushed).raw, {})
+        recorded = pushed_value(message_of(pushed).raw)
         changes = question_changes({pushed.key: recorded}, {pushed.key: asked})
         return without_ignored(changes, self._ignored)
 
@@ -249,14 +249,8 @@ def _shown(message: Message | None) -> str | None:
     if message is None:
         return None
     result = message.tree.get("result")
-    asked = _asked(message.raw, {}) if result is None else result.get(INPUT_REQUESTS)
+    asked = pushed_value(message.raw) if result is None else result.get(INPUT_REQUESTS)
     return canonical(asked)
-
-
-def _asked(raw: bytes, recorded_by_hash: dict[str, str]) -> object:
-    """Return what a pushed request asks, in the form of the 2026-07-28 revision."""
-    tree = comparable_tree(raw, recorded_by_hash)
-    return {key: tree[key] for key in ("method", "params") if key in tree}
 
 
 def _body_of(exchange: RecordedExchange) -> bytes:

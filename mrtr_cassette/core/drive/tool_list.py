@@ -56,8 +56,7 @@ class ToolList:
     def responded(self, observation: Observation) -> None:
         """Take the next page."""
         self._session.responded(observation)
-        response = observation.seal(End.COMPLETE, 0.0).rpc_response
-        result = None if response is None else response.tree.get("result")
+        result = observation.seal(End.COMPLETE, 0.0).rpc_members.get("result")
         result = result if isinstance(result, dict) else {}
         tools, cursor = result.get("tools"), result.get("nextCursor")
         self.is_whole = isinstance(tools, list)

@@ -50,6 +50,5 @@ def outcome(exchange: RecordedExchange) -> str:
 
 
 def _error_text(exchange: RecordedExchange) -> str | None:
-    response = exchange.rpc_response
-    error = None if response is None else response.tree.get("error")
+    error = exchange.rpc_members.get("error")
     return None if error is None else canonical(error)

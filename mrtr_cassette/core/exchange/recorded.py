@@ -8,9 +8,9 @@ Rule: each value is complete when it is made, and never changes.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import may_ask
@@ -103,6 +103,12 @@ class RecordedExchange:
         """The JSON-RPC response to its request, read each time anew; or None."""
         located = self.located_response
         return None if located is None else located.message
+
+    @property
+    def rpc_members(self) -> Mapping[str, Any]:
+        """The members of the JSON-RPC response to its request; none where there is no response."""
+        response = self.rpc_response
+        return {} if response is None else response.tree
 
 
 class TurnPlace(NamedTuple):

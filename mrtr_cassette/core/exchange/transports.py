@@ -160,10 +160,6 @@ class _Changes:
         return replace(turn, asked=asked, answers=answers)
 
 
-def _same_places(response: Response | None) -> tuple[int, ...]:
-    return () if response is None else tuple(range(len(response.pieces)))
-
-
 # Pipes as they were recorded
 
 
@@ -174,7 +170,7 @@ def _with_session(request: Request) -> Request:
 
 
 def _kept(_request: Request, response: Response | None) -> _Changed:
-    return _Changed(response, _same_places(response))
+    return _Changed(response, () if response is None else tuple(range(len(response.pieces))))
 
 
 # From HTTP to pipes

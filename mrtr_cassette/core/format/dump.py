@@ -9,6 +9,7 @@ dumped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -89,12 +90,7 @@ def _head_tree(head: Cassette) -> Tree:
         "request_state": head.request_state,
     }
     if head.redaction is not None:
-        rules = head.redaction
-        tree["redaction"] = {
-            "patterns": rules.patterns,
-            "keys": rules.keys,
-            "disabled": rules.disabled,
-        }
+        tree["redaction"] = asdict(head.redaction)
     if head.seals_answers:
         tree["answers"] = "sealed"
     return tree
@@ -233,14 +229,11 @@ def _facts_tree(
         "echoed_state_sha256": exchange.echoed_sha256,
         "sha256": exchange_sha256(exchange.request, response),
     }
-    if response is not None and response.is_framed:
+    is_framed = response is not None and response.is_framed
+    if response is not None and (is_framed or len(response.pieces) > 1):
         tree["pieces"] = [
             {"at_ms": round(piece.at_ms - started_ms), "after": piece.after}
-            for piece in response.pieces
-        ]
-    elif response is not None and len(response.pieces) > 1:
-        tree["pieces"] = [
-            {"at_ms": round(piece.at_ms - started_ms), "after": piece.after, "size": len(piece.raw)}
+            | ({} if is_framed else {"size": len(piece.raw)})
             for piece in response.pieces
         ]
     return {name: value for name, value in tree.items() if value is not None}

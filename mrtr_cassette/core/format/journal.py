@@ -235,43 +235,30 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
     """
     request, response = exchange.request, exchange.response
     if continues and response is not None:
-        return with_checksum(
-            orjson.dumps(
-                {
-                    "continues": exchange.number,
-                    "ended_ms": exchange.ended_ms,
-                    "ended_after": exchange.ended_after,
-                    "end": response.end.value,
-                    "pieces": _pieces_tree(response),
-                }
-            )
-        )
-    return with_checksum(
-        orjson.dumps(
-            {
-                "number": exchange.number,
-                "started_ms": exchange.started_ms,
-                "ended_ms": exchange.ended_ms,
-                "ended_after": exchange.ended_after,
-                "issued_sha256": exchange.issued_sha256,
-                "echoed_sha256": exchange.echoed_sha256,
-                "request": [
-                    request.method,
-                    request.target,
-                    request.headers,
-                    encode_opaque(request.body),
-                ],
-                "response": None
-                if response is None
-                else [
-                    response.status,
-                    response.headers,
-                    response.end.value,
-                    _pieces_tree(response),
-                ],
-            }
-        )
-    )
+        tree = {
+            "continues": exchange.number,
+            "ended_ms": exchange.ended_ms,
+            "ended_after": exchange.ended_after,
+            "end": response.end.value,
+            "pieces": _pieces_tree(response),
+        }
+    else:
+        body = encode_opaque(request.body)
+        tree = {
+            "number": exchange.number,
+            "started_ms": exchange.started_ms,
+            "ended_ms": exchange.ended_ms,
+            "ended_after": exchange.ended_after,
+            "issued_sha256": exchange.issued_sha256,
+            "echoed_sha256": exchange.echoed_sha256,
+            "request": [request.method, request.target, request.headers, body],
+            "response": None if response is None else _response_tree(response),
+        }
+    return with_checksum(orjson.dumps(tree))
+
+
+def _response_tree(response: Response) -> list[Any]:
+    return [response.status, response.headers, response.end.value, _pieces_tree(response)]
 
 
 def _pieces_tree(response: Response) -> list[Any]:

@@ -360,15 +360,9 @@ class _Loader:
 
 
 def _is_same(one: RecordedExchange, other: RecordedExchange) -> bool:
-    if one.response is None or other.response is None:
-        return one.request == other.request and one.response is other.response
-    return (
-        one.request == other.request
-        and one.response.status == other.response.status
-        and one.response.headers == other.response.headers
-        and one.response.body == other.response.body
-        and one.response.end is other.response.end
-    )
+    old, new = one.response, other.response
+    has_same = old is new if old is None or new is None else old.is_same_as(new)
+    return has_same and one.request == other.request
 
 
 def _is_same_turn(one: PushedTurn, other: PushedTurn) -> bool:

@@ -67,17 +67,6 @@ def change_lines(change: Change, paint: Paint = plain) -> Iterator[str]:
         yield paint("+", f"+ {received}")
 
 
-def change_data(change: Change) -> dict[str, Any]:
-    """Return a change as JSON-ready data; its values are canonical JSON texts."""
-    return {
-        "verdict": change.verdict,
-        "pointer": change.pointer,
-        "recorded": change.recorded,
-        "received": change.received,
-        "is_information": change.is_information,
-    }
-
-
 # Two cassettes
 
 
@@ -199,7 +188,7 @@ def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
                         "kind": stage.kind,
                         "turn": stage.turn,
                         "mark": stage.mark,
-                        "changes": [change_data(change) for change in stage.changes],
+                        "changes": [change._asdict() for change in stage.changes],
                     }
                     for stage in each.stages
                 ],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
@@ -155,13 +155,7 @@ def summary_data(report: ReplayReport) -> dict[str, Any]:
     return {
         "cassette": report.cassette,
         "interactions": [
-            {
-                "number": each.number,
-                "call": each.call,
-                "outcome": each.outcome.value,
-                "plays": each.plays,
-            }
-            for each in report.interactions
+            {**asdict(each), "outcome": each.outcome.value} for each in report.interactions
         ],
         "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
         "harmless": [each._asdict() for each in report.harmless],

@@ -18,7 +18,6 @@ from mrtr_cassette.core.compare.changes import VERDICTS, Verdict
 from mrtr_cassette.core.drive.learning import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import Verified
-from mrtr_cassette.core.report.comparison import change_data
 from mrtr_cassette.core.report.wording import annotation_line, printable_difference
 from mrtr_cassette.errors import counted, printable, shorten
 
@@ -219,7 +218,7 @@ def _interaction_data(each: VerifiedInteraction) -> dict[str, Any]:
         "call": each.call,
         "verdict": each.verdict,
         "reason": each.reason,
-        "changes": [{"turn": turn or None, **change_data(change)} for turn, change in each.changes],
+        "changes": [{"turn": turn or None, **change._asdict()} for turn, change in each.changes],
     }
 
 

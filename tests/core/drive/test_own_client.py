@@ -14,7 +14,6 @@ from mrtr_cassette.core.drive.own_client import (
     OwnClient,
     declaring,
     is_modern,
-    outcome_of,
     with_id_of,
 )
 from mrtr_cassette.core.protocol.calls import read_call
@@ -99,7 +98,7 @@ def test_refused_session_is_no_session() -> None:
     opened = own.initialized(responded(own.initialize(), {"protocolVersion": 5}))
     assert opened is not None
     assert opened.header("mcp-protocol-version") == "2025-11-25"
-    assert outcome_of(exchange(own.initialize(), b"nothing")) == {}
+    assert exchange(own.initialize(), b"nothing").rpc_members == {}
 
 
 def test_arguments_stand_in_the_headers_that_the_tool_wants() -> None:
