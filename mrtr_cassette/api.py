@@ -356,7 +356,8 @@ async def _shown_as(
 
 
 def _numbered(cassette: Cassette, numbers: Collection[int]) -> tuple[Interaction, ...]:
-    return tuple(each for each in _interactions(cassette) if each.number in set(numbers))
+    wanted = set(numbers)
+    return tuple(each for each in _interactions(cassette) if each.number in wanted)
 
 
 def _interactions(cassette: Cassette) -> tuple[Interaction, ...]:

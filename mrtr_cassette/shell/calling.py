@@ -30,7 +30,7 @@ from mrtr_cassette.core.drive.conversation import (
     LivePush,
     Posted,
 )
-from mrtr_cassette.core.drive.own_client import OwnClient, outcome_of
+from mrtr_cassette.core.drive.own_client import OwnClient
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.drive.tool_list import ToolList
 from mrtr_cassette.core.drive.unrecorded import outcome
@@ -156,7 +156,7 @@ async def call(
 def _result(
     wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
 ) -> CallResult:
-    outcome = {} if exchange is None else outcome_of(exchange)
+    outcome = {} if exchange is None else exchange.rpc_members
     if rounds.overrun:
         problem = f"the server asked more than {rounds.most} times"
     return CallResult(
@@ -211,7 +211,7 @@ class _Caller:
         """
         session = self.reached.session
         if session is not None and session.unreachable:
-            error = {} if exchange is None else outcome_of(exchange).get("error") or {}
+            error = {} if exchange is None else exchange.rpc_members.get("error") or {}
             raise UpstreamError(str(error.get("message", "the upstream gave no response")))
 
     async def _open(self) -> None:

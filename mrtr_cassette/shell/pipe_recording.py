@@ -136,7 +136,8 @@ def pipe_recording(
     Raises:
         CassetteError: the cassette can't be written, or exists.
     """
-    continued = _continued(output, options, client)
+    is_same_client = client is not None and _is_of_client(output, client)
+    continued = replace(options, existing="append") if is_same_client else options
     with cassette_file.without_collection():
         earlier = check_output(output, continued)
     rules = rules_of_both(earlier, options.redaction)
@@ -146,13 +147,6 @@ def pipe_recording(
     announcer = Announcer(options.log, on_event, options.terms)
     with keeping(session, header, options, announcer, CLOCK) as watcher:
         yield session, watcher
-
-
-def _continued(output: Location, options: RecordOptions, client: str | None) -> RecordOptions:
-    """Return the options under which a cassette of the same client is added to."""
-    if client is None or not _is_of_client(output, client):
-        return options
-    return replace(options, existing="append")
 
 
 def predecessor_ended(output: Location, client: str) -> bool:
