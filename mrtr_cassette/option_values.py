@@ -214,12 +214,7 @@ def kept_header_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
-    """Refuse names that are no option.
-
-    Args:
-        names: what is to be checked.
-        known: the names of the options.
-        owner: what takes the options.
+    """Refuse names that are none of the options of `owner`.
 
     Raises:
         UsageError: a name is unknown.

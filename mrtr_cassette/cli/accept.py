@@ -73,9 +73,7 @@ def acceptance_of(
 
     Args:
         verdicts: those that are accepted, or `all`.
-        pending: where an updated cassette is written.
         count: how many cassettes there are.
-        reviews: somebody is to be asked.
 
     Raises:
         UsageError: they can't be meant, or there is no terminal to ask at.

@@ -36,7 +36,6 @@ async def run_demo(
     """Run the demo.
 
     Args:
-        say: takes each line to print.
         calls: the calls that are recorded.
         calls_again: the calls that are replayed.
 

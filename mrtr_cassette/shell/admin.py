@@ -70,7 +70,6 @@ async def serving_admin(
     Args:
         access: where clients are served, and under which names: the admin port has the same.
         port: the port; 0 takes a free one.
-        exposition: returns the metrics.
         log: takes a line for each request that could not be handled.
 
     Raises:

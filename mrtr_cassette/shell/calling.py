@@ -115,10 +115,6 @@ async def call(
 
     Args:
         upstream: URL of the server, or its program and arguments.
-        wanted: what is called.
-        sources: who answers.
-        options: how it is called.
-        announcer: says who answered what.
         cassette: where the call is recorded; None where it isn't.
         ask_person: asks a person, where the sources have one.
 

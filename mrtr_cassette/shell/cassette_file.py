@@ -47,10 +47,6 @@ def without_collection() -> Iterator[None]:
 def load_cassette(path: Location, progress: Progress | None = None) -> Cassette:
     """Load a cassette.
 
-    Args:
-        path: the file.
-        progress: told how many interactions have been read.
-
     Raises:
         CassetteError: it is missing or damaged; where only a journal stands, it says so.
     """
@@ -108,8 +104,6 @@ def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
     """Write a cassette so that a reader sees the old file or the new one.
 
     Args:
-        path: the file.
-        pieces: what to write, one after the other.
         replace: an existing file is replaced; else it is left alone.
 
     Raises:

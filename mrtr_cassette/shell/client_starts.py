@@ -262,9 +262,6 @@ def recorded_by_client(
 
     Args:
         server: the server's program and its arguments.
-        output: the cassette.
-        options: how it is recorded.
-        cwd: where the server runs.
         copied_from: the cassette of which `output` becomes a copy, where it is added to.
 
     Raises:

@@ -66,8 +66,6 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
     """Write a file so that a reader sees the old one or the new one, through links.
 
     Args:
-        path: the file.
-        pieces: what to write, one after the other.
         replace: an existing file is replaced, and its mode is kept; else it is left alone.
 
     Raises:

@@ -77,10 +77,7 @@ async def answerers(
     """Give those who answer for the sources, with the endpoint open where there is one.
 
     Args:
-        sources: who answers.
-        announcer: says who answered each turn.
         ca_file: certificates that the endpoint is checked with, besides the system's.
-        verifies: its certificate is checked.
         ask_person: asks a person, where the sources have one.
 
     Raises:

@@ -69,12 +69,9 @@ class Journal:
         """Create the journal.
 
         Args:
-            path: the file.
-            header: what the recording says of itself.
             syncs: each line is on the medium before `append` returns.
             cassette: what it will be, where that is not what its own name says.
             rotation: when it is closed as a piece, and goes on in the next one.
-            clock: tells the time.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
@@ -366,7 +363,6 @@ def header_of(path: Path, place: Location | None = None) -> JournalHeader:
     """Return what a journal says of its recording.
 
     Args:
-        path: the file.
         place: where it is from, if it was fetched.
 
     Raises:

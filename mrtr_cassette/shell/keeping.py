@@ -120,14 +120,8 @@ def keeping(
     """Keep what is shown to the watcher, until the block ends.
 
     Args:
-        session: counts what there is.
-        header: what the recording says of itself.
-        options: how it is recorded.
-        announcer: says what happens.
-        clock: tells the time.
         publishes: when the block ends, the journal becomes the cassette, unless something speaks
             against it; else it stays.
-        on_ask: told of each ask of the upstream.
 
     Raises:
         CassetteError: the journal can't be written, or the cassette not be published.

@@ -102,12 +102,7 @@ class LineWriter:
     """Writes to a pipe, in order."""
 
     def __init__(self, target: int, on_gone: Callable[[], None]) -> None:
-        """Begin writing.
-
-        Args:
-            target: the pipe.
-            on_gone: called when nobody reads any more.
-        """
+        """Begin writing; `on_gone` is called when nobody reads any more."""
         self._target = target
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()

@@ -61,9 +61,6 @@ def merge_files(
 
     Args:
         paths: journals, pieces of journals and cassettes, in any order.
-        output: the cassette.
-        replaces: an existing file is replaced.
-        progress: told how many exchanges have been written.
 
     Raises:
         CassetteError: a file can't be read, or they contradict each other, or the cassette exists

@@ -52,11 +52,7 @@ class Metrics:
     """
 
     def __init__(self, clock: Clock = CLOCK) -> None:
-        """Count nothing before it is known what can be played.
-
-        Args:
-            clock: tells the time.
-        """
+        """Count nothing before it is known what can be played."""
         self.lag: Lag | None = None
         self._clock = clock
         self._now = clock.now
@@ -64,12 +60,7 @@ class Metrics:
         self.begin(())
 
     def begin(self, playables: Sequence[Playable], processes: int = 1) -> None:
-        """Begin to count.
-
-        Args:
-            playables: what can be played.
-            processes: how many processes, forked from this one, count.
-        """
+        """Begin to count plays, in so many processes that are forked from this one."""
         self._playables = playables
         self._layout = Layout(playables)
         self._processes = processes

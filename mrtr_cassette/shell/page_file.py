@@ -54,8 +54,6 @@ def write_page(
     """Write a page, in the place of an earlier one.
 
     Args:
-        path: the file.
-        view: what it shows.
         progress: called with how many pieces are written, of how many at least.
 
     Raises:

@@ -58,10 +58,6 @@ def record_or_append(
 
     Args:
         command: the server's program and its arguments.
-        output: the cassette.
-        options: how it is recorded.
-        on_event: takes what the log takes and more as facts, for programs.
-        cwd: where the server runs.
         client: hash of the client; None where nobody can tell.
         named: how messages name a cassette that is added to, where that is not its path.
         began: called with an addition, before it begins.

@@ -127,10 +127,6 @@ def pipe_recording(
     added to it: some clients start a server twice.
 
     Args:
-        command: the server's program and its arguments.
-        output: the cassette.
-        options: how it is recorded.
-        on_event: takes what the log takes and more as facts, for programs.
         client: hash of the client; None where nobody can tell.
 
     Raises:
@@ -391,11 +387,6 @@ def record_pipe(
     """Record between our own stdin and stdout and a server, until both sides have ended.
 
     Args:
-        command: the server's program and its arguments.
-        output: the cassette.
-        options: how it is recorded.
-        on_event: takes what the log takes and more as facts, for programs.
-        cwd: where the server runs.
         client: hash of the client; None where nobody can tell.
 
     Returns:

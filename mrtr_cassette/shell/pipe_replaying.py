@@ -31,12 +31,7 @@ async def replay_pipe(
     """Serve a cassette on two pipes until the client ends, a signal comes, or the server had ended.
 
     Args:
-        path: the cassette's file.
-        options: how it is served.
-        told_to_end: set when a signal tells this process to end.
-        on_event: takes each play and each miss as facts, for programs.
         began: called with what is replayed, before it is.
-        ends: the client's side.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over pipes.

@@ -97,8 +97,6 @@ class PipedClient:
         """Answer until the client ends, the server does, or this process is told to end.
 
         Args:
-            handler: answers each line.
-            told_to_end: set when this process is told to end.
             last_s: seconds after the client's end for what is still to be said.
         """
 

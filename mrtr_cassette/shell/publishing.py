@@ -31,10 +31,6 @@ def publish_journal(
 ) -> tuple[int | None, str | None]:
     """Turn the journal of a recording into its cassette, and remove the journal.
 
-    Args:
-        output: the cassette.
-        progress: told how many exchanges have been written.
-
     Returns:
         how many interactions the cassette has, or None where nothing was recorded and there is
         none; and what was lost, or None.
@@ -60,10 +56,6 @@ def recover_journal(
     output: Location, progress: Progress | None = None
 ) -> tuple[int | None, str | None] | None:
     """Publish what a killed recording left, unless it was published before it was killed.
-
-    Args:
-        output: the cassette.
-        progress: told how many exchanges have been written.
 
     Returns:
         the same as `publish_journal`; None where the cassette has all of it, and the journal is
@@ -165,9 +157,7 @@ class CountedInteractions:
         """Count none before they are asked for.
 
         Args:
-            interactions: what is written, in its order.
             total: how many exchanges they have.
-            progress: told how many exchanges have been written.
         """
         self.count = 0
         self._interactions = interactions

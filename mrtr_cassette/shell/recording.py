@@ -62,13 +62,8 @@ async def recording(
 
     Args:
         upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
-        output: the cassette.
-        options: how it is recorded.
         named: what the cassette names as its upstream, where the URL is another one on every run.
         publishes: when the block ends, the journal becomes the cassette; else it stays.
-        on_event: takes what the log takes and more as facts, for programs.
-        clock: tells the time.
-        timeouts: how long clients may take.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.

@@ -114,13 +114,6 @@ async def replaying(
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
 
-    Args:
-        path: the cassette's file.
-        options: how it is served.
-        on_event: takes each play and each miss as facts, for programs.
-        clock: tells the time.
-        told_after: interactions after which to look whether a second has passed.
-
     Raises:
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
@@ -165,12 +158,7 @@ def load_server(
     """Load a cassette, and return it with what answers requests from it.
 
     Args:
-        path: the cassette's file.
         over: returns it as one of the transport that is served.
-        options: how it is served.
-        announcer: says what happens.
-        clock: tells the time.
-        told_after: interactions after which to look whether a second has passed.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.

@@ -128,9 +128,6 @@ async def run_command(
     """Run a command with the proxy's URL in its environment, until it ends or a signal comes.
 
     Args:
-        command: the program and its arguments.
-        url: the proxy's URL.
-        signals: those that come to this process.
         say: takes a line about what goes wrong.
         grace_s: seconds that the command has to end after a signal before it is killed.
     """

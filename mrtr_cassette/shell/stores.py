@@ -110,7 +110,6 @@ class StoreFile(NamedTuple):
         """Put it whole: by one put, or under another name and then moved.
 
         Args:
-            pieces: what to write, one after the other.
             replace: what is there is replaced; else it is left alone.
 
         Raises:

@@ -96,13 +96,7 @@ class Telemetry:
         The admin port is there before the clients' is served, and after it.
 
         Args:
-            handler: answers a client's request.
-            listener: where clients connect.
-            access: for whom.
-            announcer: says where the admin port is.
-            playables: what can be played.
             files_each: how many descriptors a client's connection needs.
-            timeouts: how long clients may take.
 
         Raises:
             UsageError: the admin port can't be bound.
@@ -150,8 +144,6 @@ class Telemetry:
 
         Args:
             served: serves clients meanwhile.
-            access: where, and under which names.
-            announcer: says where the admin port is.
 
         Raises:
             UsageError: the admin port can't be bound.

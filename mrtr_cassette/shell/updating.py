@@ -53,10 +53,7 @@ async def update_cassette(
     """Hold a live server to one cassette, and take what is accepted into it.
 
     Args:
-        path: the cassette.
         upstream: URL of the server, or the command that starts it.
-        options: how they are compared.
-        choose: says what is accepted.
         pending: where the updated cassette is written, in the place of the cassette itself.
 
     Raises:

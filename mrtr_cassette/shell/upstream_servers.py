@@ -110,7 +110,6 @@ def running_command(
 
     Args:
         command: the program and its arguments, one of which has `{port}`.
-        cwd: where it runs.
         start_s: seconds in which it has to listen.
         grace_s: seconds that it and its children have to end before they are killed.
 

@@ -55,8 +55,6 @@ def target_of(
     """Return the upstream of a URL, or of a program and its arguments.
 
     Args:
-        upstream: the one or the other.
-        options: what it gets, and how it is verified.
         rules: which secrets are taken out of what is shown of it.
 
     Raises:

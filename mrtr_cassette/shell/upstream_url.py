@@ -27,10 +27,6 @@ _NO_PORT = re.compile(rf"\A({_SCHEME}[^/?#:\[]*:)(?![0-9]*(?:[/?#]|\Z))[^/?#]*")
 def upstream_url(text: str, redacted: Callable[[str], str] = str) -> URL:
     """Return the URL of an upstream.
 
-    Args:
-        text: the URL.
-        redacted: takes secrets out of a text that is shown.
-
     Raises:
         UsageError: it is none, or no HTTP URL.
     """

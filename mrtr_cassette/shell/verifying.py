@@ -78,9 +78,7 @@ async def hold(path: Location, upstream: str | Sequence[str], options: VerifyOpt
     """Hold a live server to one cassette, and return all that came of it.
 
     Args:
-        path: the cassette.
         upstream: URL of the server, or the command that starts it; one with `{port}` serves HTTP.
-        options: how they are compared.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.

@@ -295,11 +295,7 @@ def working(
     They are forks of this process, so it has no event loop and no other thread yet.
 
     Args:
-        path: the cassette's file.
-        options: how it is served.
-        workers: how many.
         on_event: takes each play and each miss as facts, for programs, in the worker that has it.
-        clock: tells the time.
         drain_s: seconds that requests under way have to end when the replay does.
 
     Raises:

@@ -37,8 +37,6 @@ class MrtrCassette:
         """Show a session.
 
         Args:
-            session: it.
-            mode: the mode that it was begun in.
             path: what will be its cassette.
             answers: who answers calls without a client, unless a call says so itself.
         """

@@ -16,7 +16,6 @@ def with_misses_first(report: pytest.TestReport, text: str) -> None:
     What the client made of its error comes below, as the traceback of a library is long.
 
     Args:
-        report: the test's report.
         text: what was missed; its first line is the headline.
     """
     shown = report.longrepr

@@ -62,12 +62,7 @@ def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
-    """Return a line that names the cassette of a test that may have another name now, or nothing.
-
-    Args:
-        path: the cassette that is missing.
-        items: the collected tests.
-    """
+    """Return a line about a cassette that may be that of a test which was renamed, or nothing."""
     used = paths_of(items)
     unused = {_own_name(each): each for each in path.parent.glob("*.json") if each not in used}
     for name in difflib.get_close_matches(_own_name(path), unused, n=1):
@@ -82,12 +77,7 @@ def _own_name(path: Path) -> str:
 
 
 def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
-    """Return the file of a test's, a class's or a module's cassette.
-
-    Args:
-        node: the test, the class or the module.
-        name: the file that a marker names, or None.
-    """
+    """Return the file of a test's, a class's or a module's cassette."""
     folder = cassette_folder(node)
     if name is not None:
         return folder / name

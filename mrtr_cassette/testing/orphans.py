@@ -26,7 +26,6 @@ class Orphans:
         """Begin with none.
 
         Args:
-            config: that of the run.
             action: `list`, `delete` or `fail`.
         """
         self._config = config

@@ -91,11 +91,6 @@ class Settings:
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
     """Return what a marker, or a call of `mrtr_cassettes`, sets.
 
-    Args:
-        name: how messages name it.
-        names: its positional arguments.
-        keywords: its keyword arguments.
-
     Raises:
         UsageError: there is more than one file name, or it is none.
     """

@@ -58,7 +58,6 @@ def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: st
     """Return the upstream of a test's cassette: a URL, a command or an application.
 
     Args:
-        settings: what the test says of its cassette.
         ask_upstream: gives the upstream where the settings have none.
         purpose: what it is needed for, as the error says it.
 
@@ -108,9 +107,6 @@ def start_upstream(
     """Start an upstream, where it has to be started.
 
     Args:
-        upstream: a URL, a command or an application.
-        applications: those that are served already.
-        cwd: where a command runs.
         running: stops a command.
 
     Raises:

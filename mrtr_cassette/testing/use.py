@@ -94,8 +94,6 @@ class CassetteUse:
 
         Args:
             run: what it shares with others.
-            path: the cassette.
-            settings: what the test says of it.
             ask_upstream: gives the upstream where the settings have none, and is called only then.
             is_shared: several tests each have a part of the conversation.
 

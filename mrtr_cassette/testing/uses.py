@@ -48,7 +48,6 @@ class Uses:
 
         Args:
             config: that of the run, which has this plugin from now on.
-            mode: the record mode.
             started_ns: when the run began, since the epoch.
             counts: takes what became of each cassette.
         """

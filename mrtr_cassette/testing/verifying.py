@@ -45,9 +45,6 @@ def verify_use(
     """Hold an upstream to the cassette of a test.
 
     Args:
-        run: what it shares with others.
-        path: the cassette.
-        settings: what the test says of it.
         ask_upstream: gives the upstream where the settings have none.
 
     Raises:

@@ -33,11 +33,7 @@ class WrittenPair(NamedTuple):
 
 
 def read_pairs(texts: Iterable[str], what: str) -> tuple[WrittenPair, ...]:
-    """Read pairs.
-
-    Args:
-        texts: what was written.
-        what: how messages call one of them.
+    """Read pairs, which messages call by `what`.
 
     Raises:
         UsageError: a text is none, its JSON can't be read, or a name comes twice.

@@ -97,8 +97,6 @@ def accepted(data: bytes, cassette: Cassette, responses: Iterable[TakenResponse]
     """Return the file of a cassette with responses of a live server in it.
 
     Args:
-        data: the file's bytes.
-        cassette: the same, loaded.
         responses: those that are taken; for none of them `why_not_taken` gives a reason.
     """
     numbers = SecretNumbers()

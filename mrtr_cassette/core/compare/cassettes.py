@@ -93,13 +93,7 @@ class CassetteComparison:
 def compared(
     recorded: Cassette, received: Cassette, ignored: Collection[str] = ()
 ) -> CassetteComparison:
-    """Compare two cassettes.
-
-    Args:
-        recorded: the first one.
-        received: the second one.
-        ignored: pointers at which, and below which, nothing counts.
-    """
+    """Compare two cassettes; at the ignored pointers, and below them, nothing counts."""
     old, new = ([side_of(each) for each in side.interactions] for side in (recorded, received))
     partners = _partners(old, new)
     kept = in_order(partners)

@@ -149,13 +149,7 @@ def _without_null(value: Any) -> Any:
 
 
 def stages_of(old: Side | None, new: Side | None, ignored: Collection[str] = ()) -> list[Stage]:
-    """Compare two interactions stage by stage; one of them may be missing.
-
-    Args:
-        old: what was recorded first.
-        new: what was recorded later.
-        ignored: pointers at which, and below which, nothing counts.
-    """
+    """Compare two interactions stage by stage; one of them may be missing."""
     stages = []
     if old is not None and new is not None:
         stages.append(_request_stage(old, new))

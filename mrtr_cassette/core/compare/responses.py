@@ -101,7 +101,6 @@ def changes_of_ask(
     """Return where two asks differ; only if none is `question-changed`, they are the same question.
 
     Args:
-        recorded: an exchange whose response asks.
         live: the other one, in the form in which it is or would be recorded.
         states: the recorded request state or session id by the SHA-256 of the live one, so that a
             question that repeats them is the same one in every run.
@@ -374,8 +373,6 @@ def _changes_of_messages(old: list[Any], new: list[Any], *, is_whole: bool) -> l
     """Return where the other messages of two responses differ.
 
     Args:
-        old: those of the one.
-        new: those of the other.
         is_whole: both responses have ended; else one may have fewer messages.
     """
     old, new = (list(map(_message, messages)) for messages in (old, new))

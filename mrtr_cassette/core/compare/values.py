@@ -55,8 +55,6 @@ def value_changes(
 
     Args:
         recorded: a value as `parse` returns it, or `ABSENT`.
-        received: the other one.
-        pointer: where they stand.
         pair_items: says which items of two arrays are compared.
     """
     changes: list[Change] = []
@@ -134,7 +132,6 @@ def pinned(value: Any, places: Collection[MemberPath]) -> Any:
     """Return a value in which what stands at some places is the same wherever it is there at all.
 
     Args:
-        value: any value.
         places: paths, in which `ANY` stands for every member and item.
     """
     if () in places:

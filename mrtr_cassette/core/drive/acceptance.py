@@ -71,7 +71,6 @@ def proposals(cassette: Cassette, verified: Iterable[Verified]) -> list[Proposal
 
     Args:
         cassette: the cassette as its file has it.
-        verified: what came of its interactions.
     """
     proposed: list[Proposal] = []
     for each in sorted(verified, key=lambda each: each.planned.interaction.number):
@@ -108,12 +107,7 @@ def _position_of(interaction: RecordedInteraction, turn: int) -> int | None:
 
 
 def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
-    """Return the proposals that are taken because of the verdicts of their changes.
-
-    Args:
-        proposed: what could be taken.
-        verdicts: those that are accepted, of `ACCEPTABLE`.
-    """
+    """Return the proposals that are taken because of the verdicts of their changes."""
     return [
         each
         for each in proposed

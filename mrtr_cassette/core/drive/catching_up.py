@@ -33,12 +33,7 @@ class RecordedAsks:
     """The asks of a cassette that issued a state, by this state."""
 
     def __init__(self, player: Player, redactor: Redactor | None) -> None:
-        """Find them.
-
-        Args:
-            player: what plays the cassette.
-            redactor: redacts what the live server says, as what was recorded is.
-        """
+        """Find them; what the live server says will be redacted as what was recorded is."""
         self._player = player
         self._redactor = redactor
         self._askers: dict[str, list[Playable]] = {}

@@ -165,8 +165,6 @@ class Conversation:
 
         Args:
             request: the call; what makes a request a retry is left out of it.
-            script: answers what the server asks.
-            session: in which it is sent.
         """
         self.standing: Standing | None = None
         self.request_state: str | None = None

@@ -35,8 +35,6 @@ def learned(first: Verified, second: Verified, known: Collection[str] = ()) -> l
     """Return what differs between two live runs of the same conversation.
 
     Args:
-        first: what came of the one run.
-        second: what came of the other.
         known: pointers that are left out already, with all that is below them.
     """
     if len(first.live) != len(second.live):

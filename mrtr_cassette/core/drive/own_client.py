@@ -47,7 +47,6 @@ class OwnClient:
         Args:
             target: path and query of the server's URL.
             kinds: the kinds of requests for input that it can answer.
-            version: that of this program.
         """
         self.era: Era | None = None
         self._target = target
@@ -100,7 +99,6 @@ class OwnClient:
         """Return the first request of a call.
 
         Args:
-            method: of JSON-RPC.
             params: less `_meta`.
             input_schema: that of the tool, which may want arguments in headers.
         """

@@ -82,10 +82,8 @@ def planned(
     """Return the interactions of a cassette, in its order.
 
     Args:
-        cassette: the recording.
         only: patterns of which one must match the method, the name, both, or the number; none
             stands for all.
-        is_on_pipes: the live server is.
     """
     over_sse = {
         session

@@ -80,7 +80,6 @@ class ServerSession:
 
         Args:
             first: a request of this session.
-            body: the message.
             owner: gets what the server pushes because of it.
         """
         if first.is_line:

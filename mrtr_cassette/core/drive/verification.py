@@ -144,7 +144,6 @@ class Verifier:
         Args:
             cassette: the recording, of the live server's transport.
             endpoint: path and query at which the live server is.
-            ignored_for: says what doesn't count.
             token_of: tells the secrets of a rule apart that the live server says.
             allows_destructive: tools that may destroy something are called as well.
             largest_body: bytes up to which a response is kept.

@@ -186,7 +186,6 @@ def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
 
     Args:
         position: index of the exchange among those of its interaction.
-        pushed_turns: the turns of that interaction in which the server pushed the asks.
     """
     # What was pushed while its request was pending comes before it.
     return position + 1 + sum(turn.position <= position for turn in pushed_turns)

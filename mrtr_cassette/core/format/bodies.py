@@ -88,7 +88,6 @@ def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
     """Return the bytes of a body; of an event stream or a pipe, event by event or line by line.
 
     Args:
-        path: how messages name the file.
         pointer: where in the file the body stands, as a JSON Pointer.
 
     Raises:

@@ -50,10 +50,6 @@ class AcceptedEdit:
 def accept_edit(data: bytes, path: str) -> AcceptedEdit:
     """Return a cassette with the digests of what stands in it.
 
-    Args:
-        data: the file's bytes.
-        path: how messages name the file.
-
     Raises:
         CassetteError: it can't be loaded for another reason than its digests.
     """

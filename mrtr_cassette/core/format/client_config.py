@@ -74,9 +74,6 @@ def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
     """Return a configuration in which a server is started by this program.
 
     Args:
-        data: the file's bytes.
-        path: how messages name the file.
-        server: the server's name.
         ours: this program and its arguments, up to where the server's own command begins.
 
     Raises:

@@ -52,10 +52,6 @@ class Parts(NamedTuple):
 def decode_parts(data: bytes, path: str) -> Parts:
     """Read a file, its lists item by item.
 
-    Args:
-        data: the file's bytes.
-        path: how messages name the file.
-
     Raises:
         CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or not what
             its digest says.

@@ -69,8 +69,6 @@ def recording_block(head: Tree, facts: Sequence[bytes], sha256: str) -> Iterator
 
     Args:
         head: its members; the exchanges and the digest don't count.
-        facts: the exchanges.
-        sha256: the digest.
     """
     yield b"{"
     for name in ("recorded_at", "tool", "client", "recorders"):
@@ -181,12 +179,7 @@ def _pushed_turn_tree(turn: PushedTurn, pending: RecordedExchange) -> Tree:
 
 
 def response_text(response: Response, depth: int) -> bytes:
-    """Return a response as it stands in the file.
-
-    Args:
-        response: the response.
-        depth: how many levels of the file are around it.
-    """
+    """Return a response as it stands in the file, with so many levels around it."""
     return _indented(_response_tree(response)).replace(b"\n", b"\n" + b"  " * depth)
 
 

@@ -107,10 +107,6 @@ def encode_header(header: JournalHeader) -> bytes:
 def decode_header(line: bytes, path: str) -> JournalHeader:
     """Read the first line of a journal, with or without its end.
 
-    Args:
-        line: the line.
-        path: how messages name the file.
-
     Raises:
         CassetteError: it is none, of another version, or damaged.
     """
@@ -230,7 +226,6 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
     """Return one exchange, which has a number, as one line.
 
     Args:
-        exchange: the exchange.
         continues: its response has only what comes after what is in the lines before.
     """
     request, response = exchange.request, exchange.response
@@ -274,7 +269,6 @@ def decode_line(
     """Read a line that `encode_line` or `encode_end` wrote, with or without its end.
 
     Args:
-        line: the line.
         recorder: the id of whose journal it stands in, where that is known.
 
     Raises:

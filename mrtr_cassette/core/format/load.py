@@ -48,8 +48,6 @@ def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None 
     """Read a cassette.
 
     Args:
-        data: the file's bytes.
-        path: how messages name the file.
         progress: called after each interaction with how many have been read, and how many there
             are, which is a guess where the file is not spelled as we spell it.
 

@@ -42,11 +42,6 @@ def with_responses(
     Where the new response ends a conversation in which the recorded one asks, the turns from that
     ask on go.
 
-    Args:
-        data: the file's bytes.
-        cassette: the same, loaded.
-        responses: the new response of each exchange that gets one.
-
     Raises:
         CassetteError: the file is not that of the cassette.
     """

@@ -71,12 +71,7 @@ def change_lines(change: Change, paint: Paint = plain) -> Iterator[str]:
 
 
 def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str:
-    """Return two compared cassettes as text.
-
-    Args:
-        comparison: the two.
-        paint: colours a line by its mark.
-    """
+    """Return two compared cassettes as text."""
     lines = [f"- {printable(comparison.recorded)}", f"+ {printable(comparison.received)}"]
     for folded in _folded(comparison.interactions):
         if len(folded) > 1:

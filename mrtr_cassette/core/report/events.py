@@ -168,9 +168,6 @@ def unread_line(
     """Return the warning about a body that can't be read.
 
     Args:
-        observation: the exchange.
-        unread: its body.
-        terms: how the front spells its options.
         is_kept: the body is recorded all the same.
     """
     place = f"the {unread.side} of exchange {observation.number}, {observation.label}"
@@ -320,7 +317,6 @@ def worker_ended_event(number: int, end: str, problem: str | None) -> dict[str, 
     """Return that one of the processes of a replay ended.
 
     Args:
-        number: which one.
         end: its exit code, or the signal that ended it.
         problem: why no other takes its place, or None.
     """

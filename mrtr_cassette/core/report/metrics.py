@@ -146,11 +146,7 @@ class Layout:
     """
 
     def __init__(self, playables: Iterable[Playable] = ()) -> None:
-        """Give each label value its place.
-
-        Args:
-            playables: what can be played.
-        """
+        """Give each label value its place."""
         values: dict[Labels, Iterable[Labels]] = {
             (): [()],
             ("method", "name"): sorted(set(map(_played_as, playables))),
@@ -214,9 +210,6 @@ class Counts:
         """Count in the cells from the first one on; what they have goes on, but for gauges.
 
         Args:
-            layout: where the numbers stand.
-            cells: the numbers.
-            first: the first of them.
             playables: what can be played; what has been played of them is counted already.
         """
         self._cells = cells

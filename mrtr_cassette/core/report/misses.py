@@ -136,14 +136,7 @@ def report_of_miss(
     redacted: Callable[[str], str] = str,
     terms: Terms = LIBRARY_TERMS,
 ) -> MissReport:
-    """Return a miss as a report.
-
-    Args:
-        miss: the miss.
-        path: how messages name the cassette's file.
-        redacted: takes secrets out of a text.
-        terms: how the front spells its options.
-    """
+    """Return a miss as a report."""
 
     def shown_as(text: str) -> str:
         return printable(redacted(text))
@@ -228,7 +221,6 @@ def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
     """Return the JSON-RPC error that a call gets for a wrong answer to what was asked meanwhile.
 
     Args:
-        report: the answer as a miss.
         identity: the id of the call, as its client spelled it.
     """
     return error_with_id(identity, MISS_CODE, report.text, report.facts)

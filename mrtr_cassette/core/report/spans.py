@@ -84,10 +84,7 @@ def failure_attributes(
     """Return how a response failed; nothing where it is none that failed, or can't be read.
 
     Args:
-        call: the request.
-        status: the HTTP status.
         body: the body, or its last bytes.
-        is_event_stream: it is one.
     """
     response = _response_in(call, body, is_event_stream=is_event_stream)
     tree = {} if response is None else response.tree

@@ -97,14 +97,7 @@ def report_of_unrecorded(
     redacted: Callable[[str], str] = str,
     terms: Terms = LIBRARY_TERMS,
 ) -> UnrecordedReport:
-    """Return as a report why a request could not be recorded.
-
-    Args:
-        failure: what kept it from being recorded.
-        path: how messages name the cassette's file.
-        redacted: takes secrets out of a text.
-        terms: how the front spells its options.
-    """
+    """Return as a report why a request could not be recorded."""
     request = printable(redacted(request_text(failure.call)))
     fixes = [in_terms(fix, terms) for fix in _FIXES]
     recorded = None if failure.asker is None else recorded_ask(failure.asker)

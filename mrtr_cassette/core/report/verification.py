@@ -122,9 +122,6 @@ def verification_of(
     """Return what came of one cassette.
 
     Args:
-        cassette: its file.
-        upstream: the live server.
-        verified: what came of its interactions.
         fail_on: the verdicts that fail; none stands for all that are a change.
         places: what differs by itself, each with its call.
     """

@@ -36,12 +36,7 @@ def arguments_json(call: Call) -> str | None:
 
 
 def answering_text(answers: Answers, shown: Callable[[str], str] = printable) -> str:
-    """Name the keys that a retry answers, and say whether it echoes a request state.
-
-    Args:
-        answers: what the retry has.
-        shown: makes a key fit for the log.
-    """
+    """Name the keys that a retry answers, and say whether it echoes a request state."""
     keys = ", ".join(shown(key) for key in sorted(answers.input_responses or {}))
     text = f"answering {keys}" if keys else "answering nothing"
     return text if answers.request_state is None else f"{text}, echoing a request state"
@@ -50,12 +45,7 @@ def answering_text(answers: Answers, shown: Callable[[str], str] = printable) ->
 def printable_difference(
     difference: Difference, redacted: Callable[[str], str] = str
 ) -> Difference:
-    """Return a difference as it is shown: pointer and values printable, each cut to a line.
-
-    Args:
-        difference: the difference.
-        redacted: takes secrets out of a text.
-    """
+    """Return a difference as it is shown: pointer and values printable, each cut to a line."""
     pointer, recorded, received = difference
     return Difference(
         printable(redacted(pointer)),
@@ -68,7 +58,6 @@ def difference_line(difference: Difference, other: str) -> str:
     """Return a printable difference as a line; an absent value reads as nothing.
 
     Args:
-        difference: the difference.
         other: what the value is called that is not the recorded one.
     """
     pointer, recorded, received = difference

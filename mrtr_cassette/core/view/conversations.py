@@ -58,7 +58,6 @@ def conversation(
     """Return all that was said in a call.
 
     Args:
-        details: the call.
         branches: the calls that share an ask with it and answer it in another way.
         prefix: what its ids on the page begin with.
     """

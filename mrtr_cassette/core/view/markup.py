@@ -49,7 +49,6 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """Return an element.
 
     Args:
-        name: of the element.
         children: markup as it is, text escaped; None is nothing.
         attributes: `class_` stands for `class`, and an underscore for a hyphen; True is an
             attribute without a value, None and False are none.

@@ -34,13 +34,7 @@ def miss_note(miss: MissReport, number: int) -> Note:
 
 
 def miss_article(miss: MissReport, number: int, level: str = "h4") -> Markup:
-    """Return a miss, with what was received beside what was recorded.
-
-    Args:
-        miss: the miss.
-        number: its number, from 1.
-        level: of its heading.
-    """
+    """Return a miss, with what was received beside what was recorded."""
     nearest = miss.nearest
     place = None
     if nearest is not None:

@@ -41,9 +41,7 @@ def turn_section(turn: Turn, place: str, number: int, answering_ms: float | None
     """Return a turn.
 
     Args:
-        turn: the turn.
         place: its id on the page, such as `i2t1`.
-        number: its number in its interaction, from 1.
         answering_ms: how long it waited for its answers, or None.
     """
     answers = None if turn.answered is None else dict(turn.answered)

@@ -36,7 +36,6 @@ def row(
     """Return the row of a call.
 
     Args:
-        details: the call.
         axis: the time axis of its session; None where its time is not shown.
         branches: the calls that share an ask with it and answer it in another way.
         outcome: what became of it in a replay, or None where there was none.

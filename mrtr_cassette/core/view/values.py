@@ -111,7 +111,6 @@ def difference_table(caption: str, differences: Sequence[Difference], other: str
     """Return where two values differ, side by side.
 
     Args:
-        caption: what the table is about.
         differences: by JSON Pointer; an absent value reads as nothing.
         other: what the value is called that is not the recorded one.
     """

@@ -200,7 +200,6 @@ def kept_request_headers(headers: Headers, named: frozenset[str] = frozenset()) 
     """Return those headers of a request that a cassette keeps: of `Authorization` only the name.
 
     Args:
-        headers: all headers of the request.
         named: lower-case names of the headers that the user wants kept too.
     """
     return tuple(

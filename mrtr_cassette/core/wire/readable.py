@@ -40,12 +40,7 @@ _CONTROL_BYTE = re.compile(_CONTROL.pattern.encode())
 
 
 def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
-    """Return a request as it can be read; the same one where nothing has to be undone.
-
-    Args:
-        request: a request as it came.
-        limit_bytes: the most that its body may decode to.
-    """
+    """Return a request as it can be read; the same one where nothing has to be undone."""
     coding = content_coding(request.headers)
     if coding and request.body:
         decoder = ContentDecoder(coding, limit_bytes)

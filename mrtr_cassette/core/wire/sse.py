@@ -59,7 +59,6 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     """Read the data lines of one event.
 
     Args:
-        raw: all bytes of the event.
         first: the event begins its stream, where a byte order mark is no part of a line.
     """
     parts: list[bytes] = []
@@ -78,7 +77,6 @@ def event_id_span(raw: bytes, *, first: bool) -> Span | None:
     """Return where in the bytes of an event its id stands; None where it has none.
 
     Args:
-        raw: all bytes of the event.
         first: the event begins its stream, where a byte order mark is no part of a line.
     """
     span = None
