@@ -31,6 +31,7 @@ from mrtr_cassette.core.secrets.placeholders import (
     without_rules,
 )
 from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
 from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
@@ -74,7 +75,11 @@ def redactor_of(cassette: Cassette) -> Redactor | None:
     """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
     if cassette.redaction is None:
         return None
-    return Redactor(cassette.redaction, lambda _rule, _secret: "0")
+    return Redactor(cassette.redaction, _same_token)
+
+
+def _same_token(_rule: str, _secret: str) -> str:
+    return "0"
 
 
 class MatchedForm:
@@ -118,7 +123,11 @@ class MatchedForm:
         )
         if self.has_placeholders and cassette.redaction is not None:
             self._telling_redactor = Redactor(cassette.redaction, self._token)
-            self._credentials = Credentials(self._telling_redactor, seals_sessions=False)
+        redactor = self._telling_redactor or self._redactor
+        if redactor is not None:
+            self._credentials = Credentials(redactor, seals_sessions=False)
+        # A cassette that was written by hand has no rules, but what is shown of it has.
+        self._showing_redactor = self._redactor or Redactor(RedactionRules(), _same_token)
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
@@ -135,7 +144,7 @@ class MatchedForm:
 
     def received(self, request: Request) -> Request:
         """Return a client's request as it is matched; the same one where nothing has to change."""
-        if self._credentials is not None:
+        if self._telling_redactor is not None and self._credentials is not None:
             self._credentials.seen(request.headers)
         if self._withholds and (why_unread(request) or is_withheld(request.body)):
             request = replace(request, body=withheld(request.body))
@@ -187,14 +196,17 @@ class MatchedForm:
     def told(self, request: Request) -> Request:
         """Return a client's request as it is matched, without secrets, for what is told of it."""
         matched = self.received(request)
-        if self._redactor is None:
+        if self._redactor is None or self._credentials is None:
             return matched
         # Once more would take what was not given for a secret.
-        return all_alike(matched if self.has_placeholders else self._redactor.request(matched))
+        if not self.has_placeholders:
+            self._credentials.seen(request.headers)
+            matched = self._credentials.sealed_request(self._redactor.request(matched))
+        return all_alike(matched)
 
     def shown(self, text: str) -> str:
-        """Return a text for the terminal, without what the cassette's rules know as secrets."""
-        return text if self._redactor is None else self._redactor.text(text)
+        """Return a text for the terminal, without known secrets."""
+        return self._showing_redactor.text(text)
 
 
 def alike(

@@ -434,7 +434,7 @@ class Player:
         return events is not None
 
     def redacted(self, text: str) -> str:
-        """Return a text for the terminal, without what the cassette's rules know as secrets."""
+        """Return a text for the terminal, without known secrets."""
         return self._matched.shown(text)
 
     @property

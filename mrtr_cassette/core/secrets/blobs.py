@@ -1,4 +1,4 @@
-"""Text in base64: what a resource's `blob`, or the `data` of an item of content, spells.
+"""Text in base64: what the `blob` of a resource, or `data` or `content` of an item, spells.
 
 Owns: telling text from images and other binary data, and decoding it.
 Does not own: what the text is searched for (`text_search`).
@@ -13,7 +13,7 @@ from base64 import b64decode
 from codecs import getincrementaldecoder
 from typing import Final
 
-BLOBS: Final = frozenset({"blob", "data"})
+BLOBS: Final = frozenset({"blob", "data", "content"})
 """Names of members that may be base64."""
 LONGEST: Final = 256 * 1024
 """Characters of base64 that are decoded."""
@@ -26,7 +26,8 @@ _AS_STANDARD = str.maketrans("-_", "+/")
 
 _SPACES = r"(?:\s|\\+[nrt])*"
 MARKER: Final = (
-    rf'(?:blob|data)\\*"{_SPACES}:{_SPACES}\\*"{_FIRST}(?:(?:\\+[nrt])*\\*[A-Za-z0-9+/_-]){{10}}'
+    rf'(?:blob|data|content)\\*"{_SPACES}:{_SPACES}\\*"{_FIRST}'
+    r"(?:(?:\\+[nrt])*\\*[A-Za-z0-9+/_-]){10}"
 )
 """Matches in a body where such a member may have text in base64."""
 

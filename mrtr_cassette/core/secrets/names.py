@@ -12,21 +12,23 @@ CloudFront and Cloud Storage.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 _NAMED: Final[Mapping[str, str]] = {
-    "password": "*password passwords *passwd *passphrase passcode mysqlpwd",
+    "password": "*password passwords *passwd *passphrase passcode mysqlpwd dbpwd dbpass mysqlpass"
+    " postgrespass redispass smtppass mailpass ftppass sshpass ldappass adminpass userpass",
     "secret": "secret *clientsecret *consumersecret *appsecret *apisecret *authsecret *jwtsecret"
     " *sessionsecret *cookiesecret *totpsecret *sharedsecret *signingsecret *webhooksecret"
-    " *secretkey *secretaccesskey *accesskeysecret *accountkey *sharedaccesskey encryptionkey"
-    " signingkey masterkey xamzsignature xgoogsignature",
+    " *tokensecret *secretkey *secretaccesskey *accesskeysecret *accountkey *sharedaccesskey"
+    " encryptionkey signingkey masterkey xamzsignature xgoogsignature",
     "api-key": "*apikey apikeys *subscriptionkey xauthkey",
     "token": "*accesstoken *refreshtoken *authtoken *sessiontoken *bearertoken *apitoken *bottoken"
-    " *securitytoken idtoken idtokenhint logouttoken githubtoken ghtoken gitlabtoken slacktoken"
-    " npmtoken hftoken verceltoken subjecttoken actortoken clientassertion codeverifier"
-    " *csrftoken *xsrftoken csrfmiddlewaretoken authenticitytoken requestverificationtoken"
-    " samlresponse samlart",
+    " *securitytoken *privatetoken *deploytoken idtoken idtokenhint logouttoken githubtoken ghtoken"
+    " gitlabtoken slacktoken npmtoken hftoken verceltoken subjecttoken actortoken"
+    " clientassertion codeverifier *csrftoken *xsrftoken csrfmiddlewaretoken authenticitytoken"
+    " requestverificationtoken samlresponse samlart",
     "authorization": "authorization proxyauthorization xauthorization authorizationheader",
     "cookie": "cookie cookies setcookie sessioncookie",
     "private-key": "*privatekey",
@@ -62,6 +64,7 @@ _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _LETTER_AND_OTHER = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)")
 _COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z")
 _WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
+_USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _SEPARATOR = re.compile(r"[^A-Za-z0-9]+")
 _RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
@@ -120,6 +123,14 @@ def _pin(value: str) -> bool:
     return _LEAST <= len(value) <= 12 and value.isascii() and value.isdigit()
 
 
+def _of_basic(value: str) -> bool:
+    """Tell whether a value is a user and a password in base64, as `auth` has them for Docker."""
+    try:
+        return _USER_AND_PASSWORD.fullmatch(b64decode(value, validate=True)) is not None
+    except ValueError:
+        return False
+
+
 def _one_time(value: str) -> bool:
     return (_pin(value) and len(value) <= 10) or _mixed(value)
 
@@ -158,6 +169,7 @@ _OAUTH, _LOGIN, _SIGNED_URL = (
 )
 
 _ONE_TIME = AmbiguousName("password", _LOGIN, _one_time, _one_time, _one_time, takes_numbers=True)
+_AUTH = AmbiguousName("basic", frozenset(), _of_basic, _of_basic, _of_basic)
 _SIGNATURE = AmbiguousName("secret", _SIGNED_URL, _long, _random, _never)
 
 AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
@@ -167,6 +179,7 @@ AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     "devicecode": AmbiguousName("token", _OAUTH, _whole, _mixed, _random),
     "assertion": AmbiguousName("token", _OAUTH, _whole, looks_random, _random),
     "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _random),
+    "auth": _AUTH,
     "csrf": AmbiguousName("token", frozenset(), _never, _mixed, looks_random),
     "signature": _SIGNATURE,
     "sig": _SIGNATURE,

@@ -154,33 +154,42 @@ def _check(needs: bytes | None) -> re.Pattern[bytes] | None:
 
 def _named(name: str, names: str) -> tuple[Rule, ...]:
     """Return the rows of what XML, multipart forms and the fields of HTML have under some names."""
-    element = rf"(?:[\w.-]{{1,64}}:)?(?i:{names})"
-    field = rf'name=\\*"(?i:{names})\\*"'
+    names = f"(?i:{names})"
+    field = rf"(?:name|key|id)=(?:\\*[\"'])?{names}(?:\\*[\"'])?"
+    tag = r"<(?:input|meta|add|property|param|entry|setting)\s(?:[^<>]*\s)?"
+    value = r"(?:value|content)=\\*[\"']([^\"'<>\\]+)"
+    prefix = r"(?:[\w.-]{1,64}:)?"
+    element = (
+        rf"<{prefix}{names}(?:\s[^<>]{{0,256}})?>(?:<!\[CDATA\[)?([^<>]{{1,512}}?)(?:\]\]>)?"
+        rf"</{prefix}{names}\s*>"
+    )
+    lines = r"(?:\r?\n[^\r\n]{1,200}){0,3}\r?\n\r?\n([^\r\n]{1,512})"
+    rows = (
+        (element, rf"<\\?/(?:[\w.-]*:)?{names}\s*>"),
+        (rf"(?:^|[\s;]){field}{lines}", field),
+        (rf"{tag}{field}\s(?:[^<>]*\s)?{value}", field),
+        (rf"{tag}{value}\\*[\"']\s(?:[^<>]*\s)?{field}[\s/>]", field),
+    )
     meant = re.compile(rb"\s*+(?![$%]?\{)\S")
-    return (
-        Rule(
-            name,
-            rf"<{element}(?:\s[^<>]{{0,256}})?>([^<>]{{1,512}})</{element}\s*>",
-            (rf"<\\?/{element}\s*>",),
-            needs=meant,
-        ),
-        Rule(
-            name,
-            rf"(?:^|[\s;]){field}(?:\r?\n[^\r\n]{{1,200}}){{0,3}}\r?\n\r?\n([^\r\n]{{1,512}})",
-            (field,),
-            needs=meant,
-        ),
-        Rule(
-            name,
-            rf"<(?:input|meta)\s(?:[^<>]*\s)?{field}\s(?:[^<>]*\s)?(?:value|content)=\\*\"([^\"<>\\]+)",
-            (field,),
-            needs=meant,
-        ),
+    return tuple(Rule(name, pattern, (marker,), needs=meant) for pattern, marker in rows)
+
+
+def _option(name: str, names: str, needs: bytes) -> Rule:
+    """Return the row of what follows an option of a command line."""
+    return Rule(
+        name,
+        rf"(?:^|[\s\"'])--(?:\w{{1,32}}-)?(?:{names})[ \t]{{1,4}}"
+        r"\\{0,8}[\"']?([^\s\"'<>$\\-][^\s\"'<>\\]{2,255})",
+        (rf"--[\w-]{{0,40}}(?:{names})[ \t]",),
+        needs=re.compile(needs),
     )
 
 
 _DIGIT = rb"[^0-9]*+[0-9]"
+_LONG_AND_MIXED = rb"(?=.{16})[^0-9]*+[0-9].*[A-Za-z]|(?=.{16})[^A-Za-z]*+[A-Za-z].*[0-9]"
 _WORD = "A-Za-z0-9"
+_ANY = r"[\w.-]{0,64}?"
+"""What longer names have before the end by which they are known."""
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -199,7 +208,7 @@ RULES: Final[tuple[Rule, ...]] = (
         # Three parts, or five when encrypted (RFC 7516); then the second may be empty.
         r"eyJ[\w-]{10,}\.(?:[\w-]{10,}\.[\w-]{10,}|[\w-]*\.[\w-]+\.[\w-]+\.[\w-]{10,})",
     ),
-    _token("aws", "AKIA ASIA", r"(?:AKIA|ASIA)[A-Z0-9]{16}", ends=_WORD),
+    _token("aws", "AKIA ASIA ABIA", r"A[KSB]IA[A-Z0-9]{16}", ends=_WORD),
     _token("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
     _shape(
         "aws",
@@ -211,6 +220,7 @@ RULES: Final[tuple[Rule, ...]] = (
         rb"[0-9a-f]*+[^0-9a-f]",
     ),
     _token("google", "AIza", r"AIza[\w-]{35,}"),
+    _token("google", "1//0", r"1//0[\w-]{40,}"),
     _token("google", "ya29. GOCSPX- AQ.Ab", r"(?:ya29\.|GOCSPX-|AQ\.Ab)[\w.-]{20,}"),
     _shape("azure", "accountkey,sharedaccesskey", r"(?:Account|SharedAccess)Key=([\w+/%-]{40,}=*)"),
     _shape(
@@ -245,7 +255,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _shape("webhook", "hook", r"\.webhook\.office\.com/webhookb2/([\w@/-]{20,})"),
     _shape("webhook", "hook", r"hooks\.zapier\.com/hooks/catch/([\w/]{10,})"),
     _token(
-        "stripe", "sk_live_ sk_test_ rk_live_ rk_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{12,}"
+        "stripe",
+        "sk_live_ sk_test_ sk_org_ rk_live_ rk_test_",
+        r"[rs]k_(?:org_)?(?:live|test)_[A-Za-z0-9]{12,}",
     ),
     _shape("webhook-secret", "whsec", r"(?:^|[^A-Za-z0-9])(whsec_[A-Za-z0-9+/]{24,}=*)"),
     _token("anthropic", "sk-ant-", r"sk-ant-[\w-]{20,}"),
@@ -253,10 +265,10 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("langfuse", "sk-lf-", r"sk-lf-[0-9a-f-]{30,}"),
     _token(
         "openai",
-        "sk-",
+        "sk- sess-",
         # Also the spelling of many who serve models under OpenAI's API.
-        r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20,}",
-        rb"sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
+        r"sk-(?:proj|svcacct|admin|None)-[\w-]{20,}|sk-[A-Za-z0-9]{20,}|sess-[A-Za-z0-9]{40}",
+        rb"sess-.*[0-9]|sk-(?:[a-zA-Z]+-|[A-Za-z]*+\d|(?=[A-Za-z]{40})[A-Za-z]*?[a-z][A-Z])",
     ),
     _token(
         "hugging-face",
@@ -289,6 +301,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("planetscale", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w.-]{32,}"),
     _token("shopify", "shpat_ shpca_ shppa_ shpss_", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32,}"),
     _token("square", "sq0atp- sq0csp-", r"sq0(?:atp|csp)-[\w-]{22,}"),
+    _token("square", "EAAA", r"EAAA[\w-]{60}", _DIGIT, ends=r"\w+/=-"),
     _token("sendgrid", "SG.", r"SG\.[\w-]{16,}\.[\w-]{16,}"),
     _token("mailgun", "key-", r"key-[0-9a-f]{32}", ends=_WORD),
     _token("resend", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
@@ -358,29 +371,50 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("fireworks", "fw_", r"fw_[A-Za-z0-9]{22,}", _DIGIT),
     _token("mapbox", "sk.eyJ tk.eyJ", r"[st]k\.eyJ[\w-]{40,}\.[\w-]{20,}"),
     _token("launchdarkly", "sdk- api-", rf"(?:sdk|api)-{_UUID}", ends=_WORD),
+    _token("bitbucket", "ATBB", r"ATBB[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
+    _token("brevo", "xkeysib-", r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    _token("brave", "BSA", r"BSA[A-Za-z0-9_-]{27}", _DIGIT, ends=r"\w-"),
+    _token("crates", "cio", r"cio[A-Za-z0-9]{32}", _DIGIT, ends=_WORD),
+    _token("e2b", "e2b_", r"e2b_[0-9a-f]{40}", ends=_WORD),
+    _token("jina", "jina_", r"jina_[A-Za-z0-9]{60}", ends=_WORD),
+    Rule(
+        "mailchimp",
+        r"(?:^|[^A-Za-z0-9])([0-9a-f]{32}-us\d{1,2})(?:[^A-Za-z0-9-]|$)",
+        (r"[0-9a-f]{32}-us\d",),
+    ),
+    _token("posthog", "phx_", r"phx_[A-Za-z0-9]{40,}"),
+    _token("pulumi", "pul-", r"pul-[0-9a-f]{40}", ends=_WORD),
+    _token("render", "rnd_", r"rnd_[A-Za-z0-9]{28,}", _DIGIT),
+    _token("sourcegraph", "sgp_", r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", ends=_WORD),
     _token("jfrog", "AKCp", r"AKCp[A-Za-z0-9]{60,}"),
     _token("1password", "ops_eyJ", r"ops_eyJ[\w+/-]{60,}=*"),
+    # Words after an option are prose about it.
+    _option("password", "password|passwd|passphrase", rb"[a-z]*+[^a-z.,:;)]"),
+    _option("token", "token", _LONG_AND_MIXED),
+    _option("secret", "secret|secret-key|access-key", _LONG_AND_MIXED),
+    _option("api-key", "api-?key", _LONG_AND_MIXED),
     Rule(
         "password",
-        r"(?:^|[\s\"'])--(?:\w{1,32}-)?(?:password|passwd|passphrase)[ \t]{1,4}"
-        r"\\{0,8}[\"']?([^\s\"'<>$\\-][^\s\"'<>\\]{2,255})",
-        (r"--[\w-]{0,40}pass[a-z]{1,8}[ \t]",),
-        # Words after it are prose about the option.
+        # As in a netrc file, on one line or several.
+        r"(?:^|\s)login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s<$]\S{1,255})",
+        (r"login\s+\S+\s+password\s",),
         needs=re.compile(rb"[a-z]*+[^a-z.,:;)]"),
     ),
     _shape(
         "password",
         "curl ",
-        r"(?i:curl)(?:[ \t][^\r\n]{0,400}?)?[ \t](?:-u|--user)[ \t=]{0,2}\\{0,8}[\"']?"
-        r"[^\s:\"'<>]{0,128}:([^\s\"'<>\\]{1,255})",
+        r"(?i:curl)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n]{0,400}?)?"
+        r"[ \t](?:-u|--user)[ \t=]{0,2}"
+        r"\\{0,8}[\"']?[^\s:\"'<>]{0,128}:([^\s\"'<>\\]{1,255})",
         rb"(?![$%]?\{|\$)",
     ),
-    *_named("password", "password|passwd|passphrase|pwd"),
-    *_named("secret", "secret|client[_-]?secret"),
-    *_named("api-key", "(?:x-)?api[_-]?key"),
+    *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
+    *_named("secret", rf"secret|{_ANY}(?:client|app|consumer)[_-]?secret"),
+    *_named("api-key", rf"{_ANY}api[_-]?key"),
     *_named(
         "token",
-        "(?:(?:access|refresh|auth|id|csrf|xsrf|authenticity)[_-]?|csrfmiddleware)token|samlresponse",
+        rf"{_ANY}(?:access|refresh|auth|csrf|xsrf|authenticity)[_-]?token|id[_-]?token"
+        "|csrfmiddlewaretoken|samlresponse",
     ),
     _shape(
         "basic",

@@ -67,8 +67,9 @@ _ASSIGNED = re.compile(
 """A name and what gives it a value in prose, logs, settings and code."""
 _OPENING_QUOTE = re.compile(r"\\{0,8}([\"'])")
 _QUOTE_OR_LINE_END = {'"': re.compile(r'["\r\n]'), "'": re.compile(r"['\r\n]")}
-_BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]$`|\\]")
+_BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]`|\\]")
 _AFTER_BARE = frozenset("&;\"'\\")
+_TAGS_AFTER_BARE = ("</", "<br")
 _LONGEST_INDENT = 64
 _LONGEST_NAME = 160
 _NAME_BEFORE = re.compile(
@@ -88,7 +89,7 @@ _NO_VALUE = re.compile(
     r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
     r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)"
 )
-_TEMPLATE = re.compile(r"[$<]|\{\{|%[({]")
+_TEMPLATE = re.compile(r"[$<]|\{\{|%[({]|\*\*\*|\.\*")
 
 
 class TextSearch:
@@ -287,6 +288,7 @@ class _Values:
         end = self._bare_end
         after = text[end : end + 1]
         is_ended = not after or after.isspace() or after in _AFTER_BARE
+        is_ended = is_ended or text.startswith(_TAGS_AFTER_BARE, end)
         if not 0 < end - start <= _LONGEST_VALUE or not is_ended:
             return None
         return _Value(start, text[start:end], is_bare=True)

@@ -33,10 +33,11 @@ _LONGEST_USERINFO = 1024
 _REST = re.compile(r"[^\s\"'<>\\]*")
 _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = r"(?:[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}|localhost|[0-9]+(?:\.[0-9]+){3}|[\w.-]+(?=:[0-9]))"
-_UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
+_UP_TO_HOST = re.compile(rf"[/?#][^@]{{1,256}}?(?:@[^@/?#]{{1,64}})??(?=@{_HOST}(?![\w.-]))")
 _UP_TO_SECOND_HOST = re.compile(rf"/[^@/?#=&]{{1,256}}?(?=@{_HOST}(?![\w.-]))")
 _WORD = re.compile(r"(?!localhost\Z)[\w-]+")
 _TEMPLATE = re.compile(r"[$%]?\{")
+_PORT = re.compile(r"[0-9]{1,5}/")
 _DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9]{24,}|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*")
 _NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
@@ -138,6 +139,8 @@ def _of_database(rest: str) -> Iterator[tuple[int, int]]:
     path, _, _ = rest.partition("?")
     userinfo, has_host, _ = (path if "@" in path else rest).rpartition("@")
     user, colon, password = userinfo.partition(":")
+    if "@" not in path and _PORT.match(password):
+        return
     if has_host and colon and password and "/" not in user and not _TEMPLATE.match(password):
         yield len(user) + 1, len(userinfo)
 

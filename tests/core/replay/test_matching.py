@@ -119,6 +119,14 @@ def test_secrets_count_only_where_some_were_recorded() -> None:
     assert with_secret().has_placeholders
 
 
+def test_credentials_of_a_missed_request_are_not_told() -> None:
+    """What a header has as a credential is none of what is told, wherever else the request has it."""
+    request = post(tool("go", note="it is made.up-word"), ("Authorization", "Bearer made.up-word"))
+
+    for matched in (form(redacts=True), with_secret()):
+        assert b"made.up-word" not in matched.told(request).body
+
+
 def test_placeholder_of_a_response_is_none_of_a_request() -> None:
     """Only what requests have decides how requests are matched."""
     assert not form((CALL, text(SECRET)), redacts=True).has_placeholders
@@ -151,9 +159,9 @@ def test_body_matches_by_itself_unless_something_in_it_is_replaced(
 
 
 def test_text_for_the_terminal_has_no_known_secret() -> None:
-    """A text is shown without what the cassette's rules know; without rules it stays."""
+    """A text is shown without what the cassette's rules know, or ours where it has none."""
     assert form(redacts=True).shown(f"key {SECRET}") == "key <github:0>"
-    assert form().shown(f"key {SECRET}") == f"key {SECRET}"
+    assert form().shown(f"key {SECRET}") == "key <github:0>"
 
 
 def test_redactor_is_that_of_the_cassettes_rules() -> None:

@@ -51,6 +51,13 @@ def test_a_name_is_ambiguous_or_not() -> None:
         ),
         ("pass", ["hunter2", "p@ssword", "a!bcde"], [], ["letmein"], ["true", "passed", "none"]),
         ("pin", ["1234", "123456789012"], [], [], ["13", "PA13", "1234567890123", "12.5", "١٢٣٤"]),
+        (
+            "auth",
+            ["bm9ib2R5Om1hZGUtdXA=", "YTphYmM="],
+            [],
+            [],
+            ["oauth2", "bm9ib2R5", "bearer", "0Om1hZGU", "wrKz", "https://example.com/"],
+        ),
         ("otp", ["123456", "a1b2c3d4"], [], [], ["27", "R16B03", "27.1.2", "enabled"]),
     ],
 )
