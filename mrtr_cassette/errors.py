@@ -176,7 +176,6 @@ class CassetteError(MrtrCassetteError):
     exit_code = 3
 
     def __init__(self, path: object, reason: str, *, hint: str | None = None) -> None:
-        """Hold the file, the reason and the hint."""
         super().__init__(f"{path}: {reason}", hint=hint)
         self.path = path
         self.reason = reason
@@ -208,7 +207,6 @@ class BodyTooLargeError(MrtrCassetteError):
         limit: int,
         unit: Literal["bytes", "events", "lines", "times its size"] = "bytes",
     ) -> None:
-        """Hold which call it was, and the limit."""
         exceeded = f"has more than {limit:,} {unit}"
         if unit == "times its size":
             exceeded = f"decodes to more than {limit:,} times its size, as only a bomb does,"
@@ -224,7 +222,6 @@ class LineTooLongError(MrtrCassetteError):
     exit_code = 3
 
     def __init__(self, limit: int) -> None:
-        """Hold the limit."""
         super().__init__(
             f"a line has more than {limit:,} bytes and is not recorded",
             hint="allow more with <<max_body>>",

@@ -37,7 +37,6 @@ class Aside(Generic[T]):
     """
 
     def __init__(self, take: Callable[[T], None]) -> None:
-        """Begin with nothing to hand on."""
         self._take = take
         self._waiting: SimpleQueue[T | None] = SimpleQueue()
         self._is_finishing = threading.Event()

@@ -332,7 +332,6 @@ class _Start:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Be running."""
         self.folder = folder
         self._file = folder / f"{os.getpid()}.outcome"
         # It is let go of when this process ends, whatever ends it.

@@ -97,7 +97,6 @@ class Stops:
     """Signals to this process, which end a recording instead of the process."""
 
     def __init__(self) -> None:
-        """Begin without any."""
         self.queue: SimpleQueue[_Happened] = SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -187,7 +186,6 @@ class Pump:
         happened: SimpleQueue[_Happened],
         ends: PipeEnds = OWN_PIPES,
     ) -> None:
-        """Prepare to pass lines on."""
         self._server = server
         self._watcher = watcher
         self._happened = happened

@@ -29,7 +29,6 @@ class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
-        """Hold why, and the exit code that says it."""
         shown = " ".join(printable(part) for part in command)
         super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
         self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE

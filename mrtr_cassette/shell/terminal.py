@@ -32,7 +32,6 @@ class Terminal:
     """Asks at the terminal of this process, one question after the other."""
 
     def __init__(self) -> None:
-        """Begin with nothing typed."""
         self._framer = LineFramer(_LONGEST_LINE)
         self._typed: deque[str] = deque()
         self._has_ended = False

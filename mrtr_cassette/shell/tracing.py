@@ -190,7 +190,6 @@ class Tracing:
     def __init__(
         self, tracers: TracerProvider, meters: MeterProvider, clock: Clock = CLOCK
     ) -> None:
-        """Begin with no spans."""
         self._tracer = tracers.get_tracer(_SCOPE)
         self._durations = meters.get_meter(_SCOPE).create_histogram(
             DURATION,

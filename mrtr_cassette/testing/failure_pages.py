@@ -33,7 +33,6 @@ class FailurePages:
     """The pages of one run."""
 
     def __init__(self, root: Path) -> None:
-        """Write pages below a root directory."""
         self._root = root
         self._told: dict[str, list[str]] = {}
 

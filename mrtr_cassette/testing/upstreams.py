@@ -35,7 +35,6 @@ class Applications:
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._served = ExitStack()
         self._urls: dict[int, tuple[Any, str]] = {}
 

@@ -31,7 +31,6 @@ class GivenAnswers:
     """
 
     def __init__(self, pairs: Iterable[WrittenPair]) -> None:
-        """Take them; none has been used."""
         self._pairs = {pair.name: pair for pair in pairs}
         self._used: set[str] = set()
 

@@ -204,7 +204,6 @@ class FormDialogue(Dialogue):
     """A form, field by field."""
 
     def __init__(self, key: str, request: InputRequest) -> None:
-        """Begin with the first field."""
         super().__init__(key, request)
         required = form_schema(request).get("required")
         required = required if isinstance(required, list) else []
@@ -268,7 +267,6 @@ class ValueDialogue(Dialogue):
     can_refuse = False
 
     def __init__(self, key: str, request: InputRequest) -> None:
-        """Begin."""
         super().__init__(key, request)
         self._field = Field(key, value_schema(request), is_required(request))
 

@@ -18,7 +18,6 @@ class LiveAsks:
     """
 
     def __init__(self) -> None:
-        """Begin without any."""
         self._open: dict[CallKey, list[frozenset[str]]] = {}
 
     def asked(self, call: Call, ask: InputRequired) -> None:

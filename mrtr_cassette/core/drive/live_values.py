@@ -30,7 +30,6 @@ class LiveValues:
     """What was issued so far, by what was recorded in its place."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
         self._live: dict[str, str] = {}
 
     def issued(self, recorded: Message, live: Message) -> None:

@@ -64,7 +64,6 @@ class Repeated:
     def __init__(
         self, planned: Planned, conversation: Conversation, script: RecordedScript
     ) -> None:
-        """Begin before the first request."""
         self.planned = planned
         self.conversation = conversation
         self._script = script

@@ -174,7 +174,6 @@ class Order:
         corrections: Sequence[float],
         givers: Mapping[Cause, Sequence[tuple[int, Happening]]],
     ) -> None:
-        """Put the requests of recorders in order."""
         self.requests: list[tuple[int, int]] = []
         self._times: list[float] = []
         self._began = [

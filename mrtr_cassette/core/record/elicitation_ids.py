@@ -30,7 +30,6 @@ class ElicitationIds:
     """The ids of the questions of a recording; they are named in the order of the file."""
 
     def __init__(self) -> None:
-        """Begin without names."""
         self._issued: dict[int, list[bytes]] = {}
         self._names: dict[str, dict[bytes, bytes]] = {}
         self._last: Counter[int] = Counter()

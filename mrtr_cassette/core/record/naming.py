@@ -44,7 +44,6 @@ class Surrogates:
     """The surrogates of a recording; states are named when all exchanges are known."""
 
     def __init__(self) -> None:
-        """Begin without names."""
         self._occurrences: Counter[str] = Counter()
         self._sessions: dict[str, str] = {}
         self._last_session = 0

@@ -75,7 +75,6 @@ class OpenPushes:
     """The pushed requests of one recording that wait for their answers."""
 
     def __init__(self) -> None:
-        """Begin with no calls."""
         self._pending: dict[str, dict[str | None, tuple[int, Call]]] = {}
         self._turns: dict[int, TurnKeys] = {}
         self._open: dict[tuple[str, str | None], OpenPush] = {}

@@ -19,7 +19,6 @@ class SameSecrets:
     """Tokens that stand for the same secret; each namespace is that of one key."""
 
     def __init__(self) -> None:
-        """Begin with tokens that are all of different secrets."""
         self._same: dict[tuple[str, str], dict[str, str]] = {}
 
     def __bool__(self) -> bool:

@@ -23,7 +23,6 @@ class SecretNumbers:
     """The numbers of the secrets of a recording."""
 
     def __init__(self) -> None:
-        """Begin without numbers."""
         self._numbers: dict[tuple[str, str], int] = {}
         self._last: Counter[str] = Counter()
 

@@ -39,7 +39,6 @@ class Endings:
     """How the calls of one cassette ended."""
 
     def __init__(self, interactions: Iterable[RecordedInteraction]) -> None:
-        """Find the responses on listening streams."""
         self._streamed: dict[tuple[str, str | None], list[_Streamed]] = {}
         for interaction in interactions:
             for exchange in interaction.own:

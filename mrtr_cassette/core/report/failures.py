@@ -21,7 +21,6 @@ class MissesError(MrtrCassetteError):
     """
 
     def __init__(self, path: object, misses: Sequence[MissReport]) -> None:
-        """Hold the misses."""
         head = f"{counted(len(misses), 'request')} had no recorded answer on {path}"
         super().__init__("\n\n".join([head, *(miss.text for miss in misses)]))
         self.misses = tuple(misses)
@@ -37,7 +36,6 @@ class UnpublishedError(MrtrCassetteError):
     exit_code = 4
 
     def __init__(self, path: object, reason: str) -> None:
-        """Hold the reason."""
         super().__init__(
             f"{path} was not written: {reason}\n"
             "what was recorded is in the journal beside it; publish it with: "
@@ -54,7 +52,6 @@ class UnplayedError(MrtrCassetteError):
     """
 
     def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
-        """Hold the interactions."""
         head = f"not all that is on {path} was played:"
         super().__init__("\n".join([head, *(f"  #{each.number} {each.call}" for each in unplayed)]))
         self.unplayed = tuple(unplayed)

@@ -146,7 +146,6 @@ class Layout:
     """
 
     def __init__(self, playables: Iterable[Playable] = ()) -> None:
-        """Give each label value its place."""
         values: dict[Labels, Iterable[Labels]] = {
             (): [()],
             ("method", "name"): sorted(set(map(_played_as, playables))),

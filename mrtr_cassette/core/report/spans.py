@@ -131,7 +131,6 @@ class WaitingForRetries(Generic[T]):
     """What waits for retries: so many at most, and each for so long at most."""
 
     def __init__(self, most: int = 1000, longest_s: float = 600.0) -> None:
-        """Begin with none."""
         self._most = most
         self._longest_s = longest_s
         self._waiting: dict[int, _Waiting[T]] = {}

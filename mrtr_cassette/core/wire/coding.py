@@ -40,7 +40,6 @@ class ContentDecoder:
     """
 
     def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
-        """Begin a body."""
         self._limit = limit_bytes
         self._taken = self._decoded = 0
         coding = coding.strip().lower()

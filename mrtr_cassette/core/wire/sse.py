@@ -117,7 +117,6 @@ class SseFramer:
     """Cuts a stream of bytes into events while they arrive."""
 
     def __init__(self) -> None:
-        """Begin with nothing pending."""
         self._pending = bytearray()
         self._line = 0
         self._searched = 0
