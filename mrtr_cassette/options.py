@@ -95,9 +95,7 @@ class ProxyOptions(Options):
     host: str = field(
         default="127.0.0.1",
         metadata=as_option(
-            "text",
-            "Address to listen on; any but loopback opens the proxy to others",
-            "--host",
+            "text", "Address to listen on; any but loopback opens the proxy to others", "--host"
         ),
     )
     port: int = field(

@@ -45,13 +45,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Rules that answer, in TOML.",
 )
-@click.option(
-    "--record",
-    "cassette",
-    type=CASSETTE,
-    metavar="CASSETTE",
-    help="Record the call.",
-)
+@click.option("--record", "cassette", type=CASSETTE, metavar="CASSETTE", help="Record the call.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole conversation as JSON.")
 @shared_options(CallOptions)
 @log_format

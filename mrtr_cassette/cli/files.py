@@ -141,11 +141,7 @@ def recover(cassette: Location) -> None:
 
 @click.command()
 @click.argument(
-    "recordings",
-    nargs=-1,
-    required=True,
-    metavar="JOURNAL-OR-CASSETTE...",
-    type=CASSETTE,
+    "recordings", nargs=-1, required=True, metavar="JOURNAL-OR-CASSETTE...", type=CASSETTE
 )
 @click.option(
     "-o",

@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mrtr_cassette.cli.accept import (
-    Acceptance,
-    accept_options,
-    acceptance_of,
-    tell_of_update,
-)
+from mrtr_cassette.cli.accept import Acceptance, accept_options, acceptance_of, tell_of_update
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,

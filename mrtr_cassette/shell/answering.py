@@ -35,11 +35,7 @@ from mrtr_cassette.shell.answers_file import load_answers
 from mrtr_cassette.shell.fulfilling import Answerers, answerers
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.transport import (
-    Downstream,
-    OnEarlyHints,
-    RawHeaders,
-)
+from mrtr_cassette.shell.transport import Downstream, OnEarlyHints, RawHeaders
 
 _OF_LENGTH: Final = frozenset({"content-length"})
 

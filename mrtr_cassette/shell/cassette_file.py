@@ -92,9 +92,7 @@ def read_file(path: Location) -> bytes:
                 hint="record the server first with: <<record>>",
             ) from None
         raise CassetteError(
-            path,
-            "there is no such cassette",
-            hint="record one with: <<record>>",
+            path, "there is no such cassette", hint="record one with: <<record>>"
         ) from None
     except OSError as error:
         raise CassetteError(path, reason_of(error)) from None

@@ -17,14 +17,7 @@ from mmap import mmap
 from typing import TYPE_CHECKING
 
 from mrtr_cassette.core.replay.playable import Playable
-from mrtr_cassette.core.report.metrics import (
-    Counts,
-    Family,
-    Layout,
-    Sample,
-    Traffic,
-    samples,
-)
+from mrtr_cassette.core.report.metrics import Counts, Family, Layout, Sample, Traffic, samples
 from mrtr_cassette.shell.aiohttp_server import HttpDownstream
 from mrtr_cassette.shell.announcing import Event
 from mrtr_cassette.shell.clock import CLOCK, Clock
@@ -140,11 +133,7 @@ class Metrics:
 
 
 def _metric(family: Family, samples: Iterable[Sample]) -> Metric:
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        HistogramMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     if family.kind == "histogram":
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)

@@ -27,12 +27,7 @@ Tell = Callable[[int, int, float], None]
 class Progress:
     """Tells every second how far work has come; work that takes less is told nothing of."""
 
-    def __init__(
-        self,
-        tell: Tell,
-        clock: Clock = CLOCK,
-        told_after: int = TOLD_AFTER,
-    ) -> None:
+    def __init__(self, tell: Tell, clock: Clock = CLOCK, told_after: int = TOLD_AFTER) -> None:
         self._tell = tell
         self._clock = clock
         self._told_after = told_after

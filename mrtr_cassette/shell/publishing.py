@@ -179,10 +179,7 @@ class _Publication:
     """A journal on its way to a cassette."""
 
     def __init__(
-        self,
-        journal: RecordedJournal,
-        output: Location,
-        progress: Progress | None = None,
+        self, journal: RecordedJournal, output: Location, progress: Progress | None = None
     ) -> None:
         """Load the cassette that the recording is added to, if there is one."""
         self._journal = journal

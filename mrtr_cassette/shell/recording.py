@@ -20,12 +20,7 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.answering import answering
 from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import (
-    REQUEST_TIMEOUTS,
-    RequestTimeouts,
-    access_of,
-    listening,
-)
+from mrtr_cassette.shell.http_server import REQUEST_TIMEOUTS, RequestTimeouts, access_of, listening
 from mrtr_cassette.shell.keeping import (
     check_output,
     journal_header,

@@ -15,12 +15,7 @@ from mrtr_cassette.core.exchange.endpoints import EndpointPassing
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Headers, Request, is_event_stream
 from mrtr_cassette.shell.http_message import no_response, passed_headers, sent_headers
-from mrtr_cassette.shell.transport import (
-    Downstream,
-    RawHeaders,
-    Upstream,
-    UpstreamResponse,
-)
+from mrtr_cassette.shell.transport import Downstream, RawHeaders, Upstream, UpstreamResponse
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
 _LARGEST_REST = 64 * 1024

@@ -17,13 +17,7 @@ from typing import Any, Final
 from opentelemetry import propagate
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import (
-    Span,
-    SpanKind,
-    StatusCode,
-    TracerProvider,
-    get_current_span,
-)
+from opentelemetry.trace import Span, SpanKind, StatusCode, TracerProvider, get_current_span
 
 from mrtr_cassette.core.exchange.pushed import PushedAsk, pushed_request
 from mrtr_cassette.core.protocol.calls import Call, read_call, traits_of_headers
@@ -172,10 +166,7 @@ class _Told:
         if self._size > _LARGEST_READ:
             return self.extra
         failed = failure_attributes(
-            self.call,
-            self._status,
-            b"".join(self._chunks),
-            is_event_stream=self._is_event_stream,
+            self.call, self._status, b"".join(self._chunks), is_event_stream=self._is_event_stream
         )
         return {**failed, **self.extra}
 

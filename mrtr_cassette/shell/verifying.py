@@ -177,9 +177,7 @@ class _Run:
     async def all(self) -> list[Verified]:
         """Repeat all conversations; those without sessions at once, where that is wanted."""
         plan = planned(
-            self.verifier.cassette,
-            tuple(self.options.only),
-            is_on_pipes=self.target.is_on_pipes,
+            self.verifier.cassette, tuple(self.options.only), is_on_pipes=self.target.is_on_pipes
         )
         at_once: list[Planned] = []
         in_order: list[Planned] = []
@@ -275,10 +273,7 @@ class _Run:
             "MRTR_CASSETTE_INTERACTION": str(each.interaction.number),
         }
         process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=_STDERR,
-            env={**os.environ, **about},
+            command, stdin=asyncio.subprocess.DEVNULL, stdout=_STDERR, env={**os.environ, **about}
         )
         code = await process.wait()
         if code:

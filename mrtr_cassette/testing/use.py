@@ -34,12 +34,7 @@ from mrtr_cassette.shell.upstream_servers import RunningCommand
 from mrtr_cassette.testing.cassette import MrtrCassette
 from mrtr_cassette.testing.names import check_spelling
 from mrtr_cassette.testing.settings import TERMS, Mode, Settings
-from mrtr_cassette.testing.upstreams import (
-    Applications,
-    is_on_pipes,
-    start_upstream,
-    upstream_of,
-)
+from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_upstream, upstream_of
 
 _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""

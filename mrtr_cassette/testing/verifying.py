@@ -53,9 +53,7 @@ def verify_use(
     check_spelling(path)
     if not path.exists():
         raise CassetteError(
-            path,
-            "there is no such cassette to verify",
-            hint="record it with --mrtr-mode=once",
+            path, "there is no such cassette to verify", hint="record it with --mrtr-mode=once"
         )
     upstream = upstream_of(settings, ask_upstream, f"hold to {path}")
     with ExitStack() as running:

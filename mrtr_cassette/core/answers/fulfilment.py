@@ -186,8 +186,4 @@ class Fulfilment:
         return Fulfilled({key: self._answers[key] for key in requests if key in self._answers})
 
 
-_SHOWN: Mapping[str, str] = {
-    "call": "the call",
-    "rest": "the endpoint",
-    "person": "the person",
-}
+_SHOWN: Mapping[str, str] = {"call": "the call", "rest": "the endpoint", "person": "the person"}

@@ -24,11 +24,7 @@ from mrtr_cassette.core.secrets.patterns import refusal_of, searches
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import UsageError
 
-METHOD_OF: Final = {
-    "tool": "tools/call",
-    "prompt": "prompts/get",
-    "resource": "resources/read",
-}
+METHOD_OF: Final = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
 """The method of the calls that each member of a rule names."""
 _ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
 """The kinds of requests that each member of a rule can answer."""

@@ -98,12 +98,7 @@ class CatchUp(Conversation):
     """
 
     def __init__(
-        self,
-        call: Call,
-        shown: Call,
-        asker: Playable,
-        script: RecordedScript,
-        recorder: Recorder,
+        self, call: Call, shown: Call, asker: Playable, script: RecordedScript, recorder: Recorder
     ) -> None:
         """Begin with the call that the retry `call` repeats; messages may show it as `shown`."""
         session = ServerSession(recorder, call.request.header(SESSION_HEADER))

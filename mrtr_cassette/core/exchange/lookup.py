@@ -12,10 +12,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.protocol.calls import Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, Answers
 from mrtr_cassette.core.secrets.surrogates import compared_sha256
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    canonical,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import without_paths
 
 _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'

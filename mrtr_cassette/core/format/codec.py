@@ -84,8 +84,7 @@ def decode_parts(data: bytes, path: str) -> Parts:
         head,
         check_after("interactions", _read_interactions(interactions, path)),
         check_after(
-            "exchanges",
-            _validated(exchanges, ExchangeFactsModel, path, "/recording/exchanges"),
+            "exchanges", _validated(exchanges, ExchangeFactsModel, path, "/recording/exchanges")
         ),
     )
 

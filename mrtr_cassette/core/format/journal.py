@@ -323,12 +323,7 @@ def _response(tree: Any) -> Response | None:
     if tree is None:
         return None
     status, headers, end, pieces = tree
-    return Response(
-        _status(status),
-        _headers(headers),
-        _pieces(pieces),
-        End(end),
-    )
+    return Response(_status(status), _headers(headers), _pieces(pieces), End(end))
 
 
 def _pieces(trees: Any) -> tuple[Piece, ...]:

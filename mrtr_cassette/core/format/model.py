@@ -158,9 +158,7 @@ def _via(turn: Any) -> str:
 TurnModel = Annotated[
     Annotated[ResultTurnModel, Tag("result")] | Annotated[PushedTurnModel, Tag("push")],
     Discriminator(
-        _via,
-        custom_error_type="via",
-        custom_error_message="`via` should be 'result' or 'push'",
+        _via, custom_error_type="via", custom_error_message="`via` should be 'result' or 'push'"
     ),
 ]
 
@@ -212,9 +210,7 @@ class ExchangeFactsModel(_Model):
     started_ms: int = Field(description="milliseconds since the recording began")
     duration_ms: int
     ended_after: int | None = Field(
-        None,
-        ge=0,
-        description="how many requests had arrived in the whole recording when it ended",
+        None, ge=0, description="how many requests had arrived in the whole recording when it ended"
     )
     request_state_sha256: Sha256 | None = Field(
         None, description="hash of the raw request state that its response issued"

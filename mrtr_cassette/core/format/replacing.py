@@ -18,13 +18,7 @@ from mrtr_cassette.core.format.check import accept_edit
 from mrtr_cassette.core.format.dump import recording_block, response_text
 from mrtr_cassette.core.protocol.messages import ask_in
 from mrtr_cassette.core.wire.http import Response
-from mrtr_cassette.core.wire.jsonbytes import (
-    Span,
-    find_spans,
-    item_spans,
-    replace_members,
-    splice,
-)
+from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, replace_members, splice
 
 _INTERACTIONS = ("interactions",)
 _TURNS = ("elicitation_turns",)
@@ -110,10 +104,7 @@ def _with_pieces(facts: dict[str, Any], response: Response) -> dict[str, Any]:
     kept = {name: value for name, value in facts.items() if name != "pieces"}
     if not response.is_framed:
         return kept
-    fallback = {
-        "at_ms": facts["duration_ms"],
-        "after": facts.get("ended_after") or facts["number"],
-    }
+    fallback = {"at_ms": facts["duration_ms"], "after": facts.get("ended_after") or facts["number"]}
     last = old[-1] if old else fallback
     times = [*old, *[last] * (len(response.pieces) - len(old))][: len(response.pieces)]
     pieces = [{name: each[name] for name in fallback} for each in times]

@@ -14,12 +14,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.protocol.dialect import (
-    INPUT_RESPONSES,
-    REQUEST_STATE,
-    Answers,
-    answers_in,
-)
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, REQUEST_STATE, Answers, answers_in
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.protocol.session_ids import session_in, without_session
 from mrtr_cassette.core.wire.http import (
@@ -29,11 +24,7 @@ from mrtr_cassette.core.wire.http import (
     decoded_header,
     header_value,
 )
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    canonical,
-    parse,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
 

@@ -16,12 +16,7 @@ from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    canonical,
-    find_spans,
-    replace_members,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, find_spans, replace_members
 
 INPUT_REQUESTS: Final = "inputRequests"
 INPUT_RESPONSES: Final = "inputResponses"

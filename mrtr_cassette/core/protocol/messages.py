@@ -16,10 +16,7 @@ from typing import Literal
 from mrtr_cassette.core.protocol.dialect import InputRequired, may_ask, recognise
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.wire.http import Piece, Response
-from mrtr_cassette.core.wire.jsonbytes import (
-    Span,
-    splice,
-)
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.sse import Event, read_event
 
 

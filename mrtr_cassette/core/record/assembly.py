@@ -342,10 +342,7 @@ class _Streams:
             PushedRequest(push.key, pending, push.piece)
             if push.number == number
             else PushedRequest(
-                push.key,
-                self.exchange(push.number),
-                push.piece,
-                self._interactions[push.number],
+                push.key, self.exchange(push.number), push.piece, self._interactions[push.number]
             )
             for push in turn.asked
         ]

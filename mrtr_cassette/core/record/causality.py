@@ -87,11 +87,7 @@ _Seen = tuple[Moment, tuple[Cause, ...], tuple[Cause, ...]]
 
 
 def _responses_of(
-    number: int,
-    exchange: RecordedExchange,
-    ask: Ask | None,
-    facts: SessionFacts,
-    call_cause: Cause,
+    number: int, exchange: RecordedExchange, ask: Ask | None, facts: SessionFacts, call_cause: Cause
 ) -> Iterator[_Seen]:
     pieces = () if exchange.response is None else exchange.response.pieces
     moments = [Moment(piece.after, piece.at_ms) for piece in pieces]

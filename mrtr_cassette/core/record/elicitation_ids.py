@@ -15,10 +15,7 @@ from collections import Counter
 from dataclasses import replace
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.secrets.surrogates import (
-    ELICITATION_SURROGATE_BYTES,
-    elicitation_surrogate,
-)
+from mrtr_cassette.core.secrets.surrogates import ELICITATION_SURROGATE_BYTES, elicitation_surrogate
 from mrtr_cassette.core.wire.http import Piece
 
 _NAME = b'"elicitationId"'

@@ -84,9 +84,7 @@ def comparison_text(comparison: CassetteComparison, paint: Paint = plain) -> str
     return "\n".join(printable_lines(line) if paint is plain else line for line in lines)
 
 
-def _folded(
-    interactions: Iterable[InteractionComparison],
-) -> Iterator[list[InteractionComparison]]:
+def _folded(interactions: Iterable[InteractionComparison]) -> Iterator[list[InteractionComparison]]:
     """Yield interactions one by one, and those together that are the same and follow another."""
     run: list[InteractionComparison] = []
     for each in interactions:
@@ -147,11 +145,7 @@ def _information_lines(comparison: CassetteComparison, paint: Paint) -> Iterator
 def conclusion(comparison: CassetteComparison) -> str:
     """Return in one line what two cassettes came to."""
     counts, total = comparison.counts, len(comparison.interactions)
-    words: dict[Mark, str] = {
-        "~": "changed",
-        "-": "only in the first",
-        "+": "only in the second",
-    }
+    words: dict[Mark, str] = {"~": "changed", "-": "only in the first", "+": "only in the second"}
     facts = [f"{counts[mark]} {text}" for mark, text in words.items() if counts[mark]]
     differing = total - counts["="]
     if differing:

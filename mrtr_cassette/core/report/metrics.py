@@ -200,11 +200,7 @@ class Counts:
     """
 
     def __init__(
-        self,
-        layout: Layout,
-        cells: Cells,
-        first: int = 0,
-        playables: Iterable[Playable] = (),
+        self, layout: Layout, cells: Cells, first: int = 0, playables: Iterable[Playable] = ()
     ) -> None:
         """Count in the cells from the first one on; what they have goes on, but for gauges.
 

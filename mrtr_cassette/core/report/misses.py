@@ -131,10 +131,7 @@ class MissReport:
 
 
 def report_of_miss(
-    miss: Miss,
-    path: str,
-    redacted: Callable[[str], str] = str,
-    terms: Terms = LIBRARY_TERMS,
+    miss: Miss, path: str, redacted: Callable[[str], str] = str, terms: Terms = LIBRARY_TERMS
 ) -> MissReport:
     """Return a miss as a report."""
 

@@ -51,9 +51,7 @@ def final_chip(details: InteractionDetails) -> Markup:
 
 
 def conversation(
-    details: InteractionDetails,
-    branches: Sequence[InteractionDetails] = (),
-    prefix: str = SHOWN,
+    details: InteractionDetails, branches: Sequence[InteractionDetails] = (), prefix: str = SHOWN
 ) -> list[Markup]:
     """Return all that was said in a call.
 

@@ -136,14 +136,7 @@ def _lane(details: InteractionDetails, axis: Axis) -> Markup:
     words = f"server {shown_time(totals['server'])}"
     if any(each.whose == "person" for each in details.stretches):
         words += f", person {shown_time(totals['person'])}"
-    drawing = element(
-        "svg",
-        bars,
-        width="100%",
-        height=_LANE_HEIGHT,
-        role="img",
-        aria_label=words,
-    )
+    drawing = element("svg", bars, width="100%", height=_LANE_HEIGHT, role="img", aria_label=words)
     return element("div", drawing, element("small", words), class_="lane")
 
 

@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    canonical,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 
 class Difference(NamedTuple):
