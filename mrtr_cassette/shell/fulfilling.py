@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mrtr_cassette.core.answers.fulfilment import AskEndpoint, AskPerson, Sources
 from mrtr_cassette.core.answers.rounds import CallTurn, Rounds
@@ -20,7 +20,9 @@ from mrtr_cassette.core.drive.conversation import Answered, LiveAsk, LivePush, P
 from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.report.calls import turn_event, turn_line
 from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint, answers_endpoint
+
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.answers_endpoint import AnswersEndpoint
 
 AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
 """Asks a person one request for input, and returns the answer or None."""
@@ -86,6 +88,9 @@ async def answerers(
     async with AsyncExitStack() as stack:
         endpoint = None
         if sources.file.rest is not None:
+            # Most runs have no endpoint, and an HTTP client takes long to import.
+            from mrtr_cassette.shell.answers_endpoint import answers_endpoint
+
             opening = answers_endpoint(sources.file.rest, ca_file, verifies=verifies)
             endpoint = await stack.enter_async_context(opening)
         yield Answerers(announcer, endpoint, ask_person)

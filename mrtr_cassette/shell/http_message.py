@@ -1,7 +1,7 @@
 """What both sides know of an HTTP message: how a head is spelled, and how two parts are written.
 
 Owns: header bytes as text and back, which headers are one connection's, and which go on.
-Does not own: connections, and the framing of bodies (`aiohttp_server`, `http_client`).
+Does not own: connections, and the framing of bodies (`http_downstream`, `http_client`).
 Source: RFC 9110, sections 5.5 and 7.6.1.
 """
 
@@ -22,7 +22,7 @@ from mrtr_cassette.errors import printable
 from mrtr_cassette.shell.transport import RawHeaders
 
 MOST_HEADERS: Final = 1000
-"""Headers of one message; aiohttp's own limit is 128."""
+"""Headers of one message."""
 _WORTH_A_COPY = 64 * 1024
 """Bytes up to which one write of two parts costs less than two writes."""
 _KNOWN_STATUS = frozenset(HTTPStatus)

@@ -1,12 +1,11 @@
 """Serving HTTP: where the proxy listens, and which requests it takes.
 
 Owns: binding, refusing whoever talks to us under a foreign name, and taking requests as values.
-Does not own: what is answered, and the connections (`aiohttp_server`).
+Does not own: what is answered, and the connections (`http_accepting`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import ipaddress
 import re
@@ -20,7 +19,9 @@ from typing import Any, Final
 from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.aiohttp_server import HttpDownstream, Meter, accepting
+from mrtr_cassette.shell.http_accepting import accepting
+from mrtr_cassette.shell.http_connection import Meter
+from mrtr_cassette.shell.http_downstream import HttpDownstream
 from mrtr_cassette.shell.http_message import header_texts, network_reason
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
@@ -283,18 +284,14 @@ async def serving(
         if refusal is not None:
             await refuse(client, 403, refusal)
             return
-        if client.has_come:
-            body = client.body_now()
-        elif client.announced_size > access.max_body:
+        if not client.has_come and client.announced_size > access.max_body:
             await refuse(client, 413, too_large)
             return
-        else:
-            try:
-                async with asyncio.timeout(timeouts.body_s):
-                    body = await client.body(access.max_body)
-            except TimeoutError:
-                await refuse(client, 408, too_slow)
-                return
+        try:
+            body = await client.body(access.max_body, timeouts.body_s)
+        except TimeoutError:
+            await refuse(client, 408, too_slow)
+            return
         if len(body) > access.max_body:
             await refuse(client, 413, too_large)
             return

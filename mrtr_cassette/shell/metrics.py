@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.metrics import Counts, Family, Layout, Sample, Traffic, samples
-from mrtr_cassette.shell.aiohttp_server import HttpDownstream
 from mrtr_cassette.shell.announcing import Event
 from mrtr_cassette.shell.clock import CLOCK, Clock
+from mrtr_cassette.shell.http_downstream import HttpDownstream
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

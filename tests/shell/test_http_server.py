@@ -116,7 +116,7 @@ async def test_what_another_site_may_have_sent_is_refused(
 ) -> None:
     """Two hosts, two origins, or another site's page that sends no origin get a 403."""
     async with serving_ping(mode, tmp_path / "c.json") as url:
-        # aiohttp itself refuses two hosts.
+        # A parser may refuse two hosts itself.
         assert (await post(url, message("ping"), *headers)).status in {400, 403}
 
 

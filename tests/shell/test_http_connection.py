@@ -1,0 +1,479 @@
+"""Facts about one connection of a client: which requests come of its bytes, and what it gets.
+
+Most need no socket: the connection is handed bytes, and a transport that keeps what is written.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from harness import looped
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.shell.http_connection import Connection, Service
+from mrtr_cassette.shell.http_downstream import HttpDownstream
+
+MOST_BODY = 1000
+
+
+@dataclass
+class Kept:
+    """A transport that keeps what is written; only what a connection uses of one."""
+
+    written: bytearray = field(default_factory=bytearray)
+    is_reading: bool = True
+    has_ended: bool = False
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether somebody has closed it."""
+        return self.closed.is_set()
+
+    def write(self, data: bytes) -> None:
+        """Keep bytes."""
+        assert not self.has_ended
+        self.written += data
+
+    def write_eof(self) -> None:
+        """Take the end of what is written."""
+        self.has_ended = True
+
+    def is_closing(self) -> bool:
+        """Tell whether it is closed."""
+        return self.is_closed
+
+    def close(self) -> None:
+        """Close it."""
+        self.closed.set()
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        """Let nothing come."""
+        assert self.is_reading
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        """Let more come."""
+        assert not self.is_reading
+        self.is_reading = True
+
+
+@dataclass
+class Server:
+    """A service whose requests are kept, and which answers with their targets."""
+
+    requests: list[tuple[str, str, Any, bytes]] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Wait for nothing, unless told otherwise."""
+        self.go_on.set()
+
+    async def answer(self, client: HttpDownstream) -> None:
+        """Keep a request, and answer it."""
+        if client.announced_size > MOST_BODY:
+            await client.send_whole(413, (), b"too large")
+            return
+        body = await client.body(MOST_BODY, 60)
+        self.requests.append((client.method, client.target, client.raw_headers, body))
+        await self.go_on.wait()
+        await client.send_whole(200, (), client.target.encode())
+
+
+def connected(
+    answer: Callable[[HttpDownstream], Awaitable[None]], log: list[str]
+) -> tuple[Connection, Kept]:
+    """Return a connection, and its transport."""
+    connection = Connection(Service(answer, log.append, None, 60, 10))
+    transport = Kept()
+    connection.connection_made(cast("asyncio.Transport", transport))
+    return connection, transport
+
+
+async def settled() -> None:
+    """Let every task go as far as it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def seen(*pieces: bytes) -> tuple[Server, Kept]:
+    """Return what comes of bytes that come in these pieces."""
+    server = Server()
+    connection, transport = connected(server.answer, server.log)
+    for piece in pieces:
+        connection.data_received(piece)
+        await settled()
+    connection.connection_lost(None)
+    return server, transport
+
+
+def body_of(written: bytes | bytearray) -> bytes:
+    """Return the body of the last response."""
+    return bytes(written).rpartition(b"\r\n\r\n")[2]
+
+
+PLAIN = (
+    b"POST /a%2Fb?c=1 HTTP/1.1\r\nHost: h\r\nX-One:  caf\xe9 \r\nContent-Length: 2\r\n\r\nok"
+    b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+    b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n3;e=1\r\nbcd\r\n0\r\nX-T: 1\r\n\r\n"
+    b"POST /up HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    b"HTTP2-Settings: AAMA\r\nContent-Length: 3\r\n\r\nyes"
+    b"POST /up HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nyes\r\n0\r\n\r\n"
+    b"GET /last HTTP/1.1\r\nHost: h\r\n\r\n"
+)
+
+
+@given(cuts=st.sets(st.integers(min_value=1, max_value=len(PLAIN) - 1), max_size=8))
+def test_requests_are_the_same_however_their_bytes_come(cuts: set[int]) -> None:
+    """Bodies with a length, in chunks, and after an offer to speak another protocol are read."""
+    borders = [0, *sorted(cuts), len(PLAIN)]
+    pieces = [PLAIN[a:b] for a, b in pairwise(borders)]
+    server, transport = asyncio.run(seen(*pieces))
+
+    assert [(method, target, body) for method, target, _, body in server.requests] == [
+        ("POST", "/a%2Fb?c=1", b"ok"),
+        ("GET", "/", b""),
+        ("POST", "/x", b"abcd"),
+        ("POST", "/up", b"yes"),
+        ("POST", "/up", b"yes"),
+        ("GET", "/last", b""),
+    ]
+    assert server.requests[0][2] == (
+        (b"Host", b"h"),
+        (b"X-One", b"caf\xe9"),
+        (b"Content-Length", b"2"),
+    )
+    assert transport.written.count(b"HTTP/1.1 200 OK\r\n") == 6
+    assert server.log == []
+
+
+@looped
+async def test_what_comes_before_its_turn_waits() -> None:
+    """While a request is handled, no more is read than the first bytes of the next one."""
+    server = Server()
+    server.go_on.clear()
+    connection, transport = connected(server.answer, server.log)
+    connection.data_received(b"GET /1 HTTP/1.1\r\n\r\n")
+    await settled()
+    assert transport.is_reading
+    connection.data_received(b"POST /2 HTTP/1.1\r\nContent-Length: 4\r\n\r\nab")
+    await settled()
+    assert not transport.is_reading
+    assert [target for _, target, _, _ in server.requests] == ["/1"]
+
+    server.go_on.set()
+    await settled()
+    assert transport.is_reading
+    connection.data_received(b"cd")
+    await settled()
+    assert server.requests[1][3] == b"abcd"
+    connection.connection_lost(None)
+
+
+@looped
+async def test_body_that_nobody_asks_for_is_not_read_on() -> None:
+    """A handler that waits before it reads does not gather a body in memory."""
+    waiting = asyncio.Event()
+
+    async def answer(client: HttpDownstream) -> None:
+        await waiting.wait()
+        assert len(await client.body(10**6, 60)) == 300_000
+        await client.send_whole(200, (), b"")
+
+    connection, transport = connected(answer, [])
+    connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"x" * 299_999)
+    await settled()
+    assert not transport.is_reading
+    waiting.set()
+    await settled()
+    assert transport.is_reading
+    connection.data_received(b"x")
+    await settled()
+    assert bytes(transport.written).startswith(b"HTTP/1.1 200 ")
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\nsecret\x01: 1\r\n\r\n", "no HTTP that can be read (invalid header"),
+        (b"\x16\x03\x01\x02\x00\x01secret", "it speaks TLS, and this address is http://"),
+        (b"CONNECT secret:443 HTTP/1.1\r\nHost: secret\r\n\r\n", "it asks for a tunnel"),
+        (b"GET / HTTP/1.1\r\nX: " + b"secret" * 50_000 + b"\r\n\r\n", "of more than 262,144 bytes"),
+        (b"GET /" + b"secret" * 50_000 + b" HTTP/1.1\r\n\r\n", "target has more than 262,144"),
+        (b"GET / HTTP/1.1\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
+    ],
+    ids=["name", "tls", "tunnel", "header", "target", "headers"],
+)
+@looped
+async def test_what_is_no_request_is_refused_with_the_reason(raw: bytes, reason: str) -> None:
+    """The client gets a 400 and the log a line, which repeat nothing of what came."""
+    server, transport = await seen(raw)
+
+    assert server.requests == []
+    assert bytes(transport.written).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"\r\nConnection: close\r\n" in transport.written
+    assert transport.has_ended
+    (line,) = server.log
+    assert reason in line
+    assert body_of(transport.written) == f"the {line[2:]}\n".encode()
+    assert b"secret" not in transport.written
+    assert "secret" not in line
+
+
+@looped
+async def test_what_came_before_is_answered_before_the_refusal() -> None:
+    """A request that was whole is handled; then the client is told, and nothing more is taken."""
+    server, transport = await seen(b"GET /1 HTTP/1.1\r\n\r\nBREW / HTTP/1.1\r\n\r\n", b"more")
+
+    assert [target for _, target, _, _ in server.requests] == ["/1"]
+    assert transport.written.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert transport.written.count(b"HTTP/1.1 400 ") == 1
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"ZZ\r\n"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nxx",),
+    ],
+    ids=["later", "at-once", "coding"],
+)
+@looped
+async def test_body_that_breaks_is_refused(pieces: tuple[bytes, ...]) -> None:
+    """No handler gets a part of a body for a whole one."""
+    server, transport = await seen(*pieces)
+
+    assert server.requests == []
+    assert transport.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert transport.has_ended
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [b"3;" + b"x" * 200_000, b"0\r\n" + b"X-T: 1\r\n" * 25_000],
+    ids=["extension", "trailers"],
+)
+@looped
+async def test_framing_has_a_bound(framing: bytes) -> None:
+    """What frames a body can't go on for ever, as nobody counts it as body."""
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    server, transport = await seen(head, *([framing[:100_000], framing[100_000:]] * 8))
+
+    assert server.requests == []
+    assert transport.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+@looped
+async def test_body_in_chunks_of_one_byte_is_taken() -> None:
+    """The bound on framing is none on a body, however it is framed."""
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    bodies: list[bytes] = []
+
+    async def answer(client: HttpDownstream) -> None:
+        bodies.append(await client.body(10**6, 60))
+        await client.send_whole(200, (), b"")
+
+    connection, _ = connected(answer, [])
+    connection.data_received(head)
+    await settled()
+    for _ in range(4):
+        connection.data_received(b"1\r\nx\r\n" * 60_000)
+    connection.data_received(b"0\r\n\r\n")
+    await settled()
+    assert bodies == [b"x" * 240_000]
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"POST / HTTP/1.1\r\nContent-Length: 9999\r\n\r\n", b"x" * 5000),
+        (b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9999\r\n\r\n",),
+    ],
+    ids=["sends", "asks"],
+)
+@looped
+async def test_client_that_still_sends_can_read_that_it_is_refused(
+    pieces: tuple[bytes, ...],
+) -> None:
+    """The response says that the connection ends, which it does when the client has read it."""
+    _, transport = await seen(*pieces, b"x" * 4999)
+
+    assert transport.written.startswith(b"HTTP/1.1 413 ")
+    assert b"\r\nConnection: close\r\n" in transport.written
+    assert (transport.has_ended, transport.is_closed, transport.is_reading) == (True, False, True)
+
+
+@looped
+async def test_client_is_told_to_go_on_when_its_body_is_wanted() -> None:
+    """`Expect: 100-continue` is answered as soon as the body is read, and once."""
+    head = b"POST / HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n"
+    _, transport = await seen(head, b"o", b"k")
+
+    assert transport.written.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "version", "closes"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1", False),
+        (b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\n\r\n", b"HTTP/1.1", True),
+        (b"GET / HTTP/1.0\r\n\r\n", b"HTTP/1.0", True),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"HTTP/1.0", False),
+    ],
+)
+@looped
+async def test_client_decides_on_its_connection(head: bytes, version: bytes, closes: bool) -> None:  # noqa: FBT001
+    """A connection goes on as the version of HTTP and its header say; then nothing more is taken."""
+    server, transport = await seen(head)
+
+    assert len(server.requests) == 1
+    assert transport.written.startswith(version + b" 200 OK\r\n")
+    assert transport.is_closed is closes
+    told = {(b"HTTP/1.1", True): b"close", (b"HTTP/1.0", False): b"keep-alive"}
+    expected = told.get((version, closes))
+    assert (b"\r\nConnection: " in transport.written) is (expected is not None)
+    assert b"\r\nConnection: %b\r\n" % (expected or b"") in transport.written or not expected
+    assert server.log == []
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"*", "*"),
+        (b"http://h:1/a%2Fb?c=http://x/", "/a%2Fb?c=http://x/"),
+        (b"http://h?c", "/?c"),
+        (b"http://h", "/"),
+        (b"/a?b=http://h/c", "/a?b=http://h/c"),
+    ],
+)
+@looped
+async def test_target_is_path_and_query(target: bytes, expected: str) -> None:
+    """Of a whole URL path and query count, as they came."""
+    server, _ = await seen(b"OPTIONS %b HTTP/1.1\r\n\r\n" % target)
+
+    assert [target for _, target, _, _ in server.requests] == [expected]
+
+
+@looped
+async def test_fault_of_a_handler_is_a_500_and_a_line_of_the_log() -> None:
+    """The line names the error and its place; the next request is handled."""
+
+    async def answer(client: HttpDownstream) -> None:
+        if client.target == "/bad":
+            raise ZeroDivisionError("secret")
+        await client.send_whole(200, (), b"ok")
+
+    log: list[str] = []
+    connection, transport = connected(answer, log)
+    connection.data_received(b"GET /bad HTTP/1.1\r\n\r\nGET /good HTTP/1.1\r\n\r\n")
+    await settled()
+    assert transport.written.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert transport.written.endswith(b"\r\n\r\nok")
+    (line,) = log
+    assert "ZeroDivisionError at line" in line
+    assert "secret" not in line
+    connection.connection_lost(None)
+
+
+@looped
+async def test_fault_in_a_response_that_has_begun_breaks_it_off() -> None:
+    """A client does not take the beginning of a response for all of it."""
+
+    async def answer(client: HttpDownstream) -> None:
+        client.begin(200, ())
+        await client.send(b"half")
+        raise ZeroDivisionError
+
+    connection, transport = connected(answer, [])
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await settled()
+    assert transport.written.endswith(b"4\r\nhalf\r\n")
+    assert transport.is_closed
+    connection.connection_lost(None)
+
+
+@looped
+async def test_handler_is_cancelled_when_its_client_leaves() -> None:
+    """What a handler waits for ends with the connection."""
+    ended = asyncio.Event()
+
+    async def answer(_: HttpDownstream) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    connection, _ = connected(answer, [])
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await settled()
+    connection.connection_lost(None)
+    await ended.wait()
+
+
+@looped
+async def test_response_waits_while_the_client_does_not_read() -> None:
+    """A chunk is sent when the client has taken enough of those before."""
+    sent: list[bytes] = []
+
+    async def answer(client: HttpDownstream) -> None:
+        client.begin(200, ())
+        for chunk in (b"1", b"2"):
+            await client.send(chunk)
+            sent.append(chunk)
+        await client.send(is_last=True)
+
+    connection, transport = connected(answer, [])
+    connection.pause_writing()
+    connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await settled()
+    assert sent == []
+    connection.resume_writing()
+    await settled()
+    assert sent == [b"1", b"2"]
+    assert transport.written.endswith(b"1\r\n1\r\n1\r\n2\r\n0\r\n\r\n")
+    connection.connection_lost(None)
+
+
+@looped
+async def test_too_many_connections_are_refused_and_said_once() -> None:
+    """Who comes when the limit of open files is near gets a 503 that says what to do."""
+    log: list[str] = []
+    server = Server()
+    service = Service(server.answer, log.append, None, 60, 1)
+    transports = [Kept() for _ in range(3)]
+    connections = [Connection(service) for _ in transports]
+    for connection, transport in zip(connections, transports, strict=True):
+        connection.connection_made(cast("asyncio.Transport", transport))
+        connection.data_received(b"GET / HTTP/1.1\r\n\r\n")
+    await settled()
+
+    assert [bytes(each.written[9:12]) for each in transports] == [b"200", b"503", b"503"]
+    assert [each.is_closed for each in transports] == [False, True, True]
+    assert body_of(transports[1].written) == f"{log[0]}\n".encode()
+    assert "ulimit -n" in log[0]
+    assert len(log) == 1
+    for connection in connections:
+        connection.connection_lost(None)
+
+
+@looped
+async def test_connection_without_a_whole_head_is_closed_in_time() -> None:
+    """The time begins with the connection, and more of a head is no reason to wait longer."""
+    service = Service(Server().answer, [].append, None, 0, 10)
+    transport = Kept()
+    connection = Connection(service)
+    connection.connection_made(cast("asyncio.Transport", transport))
+    connection.data_received(b"GET / HT")
+    await transport.closed.wait()
+    connection.connection_lost(None)
