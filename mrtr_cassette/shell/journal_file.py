@@ -285,6 +285,7 @@ def _created(path: Path) -> int:
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
     except OSError:
+        path.unlink()
         os.close(file)
         raise
     return file

@@ -236,8 +236,10 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
 
     async with live(no_stream) as (live_server, _):
         listening = Conversation(get("/mcp"), Fixed(refusing), session())
-        await live_server.listen(listening)
-        await live_server.listen(listening)
+        seen = await live_server.listen(listening)
+        assert seen is not None
+        assert seen.status == 405
+        assert await live_server.listen(listening) is None
 
 
 PIPED = """
