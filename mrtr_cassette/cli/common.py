@@ -192,7 +192,7 @@ class Log:
             self.event(event)
 
 
-def json_text(data: Any) -> str:
+def json_report(data: Any) -> str:
     """Return a report as JSON for programs and for people, safe for every screen."""
     import orjson
 

@@ -10,7 +10,7 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
     has_colour,
-    json_text,
+    json_report,
     painted,
     progress_shown,
     say,
@@ -45,14 +45,14 @@ def inspect(cassette: Location, *, as_json: bool, full: bool, mermaid: bool) -> 
         recording = load_cassette(cassette, progress)
         if full:
             details = detailed(recording)
-            shown = json_text(review_data(details)) if as_json else review_text(details)
+            shown = json_report(review_data(details)) if as_json else review_text(details)
         else:
             inspection = inspected(recording)
             if mermaid:
                 shown = diagram(inspection)
             else:
                 shown = (
-                    json_text(inspection_data(inspection))
+                    json_report(inspection_data(inspection))
                     if as_json
                     else inspection_text(inspection)
                 )
@@ -98,7 +98,7 @@ def diff(
         raise UsageError("--json and --markdown don't go together")
     comparison = compared(recorded, received, ignore=ignored)
     if as_json:
-        shown = json_text(comparison_data(comparison))
+        shown = json_report(comparison_data(comparison))
     elif markdown:
         shown = comparison_markdown(comparison)
     else:

@@ -16,7 +16,7 @@ from mrtr_cassette.cli.common import (
     Log,
     aside,
     command_argument,
-    json_text,
+    json_report,
     log_format,
     read_options,
     refuse_http_options,
@@ -201,4 +201,4 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     if path.suffix.lower() == ".xml":
         write_report(path, junit(summary))
     else:
-        write_report(path, f"{json_text(summary_data(summary))}\n".encode())
+        write_report(path, f"{json_report(summary_data(summary))}\n".encode())

@@ -16,7 +16,7 @@ from mrtr_cassette.cli.common import (
     TERMS,
     Log,
     TakesServer,
-    json_text,
+    json_report,
     read_options,
     say,
     server_after_dashes,
@@ -162,5 +162,5 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
             case ".md":
                 data = verification_markdown(verifications).encode()
             case _:
-                data = f"{json_text(verification_data(verifications))}\n".encode()
+                data = f"{json_report(verification_data(verifications))}\n".encode()
         write_report(path, data)

@@ -16,6 +16,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
 )
+from functools import partial
 from threading import Thread
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -25,7 +26,7 @@ from mrtr_cassette.shell.running import run
 
 T = TypeVar("T")
 
-Leave = Callable[[], None]
+Leave = Callable[[], object]
 
 _POLL_S = 0.5
 """Seconds between two checks for a signal."""
@@ -64,7 +65,7 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         leaving = asyncio.Event()
         loop = asyncio.get_running_loop()
         async with manager as value:
-            entered.set_result((value, lambda: _tell(loop, leaving)))
+            entered.set_result((value, partial(loop.call_soon_threadsafe, leaving.set)))
             await leaving.wait()
 
     def work() -> None:
@@ -96,10 +97,6 @@ def _result_of(future: Future[T]) -> T:
     while not wait([future], timeout=_POLL_S).done:
         pass
     return future.result()
-
-
-def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
-    loop.call_soon_threadsafe(event.set)
 
 
 def _leave_at_once(entered: Future[tuple[T, Leave]]) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -207,7 +208,8 @@ class Pump:
             self._thread(self._pass_on, heard_from, target, self._server_said, over),
             self._thread(self._wait_for_exit),
         ]
-        by_server = _Ending(self._server, self._happened, self._close_server, grace).run()
+        close = partial(close_pipe, self._said_to)
+        by_server = _Ending(self._server, self._happened, close, grace).run()
         # What the server said last has been read by now, unless a child of its own talks on.
         threads[1].join(grace.left_over)
         self._server.group.stop(grace.left_over)
@@ -299,9 +301,6 @@ class Pump:
         self._server.wait()
         self._happened.put(_Happened.SERVER_EXITED)
 
-    def _close_server(self) -> None:
-        close_pipe(self._said_to)
-
 
 @dataclass(slots=True)
 class _Ending:
@@ -333,7 +332,8 @@ class _Ending:
                 continue
             if event is not None:
                 is_asked = seen & {_Happened.CLIENT_CLOSED, _Happened.TOLD_TO_STOP}
-                by_server = by_server or (not is_asked and _is_servers(event))
+                is_servers = event in (_Happened.SERVER_CLOSED, _Happened.SERVER_EXITED)
+                by_server = by_server or (is_servers and not is_asked)
                 seen.add(event)
             if event in (None, _Happened.TOLD_TO_STOP):
                 is_terminated = True
@@ -367,10 +367,6 @@ class _Ending:
             return before
         after = time.monotonic() + seconds
         return after if before is None or event is None else min(before, after)
-
-
-def _is_servers(event: _Happened) -> bool:
-    return event in (_Happened.SERVER_CLOSED, _Happened.SERVER_EXITED)
 
 
 def record_pipe(

@@ -41,8 +41,9 @@ def client_sha256() -> str | None:
     """
     arguments = " ".join(sys.argv[1:])
     number = os.getppid()
+    has_proc = _PROC.joinpath("self/stat").exists()
     for _ in range(_MOST_WRAPPERS):
-        process = _process(number)
+        process = _from_proc(number) if has_proc else _from_ps(number)
         if process is None:
             return None
         name = process.command.partition(" ")[0].rpartition("/")[2]
@@ -51,10 +52,6 @@ def client_sha256() -> str | None:
             return hashlib.sha256(text.encode()).hexdigest()
         number = process.parent
     return None
-
-
-def _process(number: int) -> _Process | None:
-    return _from_proc(number) if _PROC.joinpath("self/stat").exists() else _from_ps(number)
 
 
 def _from_proc(number: int) -> _Process | None:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,6 @@ from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.transports import over_http, over_pipes
 from mrtr_cassette.core.format.load import load
-from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.report.verification import Verification, verification_of
 from mrtr_cassette.core.secrets.redact import keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -165,14 +165,11 @@ class _Run:
         self.verifier = Verifier(
             cassette,
             self.target.path,
-            self._ignored_for,
+            partial(ignored_in, self.rules),
             token_of=keyed_hash(os.urandom(16)),
             allows_destructive=self.options.allow_destructive,
             largest_body=self.options.max_body,
         )
-
-    def _ignored_for(self, call: Call) -> tuple[str, ...]:
-        return ignored_in(self.rules, call)
 
     async def all(self) -> list[Verified]:
         """Repeat all conversations; those without sessions at once, where that is wanted."""

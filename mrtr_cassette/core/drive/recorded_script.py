@@ -154,7 +154,9 @@ class RecordedScript:
             if self._unasked[at] and turn.position <= position
         )
         at = next(open_turns, None)
-        asked = pushed_value(_body_of(push.exchange), self._recorded_by_hash)
+        response = push.exchange.response
+        raw = b"" if response is None else response.body
+        asked = pushed_value(raw, self._recorded_by_hash)
         if at is None:
             posted = self._answered_elsewhere(asked)
             changes = [_round(None, push.message)]
@@ -251,7 +253,3 @@ def _shown(message: Message | None) -> str | None:
     result = message.tree.get("result")
     asked = pushed_value(message.raw) if result is None else result.get(INPUT_REQUESTS)
     return canonical(asked)
-
-
-def _body_of(exchange: RecordedExchange) -> bytes:
-    return b"" if exchange.response is None else exchange.response.body

@@ -117,10 +117,6 @@ class Repeated:
             self._script.changes.append(TurnChange(0, change))
 
 
-def _same_token(_rule: str, _secret: str) -> str:
-    return "0"
-
-
 class Verifier:
     """One cassette and one live server.
 
@@ -134,7 +130,7 @@ class Verifier:
         endpoint: str,
         ignored_for: IgnoredFor,
         *,
-        token_of: Callable[[str, str], str] = _same_token,
+        token_of: Callable[[str, str], str] = lambda _rule, _secret: "0",
         allows_destructive: bool = False,
         largest_body: int = LARGEST_BODY,
     ) -> None:
@@ -248,10 +244,7 @@ class Verifier:
         if planned.opens and (last is None or has_error(last) or verified.verdict == "not-reached"):
             why = verified.reason or "no response" if last is None else outcome(last)
             self._unopened[planned.opens] = f"its session was not opened: {why}"
-        return self._as_selected(verified)
-
-    def _as_selected(self, verified: Verified) -> Verified:
-        if verified.planned.is_compared or verified.verdict == "not-reached":
+        if planned.is_compared or verified.verdict == "not-reached":
             return verified
         return replace(verified, verdict="skipped", changes=(), reason="it was not selected")
 

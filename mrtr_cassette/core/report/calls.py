@@ -131,7 +131,7 @@ def call_data(result: CallResult) -> dict[str, Any]:
 def turn_event(turn: CallTurn) -> dict[str, Any]:
     """Return that a turn was answered, or was not."""
     return {
-        "event": "answered" if _is_answered(turn) else "unanswered",
+        "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
         "turn": turn.number,
         "via": turn.via,
         "keys": {printable(key): printable(each.kind) for key, each in turn.requests.items()},
@@ -153,10 +153,6 @@ def turn_line(turn: CallTurn) -> str:
         for key, request in turn.requests.items()
     ]
     return printable(f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}")
-
-
-def _is_answered(turn: CallTurn) -> bool:
-    return bool(turn.answered_by) or not turn.requests
 
 
 def ended_event(result: CallResult) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from mrtr_cassette.core.protocol.dialect import ARRAY, InputRequest
 from mrtr_cassette.core.report.inspection import Turn
 from mrtr_cassette.core.report.review import message_lines
-from mrtr_cassette.core.view.forms import Choice, FormField, form_fields, listed_field
+from mrtr_cassette.core.view.forms import FormField, form_fields, listed_field
 from mrtr_cassette.core.view.markup import Markup, element, joined, recorded, replaced_in
 from mrtr_cassette.core.view.timeline import shown_time
 from mrtr_cassette.core.view.values import (
@@ -172,7 +172,9 @@ def _control(place: str, field: FormField) -> Markup:
             "input", type="checkbox", id=place, checked=field.value == "true", disabled=True
         )
     if field.kind in {"choice", "choices"}:
-        options = [_option(choice) for choice in field.choices]
+        options = [
+            element("option", choice.label, selected=choice.is_chosen) for choice in field.choices
+        ]
         if not any(choice.is_chosen for choice in field.choices):
             options.insert(0, element("option", "(nothing chosen)", selected=True))
         is_several = field.kind == "choices"
@@ -183,10 +185,6 @@ def _control(place: str, field: FormField) -> Markup:
         rows = min(field.value.count("\n") + 2, 12)
         return element("textarea", text, id=place, rows=rows, disabled=True)
     return element("input", type="text", id=place, value=field.value, disabled=True)
-
-
-def _option(choice: Choice) -> Markup:
-    return element("option", choice.label, selected=choice.is_chosen)
 
 
 # Sampling and roots
