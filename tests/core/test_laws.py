@@ -71,13 +71,13 @@ from mrtr_cassette.core.wire import jsonbytes
 from mrtr_cassette.core.wire.http import End, Request
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
-    Number,
     canonical,
     find_spans,
     parse,
     replace_members,
     splice,
 )
+from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import CassetteError, NotJsonError

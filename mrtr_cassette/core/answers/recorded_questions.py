@@ -20,7 +20,8 @@ from mrtr_cassette.core.protocol.dialect import InputRequest
 from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.wire.jsonbytes import Number, canonical
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.errors import printable
 
 _MEMBERS: Final = {method: member for member, method in METHOD_OF.items()}

@@ -16,7 +16,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.secrets.patterns import refusal_of, searches
-from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import NotJsonError, counted
 

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.compare.changes import TEXT_STEP, Change, Verdict
 from mrtr_cassette.core.compare.pairing import Pair, paired
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import NotJsonError
 

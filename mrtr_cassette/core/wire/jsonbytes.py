@@ -13,39 +13,43 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
+from mrtr_cassette.core.wire.large_json import (
+    LARGE,
+    PIECE,
+    LargeDict,
+    LargeList,
+    LargeReader,
+    string_end,
+)
+from mrtr_cassette.core.wire.numbers import (
+    Number,
+    canonical_number,
+    read_fraction,
+    read_integer,
+)
 from mrtr_cassette.errors import NotJsonError
 
 MemberPath = tuple[str, ...]
 """The keys that lead to a member, from the outermost object inwards."""
 
-_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
-_PLAIN_INTEGER = re.compile(r"-?(?:[1-9]\d{0,17}|0)")
 _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
+_QUOTE = ord('"')
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
 _LONG = 4096
 """Bytes from which on it is worth while to look for brackets one by one."""
-_LONGEST_PLAIN = 20
-"""Numbers are written out up to this many digits in the canonical form; others get an exponent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A JSON number as it was spelled; no `str`, so that nothing confuses `5` with `"5"`."""
-
-    text: str
-
-
-_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+_CANONICAL = (
+    orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+"""Numbers that lose something, and what was read in pieces, are written here."""
 
 
 class Span(NamedTuple):
@@ -60,28 +64,17 @@ def _refuse_constant(name: str) -> Any:
     raise NotJsonError(msg)
 
 
-def _read_integer(text: str) -> int | Number:
-    return int(text) if _PLAIN_INTEGER.fullmatch(text) else Number(text)
-
-
-def _read_fraction(text: str) -> Number:
-    try:
-        canonical_number(text)
-    except ValueError as error:
-        # What can't be compared can't be matched.
-        raise NotJsonError(str(error)) from None
-    return Number(text)
-
-
 _decoder = json.JSONDecoder(
-    parse_int=_read_integer,
-    parse_float=_read_fraction,
+    parse_int=read_integer,
+    parse_float=read_fraction,
     parse_constant=_refuse_constant,
     strict=True,
 )
 # Where a value ends needs no number, and a body may have millions of them.
 _ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
-_scan_value: Callable[[str, int], tuple[Any, int]] = _ends.scan_once  # type: ignore[attr-defined]
+_Scan = Callable[[str, int], tuple[Any, int]]
+_LARGE_TYPES: Final = frozenset((LargeDict, LargeList))
+_scan_value: _Scan = _ends.scan_once  # type: ignore[attr-defined]
 
 
 def parse(raw: bytes) -> Any:
@@ -93,8 +86,10 @@ def parse(raw: bytes) -> Any:
         NotJsonError: not UTF-8, a byte order mark, no JSON, nested too deeply to read, or a number
             whose exponent has thousands of digits.
     """
-    if is_deep(raw):
+    if opens_more(raw, DEEPEST) and is_deep(raw):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
+    if len(raw) > LARGE:
+        return parse_in_pieces(raw)
     try:
         # Much faster, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
@@ -108,6 +103,29 @@ def _parse_slowly(raw: bytes) -> Any:
         return _decoder.decode(raw.decode())
     except ValueError as error:
         raise NotJsonError(str(error)) from None
+
+
+def parse_in_pieces(raw: bytes, piece: int = PIECE) -> Any:
+    """Read the same, of no more than `DEEPEST` levels, while other threads go on.
+
+    Args:
+        raw: the text.
+        piece: characters that are read at once.
+
+    Raises:
+        NotJsonError: as `parse`.
+    """
+    try:
+        text = raw.decode()
+    except ValueError as error:
+        raise NotJsonError(str(error)) from None
+    return LargeReader(_decoder, _read_piece, piece=piece).decode(text)
+
+
+def _read_piece(text: str) -> Any:
+    """Read a piece of a large text; ValueError if another way is needed."""
+    tree = orjson.loads(text)
+    return _decoder.decode(text) if _has_unplain_number((tree,)) else tree
 
 
 def _has_unplain_number(values: Iterable[Any]) -> bool:
@@ -124,18 +142,32 @@ def _has_unplain_number(values: Iterable[Any]) -> bool:
     return False
 
 
-def is_deep(raw: bytes) -> bool:
-    """Tell whether a JSON text has more levels than are read."""
+def is_deep(raw: bytes, piece: int = PIECE) -> bool:
+    """Tell whether a JSON text has more levels than are read, looking at so much at once."""
     if not opens_more(raw, DEEPEST):
         return False
     depth = deepest = 0
-    for token in _BRACKETS.finditer(raw):
-        if token[0] in b"[{":
+    for bracket in _brackets(raw, piece):
+        if bracket in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif token[0] in b"]}":
+        else:
             depth -= 1
     return deepest > DEEPEST
+
+
+def _brackets(raw: bytes, piece: int) -> Iterator[bytes]:
+    """Yield the brackets outside strings."""
+    at = 0
+    while at < len(raw):
+        piece_end = at + piece
+        for token in _BRACKETS.finditer(raw, at, piece_end):
+            if raw[token.start()] != _QUOTE:
+                yield token[0]
+            elif token.end() == piece_end:
+                # It may go on behind this piece.
+                piece_end = string_end(raw, token.start() + 1, piece) + 1
+        at = piece_end
 
 
 def opens_more(raw: bytes, most: int) -> bool:
@@ -164,6 +196,8 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
     """
     if value is None:
         return "null"
+    if type(value) is str and len(value) > PIECE:
+        return _quoted(value)
     try:
         text = orjson.dumps(value, option=_CANONICAL)
     except TypeError:
@@ -183,7 +217,9 @@ def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: 
     elif type(value) is int:
         write(str(value))
     elif isinstance(value, str):
-        write(encode_basestring_ascii(value))
+        write(_quoted(value))
+    elif type(value) in _LARGE_TYPES:
+        _write_in_pieces(value, write, without_null=without_null)
     elif isinstance(value, dict):
         separator = "{"
         for key in sorted(value):
@@ -206,39 +242,46 @@ def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: 
         write("null" if value is None else "true" if value else "false")
 
 
-def canonical_number(text: str) -> str:
-    """Return the canonical spelling of a JSON number: `1`, `1.0` and `1e0` give `1`.
-
-    Raises:
-        ValueError: the exponent has more digits than Python converts.
-    """
-    if _PLAIN_INTEGER.fullmatch(text):
-        return "0" if text == "-0" else text
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise ValueError(text)
-    sign, whole, fraction, exponent_text = match.groups()
-    fraction = fraction or ""
-    digits = (whole + fraction).lstrip("0")
-    exponent = int(exponent_text or 0) - len(fraction) + len(digits)
-    digits = digits.rstrip("0")
-    if not digits:
-        return "0"
-    exponent -= len(digits)
-    if 0 <= exponent <= _LONGEST_PLAIN - len(digits):
-        return f"{sign}{digits}{'0' * exponent}"
-    if -_LONGEST_PLAIN <= exponent < 0 and len(digits) <= _LONGEST_PLAIN:
-        padded = digits.rjust(1 - exponent, "0")
-        return f"{sign}{padded[:exponent]}.{padded[exponent:]}"
-    return f"{sign}{digits}e{exponent}"
+def _quoted(text: str) -> str:
+    if len(text) <= PIECE:
+        return encode_basestring_ascii(text)
+    pieces = (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+    return f'"{"".join([encode_basestring_ascii(piece)[1:-1] for piece in pieces])}"'
 
 
-def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
+def _write_in_pieces(
+    value: LargeDict | LargeList, write: Callable[[str], None], *, without_null: bool
+) -> None:
+    opening, closing = "{}" if isinstance(value, LargeDict) else "[]"
+    separator = opening
+    for batch in value.batches():
+        if len(batch) > 1:
+            text = canonical(batch, without_null=without_null)[1:-1]
+        elif isinstance(batch, list):
+            text = canonical(batch[0], without_null=without_null)
+        else:
+            text = ",".join(
+                f"{_quoted(name)}:{canonical(item, without_null=without_null)}"
+                for name, item in batch.items()
+                if item is not None or not without_null
+            )
+        if text:
+            write(separator)
+            write(text)
+            separator = ","
+    write(closing if separator == "," else opening + closing)
+
+
+def find_spans(
+    raw: bytes, paths: Collection[MemberPath], *, large: int = LARGE, piece: int = PIECE
+) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at some paths, every one of a duplicate key.
 
     Args:
         raw: one JSON text that `parse` reads.
         paths: keys from the outermost object inwards; arrays are not entered.
+        large: bytes up to which it is read in one go.
+        piece: characters of a larger one that are read at once.
 
     Raises:
         NotJsonError: `raw` is no JSON.
@@ -248,7 +291,10 @@ def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, li
     text = raw.decode("latin-1")
     spans: dict[MemberPath, list[Span]] = {}
     try:
-        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans)
+        scan = _scan_value
+        if len(raw) > large:
+            scan = LargeReader(_ends, orjson.loads, keeps=False, piece=piece).scan
+        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans, scan)
     except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
     return spans
@@ -265,25 +311,26 @@ def _collect_spans(
     paths: frozenset[MemberPath],
     at: MemberPath,
     spans: dict[MemberPath, list[Span]],
+    scan: _Scan,
 ) -> int:
     """Collect the spans of `paths` below the value at `index`; return the value's end."""
     depth = len(at)
     deeper = {path[depth] for path in paths if len(path) > depth}
     if at in paths or not deeper or text[index] != "{":
-        end = _scan_value(text, index)[1]
+        end = scan(text, index)[1]
         if at in paths:
             spans.setdefault(at, []).append(Span(index, end))
         return end
     index = _skip_space(text, index + 1)
     while text[index] != "}":
-        key, index = _scan_value(text, index)
+        key, index = scan(text, index)
         index = _skip_space(text, _skip_space(text, index) + 1)
         if key in deeper:
             here = (*at, key)
             below = frozenset(path for path in paths if path[: depth + 1] == here)
-            index = _collect_spans(text, index, below, here, spans)
+            index = _collect_spans(text, index, below, here, spans, scan)
         else:
-            index = _scan_value(text, index)[1]
+            index = scan(text, index)[1]
         index = _skip_space(text, index)
         if text[index] == ",":
             index = _skip_space(text, index + 1)

@@ -1,24 +1,30 @@
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from patience import seconds
 
 from mrtr_cassette.core.wire.jsonbytes import (
+    DEEPEST,
     MemberPath,
-    Number,
     Span,
     canonical,
-    canonical_number,
     find_spans,
     is_deep,
     item_spans,
     opens_more,
     parse,
+    parse_in_pieces,
     replace_members,
     splice,
 )
+from mrtr_cassette.core.wire.large_json import PIECE
+from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.errors import NotJsonError
 
 HUGE_EXPONENT = b"1e" + b"9" * 5_000
@@ -137,40 +143,6 @@ def test_canonical_text_of_an_enormous_exponent_is_refused(raw: bytes) -> None:
     """A number whose exponent has thousands of digits has no canonical text."""
     with pytest.raises(NotJsonError):
         canonical(parse(raw))
-
-
-@pytest.mark.parametrize(
-    ("text", "spelled"),
-    [
-        ("7", "7"),
-        ("-7", "-7"),
-        ("0", "0"),
-        ("-0", "0"),
-        ("0.0e99", "0"),
-        ("1e2", "100"),
-        ("-1.50", "-1.5"),
-        ("1e19", "1" + "0" * 19),
-        ("1e20", "1e20"),
-        ("123456789012345678901", "123456789012345678901e0"),
-        ("1e400", "1e400"),
-        ("1e-400", "1e-400"),
-        ("0.001", "0.001"),
-        ("1E-3", "0.001"),
-        ("12.5e1", "125"),
-        ("1e-20", "0." + "0" * 19 + "1"),
-        ("1e-21", "1e-21"),
-        ("0.123456789012345678901", "123456789012345678901e-21"),
-    ],
-)
-def test_canonical_number_is_exact(text: str, spelled: str) -> None:
-    """A number is written by its exact decimal value, whatever its size."""
-    assert canonical_number(text) == spelled
-
-
-def test_canonical_number_of_something_else_is_refused() -> None:
-    """A text that is no number has no canonical spelling."""
-    with pytest.raises(ValueError, match="one"):
-        canonical_number("one")
 
 
 ID: MemberPath = ("id",)
@@ -316,3 +288,119 @@ def test_large_integers_are_read_and_written_exactly():
     """An integer of more than 18 digits within an array is no plain one."""
     for text in ("[1234567890123456789]", '["é",7]'):
         assert canonical(parse(text.encode())) == text.replace("é", "\\u00e9")
+
+
+# Large JSON, which is read in pieces
+
+SPACE = st.text(" \t\n\r", max_size=2)
+NUMBERS = st.one_of(
+    st.integers().map(str),
+    st.sampled_from(["0", "-0", "1E2", "1e-7", "0.5", "-1.50", "9" * 30, "1e400", "12.0e+3"]),
+)
+PLAIN = st.text(st.characters(exclude_characters='"\\', min_codepoint=32, codec="utf-8"))
+ESCAPES = st.sampled_from(
+    [r"\n", r"\"", r"\\", r"\/", r"\u0041", r"\ud83d", r"\ude00", r"\ud83d\ude00", r"\\ud83d"]
+)
+STRINGS = st.lists(PLAIN | ESCAPES, max_size=4).map(lambda parts: f'"{"".join(parts)}"')
+NAMES = st.sampled_from(['"a"', '"b"', '"id"', r'"\u0061"', '""']) | STRINGS
+
+
+@st.composite
+def _array(draw: st.DrawFn, values: st.SearchStrategy[str]) -> str:
+    items = draw(st.lists(values, max_size=6))
+    return f"[{','.join(draw(SPACE) + item + draw(SPACE) for item in items) or draw(SPACE)}]"
+
+
+@st.composite
+def _object(draw: st.DrawFn, values: st.SearchStrategy[str]) -> str:
+    members = draw(st.lists(st.tuples(NAMES, values), max_size=6))
+    texts = (f"{draw(SPACE)}{name}{draw(SPACE)}:{draw(SPACE)}{it}" for name, it in members)
+    return f"{{{','.join(texts) or draw(SPACE)}}}"
+
+
+VALUES = st.recursive(
+    NUMBERS | STRINGS | st.sampled_from(["true", "false", "null"]),
+    lambda values: _array(values) | _object(values),
+    max_leaves=20,
+)
+TEXTS = st.tuples(SPACE, VALUES, SPACE).map("".join)
+BROKEN = st.text('[]{}",:\\01.eE-+tnf u\n\x00é', max_size=30)
+PIECES = st.integers(2, 40)
+
+
+def _outcome(read: Any, *arguments: Any) -> Any:
+    """Return what is read, and in which order its members are, or the class of the error."""
+    try:
+        value = read(*arguments)
+    except NotJsonError as error:
+        return type(error)
+    return value, str(value)
+
+
+@given(TEXTS, PIECES)
+@example('["\\ud83d\\ude00"]', 8)
+@example('["\\ud83d","\\ude00"]', 8)
+@example('{"a":1,"a":[2],"a":3}', 6)
+@example("[1E2,12345678901234567890,0.50]", 5)
+def test_json_in_pieces_is_the_same_value(text: str, piece: int) -> None:
+    """Whatever the pieces are, values, canonical texts and the order of members stay."""
+    raw = text.encode()
+    assert _outcome(parse_in_pieces, raw, piece) == _outcome(parse, raw)
+    read = parse_in_pieces(raw, piece)
+    for without_null in (False, True):
+        assert canonical(read, without_null=without_null) == canonical(
+            parse(raw), without_null=without_null
+        )
+
+
+@given(TEXTS, st.integers(0, 200), BROKEN, PIECES)
+@example("[1,2]", 1, "", 2)
+@example("[12]", 2, ".5", 3)
+@example('["ab"]', 4, "\x00", 3)
+@example("[NaN]", 0, "", 3)
+def test_what_is_wrong_in_one_go_is_wrong_in_pieces(
+    text: str, at: int, new: str, piece: int
+) -> None:
+    """A change in any place is an error in both or in neither."""
+    at %= len(text)
+    for broken in (text[:at] + new, text[:at] + new + text[at + 1 :]):
+        raw = broken.encode("utf-8", "surrogatepass")
+        assert _outcome(parse_in_pieces, raw, piece) == _outcome(parse, raw)
+
+
+@given(_object(VALUES), PIECES)
+def test_spans_in_pieces_are_the_same(text: str, piece: int) -> None:
+    """Members are found where they are found in one go."""
+    raw = f'{{"params":{text},"é":{text},"id":7}}'.encode()
+    paths = [("id",), ("params", "a"), ("params", "id"), ("params", "b", "a"), ("é",)]
+    wanted = find_spans(raw, paths)
+    assert find_spans(raw, paths, large=0, piece=piece) == wanted
+    start = raw.rindex(b"7}")
+    assert wanted[("id",)][-1] == Span(start, start + 1)
+
+
+@given(st.lists(STRINGS | st.sampled_from(["[", "]", "{", "}", "12"]), max_size=20), PIECES)
+def test_brackets_in_strings_are_no_levels(parts: list[str], piece: int) -> None:
+    """Wherever a piece ends, brackets in strings don't count."""
+    text = "".join(parts).encode()
+    deep = b"[" * (DEEPEST - 3) + text
+    assert is_deep(deep, piece) == is_deep(deep, len(deep))
+
+
+def test_canonical_text_is_written_in_pieces() -> None:
+    """Long strings, arrays and objects are spelled as small ones are."""
+    long = 'é"\x7f' * PIECE
+    value = {"z": [long, [0] * PIECE, None], "a": {f"k{number}": number for number in range(5000)}}
+    raw = json.dumps({"b": 1.50, **value, "n": None}).encode()
+    expected = json.dumps({"b": 1.5, **value, "n": None}, separators=(",", ":"), sort_keys=True)
+    assert canonical(parse(raw)) == expected
+    assert canonical(parse(raw), without_null=True) == expected.replace('"n":null,', "")
+
+
+@pytest.mark.parametrize(
+    "text", ["[1", '{"a"', '{"a":1,}', "[1,]", "[,1]", "{,}", "[] []", "", "x"]
+)
+def test_what_is_no_json_is_said_so(text: str) -> None:
+    """What is cut short or has a comma too many is no JSON."""
+    with pytest.raises(NotJsonError, match=re.compile(".")):
+        parse_in_pieces(text.encode())
