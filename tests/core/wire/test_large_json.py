@@ -126,7 +126,7 @@ def test_names_come_in_order(names: list[str]) -> None:
 )
 def test_pieces_are_what_json_is(text: str) -> None:
     """What Python reads is read alike, and what it refuses is refused."""
-    for piece in range(2, 16):
+    for piece in range(2, 24):
         reader = LargeReader(json.JSONDecoder(), json.loads, piece=piece)
         ends = LargeReader(json.JSONDecoder(), json.loads, keeps=False, piece=piece)
         try:
