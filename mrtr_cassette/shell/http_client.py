@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -296,6 +297,20 @@ def _has_length(headers: RawHeaders) -> bool:
     return any(name.lower() in _FRAMING for name, _ in headers)
 
 
+# A client sends the same headers with call after call, and bodies of few sizes.
+@lru_cache(maxsize=1024)
+def _request_head(method: str, target: str, host: str, headers: Headers, size: int) -> bytes:
+    names = {name.lower() for name, _ in headers}
+    lines = [f"{method} {target} HTTP/1.1"]
+    if "host" not in names:
+        lines.append(f"Host: {host}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    # A body that came in chunks goes on with its length.
+    if size and "content-length" not in names:
+        lines.append(f"Content-Length: {size}")
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode("utf-8", "surrogateescape")
+
+
 class Client:
     """Sends requests to one origin over HTTP, as `transport.Upstream` has it.
 
@@ -319,7 +334,7 @@ class Client:
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
         self._timeouts = timeouts
-        self._host = f"Host: {origin.host_port_subcomponent}\r\n"
+        self._host = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
         self._open: set[_Connection] = set()
 
@@ -336,16 +351,8 @@ class Client:
         Raises:
             OSError: there is no response.
         """
-        names = {name.lower() for name, _ in headers}
-        lines = [f"{request.method} {request.target} HTTP/1.1\r\n"]
-        if "host" not in names:
-            lines.append(self._host)
-        lines += [f"{name}: {value}\r\n" for name, value in headers]
-        # A body that came in chunks goes on with its length.
-        if request.body and "content-length" not in names:
-            lines.append(f"Content-Length: {len(request.body)}\r\n")
-        lines.append("\r\n")
-        head = "".join(lines).encode("utf-8", "surrogateescape")
+        size = len(request.body)
+        head = _request_head(request.method, request.target, self._host, headers, size)
         connection = self._take() or await self._connect()
         is_head = request.method == "HEAD"
         return await connection.exchange(head, request.body, on_early_hints, is_head=is_head)

@@ -271,16 +271,16 @@ async def serving(
     too_slow = f"the request's body did not come within {timeouts.body_s:.0f} s"
 
     @lru_cache(maxsize=1024)
-    def refusal_of(raw_headers: RawHeaders) -> str | None:
-        return access.refusal(header_texts(raw_headers))
+    def checked(raw_headers: RawHeaders) -> tuple[Headers, str | None]:
+        headers = header_texts(raw_headers)
+        return headers, access.refusal(headers)
 
     async def refuse(client: HttpDownstream, status: int, text: str) -> None:
         body = f"{in_terms(text, access.terms)}\n".encode()
         await client.send_whole(status, TEXT_HEADERS, body)
 
     async def answer(client: HttpDownstream) -> None:
-        raw_headers = client.raw_headers
-        refusal = refusal_of(raw_headers)
+        headers, refusal = checked(client.raw_headers)
         if refusal is not None:
             await refuse(client, 403, refusal)
             return
@@ -295,7 +295,7 @@ async def serving(
         if len(body) > access.max_body:
             await refuse(client, 413, too_large)
             return
-        request = Request(client.method, client.target, header_texts(raw_headers), body)
+        request = Request(client.method, client.target, headers, body)
         await handler(request, client)
 
     times = {"idle_s": timeouts.idle_s, "drain_s": timeouts.drain_s}
