@@ -124,8 +124,8 @@ def worker_count(text: str, platform: str = sys.platform) -> int | None:
     if text == "1":
         return None
     if text != "auto" and not (text.isdecimal() and 1 <= int(text) <= _MOST_WORKERS):
-        known = f"a number from 1 to {_MOST_WORKERS}, or auto"
-        raise UsageError(f"--workers is {text!r}, and not {known}")
+        possible = f"a number from 1 to {_MOST_WORKERS}, or auto"
+        raise UsageError(f"--workers is {text!r}, and not {possible}")
     if platform != "linux":
         raise UsageError(
             "--workers needs Linux: no other system shares a port out to processes (SO_REUSEPORT) "

@@ -36,8 +36,8 @@ class InputKind(NamedTuple):
     def read(self, key: str, answer: JsonObject) -> tuple[bool, str]:
         """Tell whether the client agreed, and what it answered, as text."""
         if self.method != "elicitation/create":
-            found = answer.get("roots", answer.get("content"))
-            items = map(object_of, found if isinstance(found, list) else [found])
+            given = answer.get("roots", answer.get("content"))
+            items = map(object_of, given if isinstance(given, list) else [given])
             return True, " ".join(str(item.get("uri", item.get("text", ""))) for item in items)
         action, value = answer.get("action"), object_of(answer.get("content")).get(key)
         if action != "accept" or not isinstance(value, self.holds):

@@ -1,6 +1,6 @@
 """Merging the recordings of several recorders into one cassette.
 
-Owns: which files are pieces of one journal, and what journals and cassettes of before don't tell.
+Owns: which files are pieces of one journal, and what older journals and cassettes lack.
 Does not own: putting exchanges in one order (`core.record.merging`), and how files are written.
 Rule: the files are only read. The cassette is written whole, or not at all.
 """
@@ -156,7 +156,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def _known(header: JournalHeader) -> JournalHeader:
-    """Return a header with the recorder and the time that one of before doesn't tell."""
+    """Return a header with a recorder and a time, which older ones lack."""
     if header.recorder is not None and header.wall_ms is not None:
         return header
     try:

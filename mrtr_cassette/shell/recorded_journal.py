@@ -87,16 +87,16 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
     def _problem_of(self, line: bytes, index: int, at: int) -> str | None:
         """Take note of the line at a place; return what is wrong with it, or None."""
         try:
-            found = decode_line(line)
+            decoded = decode_line(line)
         except ValueError:
             size = len(line.rstrip(b"\n"))
             return f"is not whole ({size:,} bytes)" if size else None
-        if isinstance(found, RecordedExchange):
-            self._places[found.number or 0] = array("Q", (index, at, len(line)))
-        elif isinstance(found, PieceEnd):
-            self._ends[index] = found
-        elif found.number in self._places:
-            self._places[found.number].extend((index, at, len(line)))
+        if isinstance(decoded, RecordedExchange):
+            self._places[decoded.number or 0] = array("Q", (index, at, len(line)))
+        elif isinstance(decoded, PieceEnd):
+            self._ends[index] = decoded
+        elif decoded.number in self._places:
+            self._places[decoded.number].extend((index, at, len(line)))
         else:
             return "continues a response whose beginning is lost"
         return None
@@ -108,11 +108,11 @@ class RecordedJournal(Mapping[int, RecordedExchange]):
         further: list[Continuation] = []
         for index, at, size in zip(places[::3], places[1::3], places[2::3], strict=True):
             line = os.pread(self._files[index].fileno(), size, at)
-            found = decode_line(line, self.header.recorder)
-            if isinstance(found, Continuation):
-                further.append(found)
-            elif isinstance(found, RecordedExchange):
-                first = found
+            decoded = decode_line(line, self.header.recorder)
+            if isinstance(decoded, Continuation):
+                further.append(decoded)
+            elif isinstance(decoded, RecordedExchange):
+                first = decoded
         if first is None:
             raise AssertionError("unreachable because a continuation has no place of its own")
         return joined(first, further)

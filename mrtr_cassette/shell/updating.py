@@ -118,9 +118,9 @@ class _Updating:
         taken = {(proposal.number, proposal.turn) for proposal in chosen}
         for number in repeated:
             of_interaction = proposed_by_number[number]
-            left = [each for each in of_interaction if (each.number, each.turn) not in taken]
-            self._left[number] = left
-            is_whole = not any(each.counting for each in left)
+            refused = [each for each in of_interaction if (each.number, each.turn) not in taken]
+            self._left[number] = refused
+            is_whole = not any(each.counting for each in refused)
             if of_interaction and is_whole:
                 self._accepted.add(number)
             else:

@@ -245,8 +245,8 @@ class _Run:
             return first
         await server.follow(again.conversation)
         name = call_name(first.planned.call)
-        known = ignored_in(self.rules, first.planned.call)
-        places = learned(first, again.verified(), known)
+        ignored = ignored_in(self.rules, first.planned.call)
+        places = learned(first, again.verified(), ignored)
         self.places += [(name, place) for place in places if (name, place) not in self.places]
         pointers = tuple(place.pointer for place in places if place.reason is None)
         refused = [place.reason for place in places if place.reason is not None]

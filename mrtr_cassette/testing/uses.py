@@ -119,8 +119,8 @@ class Uses:
         problems = [text for text in misses if text is not None]
         if problems and self._pages is not None:
             self._pages.write(item.nodeid, self._used_by(item))
-        found, warnings = self._conclude(item, passed=not problems)
-        problems += found
+        objections, warnings = self._conclude(item, passed=not problems)
+        problems += objections
         if problems:
             pytest.fail("\n\n".join(problems), pytrace=False)
         for warning in warnings:
@@ -135,10 +135,10 @@ class Uses:
             # A run that ends early has not recorded all that a class or a module would.
             is_cut = node is not item and bool(item.session.shouldstop or item.session.shouldfail)
             passes = passed and not use.failed and not is_cut
-            found = use.conclude(passed=passes, plays_all=self._plays_all)
-            problems += found
+            objections = use.conclude(passed=passes, plays_all=self._plays_all)
+            problems += objections
             self._counts[use.outcome] += 1
-            warning = use.warning if passes and not found else None
+            warning = use.warning if passes and not objections else None
             if warning is not None:
                 warnings.append(warning)
         return problems, warnings

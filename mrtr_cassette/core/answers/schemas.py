@@ -111,15 +111,15 @@ class _Checker:
         for name in _listed(schema.get("required")):
             if isinstance(name, str) and name not in value:
                 yield Problem(f"{at}/{escape_pointer(name)}", "is required and missing")
-        known = _mapped(schema.get("properties"))
+        properties = _mapped(schema.get("properties"))
         patterns = _mapped(schema.get("patternProperties"))
         others = schema.get("additionalProperties", True)
         for name, member in value.items():
             place = f"{at}/{escape_pointer(name)}"
-            if name in known:
-                yield from self.problems(member, known[name], place, depth + 1)
+            if name in properties:
+                yield from self.problems(member, properties[name], place, depth + 1)
             elif others is False and not patterns:
-                listed = ", ".join(known) or "none"
+                listed = ", ".join(properties) or "none"
                 yield Problem(place, f"is unknown; there are: {listed}")
             elif not patterns:
                 yield from self.problems(member, others, place, depth + 1)
@@ -149,9 +149,9 @@ class _Checker:
             # What has been named as a list of choices is told better there.
             if not parts or choices_of(schema):
                 continue
-            found = [list(self.problems(value, part, at, depth + 1)) for part in parts]
-            if all(found):
-                nearest = min(found, key=lambda each: (-_deepest(each), len(each)))
+            problems_of_parts = [list(self.problems(value, part, at, depth + 1)) for part in parts]
+            if all(problems_of_parts):
+                nearest = min(problems_of_parts, key=lambda each: (-_deepest(each), len(each)))
                 yield from nearest
 
 

@@ -176,7 +176,7 @@ def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Pie
 
     An event of which there was none loses its id: no client can have it.
     """
-    known = deque(
+    recorded_ids = deque(
         piece.raw[span.start : span.end] for piece in old for span in event_id_spans(piece.raw)
     )
     changed = []
@@ -186,7 +186,7 @@ def _with_event_ids(new: tuple[Piece, ...], old: tuple[Piece, ...]) -> tuple[Pie
             for span in event_id_spans(piece.raw)
             if SEALED_HASH.fullmatch(piece.raw[span.start : span.end].decode("latin-1"))
         ]
-        ids = [(span, known.popleft() if known else b"") for span in spans]
+        ids = [(span, recorded_ids.popleft() if recorded_ids else b"") for span in spans]
         changed.append(piece._replace(raw=splice(piece.raw, ids)))
     return tuple(changed)
 

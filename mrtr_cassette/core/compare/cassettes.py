@@ -123,12 +123,12 @@ def _partners(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[int, int]]
     old_left, new_left = list(range(len(old))), list(range(len(new)))
     partners: list[tuple[int, int]] = []
     for level in range(_LEVELS):
-        found = matches(
+        pairs = matches(
             [old_keys[index][level] for index in old_left],
             [new_keys[index][level] for index in new_left],
         )
-        partners += [(old_left[at_old], new_left[at_new]) for at_old, at_new in found]
-        taken_old, taken_new = {at_old for at_old, _ in found}, {at_new for _, at_new in found}
+        partners += [(old_left[at_old], new_left[at_new]) for at_old, at_new in pairs]
+        taken_old, taken_new = {at_old for at_old, _ in pairs}, {at_new for _, at_new in pairs}
         old_left = [index for at, index in enumerate(old_left) if at not in taken_old]
         new_left = [index for at, index in enumerate(new_left) if at not in taken_new]
     return sorted(partners)

@@ -28,9 +28,9 @@ def reordered_in(
     for pointer in pointers:
         steps = pointer.split("/")
         outer = ["/".join(steps[:end]) for end in range(2, len(steps))]
-        found = next((each for each in outer if _has_same_items(before, after, each)), None)
-        if found is not None and found not in lists:
-            lists.append(found)
+        reordered = next((each for each in outer if _has_same_items(before, after, each)), None)
+        if reordered is not None and reordered not in lists:
+            lists.append(reordered)
     return lists
 
 

@@ -22,7 +22,7 @@ __all__ = ["NO_SESSION", "endpoint_in", "listens", "opened_session", "session_in
 def opened_session(response: Response | None) -> str:
     """Return the id of the session that a recorded response opens.
 
-    It stands in a header, or in the URL to which the client shall post.
+    It stands in a header, or in the URL that the client has to post to.
     """
     if response is None:
         return NO_SESSION
@@ -34,7 +34,7 @@ def opened_session(response: Response | None) -> str:
 
 
 def endpoint_in(first_event: bytes) -> bytes | None:
-    """Return the URL to which a client of HTTP+SSE shall post, or None for any other event."""
+    """Return the URL that a client of HTTP+SSE has to post to, or None for any other event."""
     if b"event: endpoint" not in first_event and b"event:endpoint" not in first_event:
         return None
     return read_event(first_event, first=True).data

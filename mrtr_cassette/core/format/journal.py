@@ -290,7 +290,7 @@ def decode_line(
         if "closed" in tree:
             return PieceEnd(_count(tree["closed"], least=1), tree["is_last"] is True)
         method, target, headers, raw = tree["request"]
-        # Lines of before don't say it.
+        # Older lines lack it.
         ended_after = tree.get("ended_after")
         number = _count(tree["number"], least=1)
         return RecordedExchange(

@@ -150,7 +150,7 @@ class PushedTurnModel(_Model):
 
 
 def _via(turn: Any) -> str:
-    """Return how a turn asks; files of before had no other way than the result."""
+    """Return how a turn asks; older files only know the result."""
     via = turn.get("via", "result") if isinstance(turn, dict) else getattr(turn, "via", "result")
     return via if isinstance(via, str) else ""
 

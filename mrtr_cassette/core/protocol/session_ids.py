@@ -20,7 +20,7 @@ NO_SESSION: Final = ""
 """The session of all clients that have none."""
 
 _SHORTEST_ID: Final = 16
-"""Characters of a session id, which nobody shall guess; what is shorter may be a word."""
+"""Characters of a session id, which nobody must be able to guess; what is shorter may be a word."""
 _DIGIT: Final = re.compile("[0-9]")
 _SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
 _HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
@@ -42,7 +42,7 @@ def session_in(text: str) -> str:
 
 
 def ids_given_in(url: str) -> list[str]:
-    """Return what tells the session in the URL to which a client of HTTP+SSE shall post.
+    """Return what tells the session in the URL that a client of HTTP+SSE has to post to.
 
     These are the long values of its query, or else the last long segment of its path that is no
     word.

@@ -222,7 +222,7 @@ def _has_answer(response: Response | None) -> bool:
 def _ended(exchange: RecordedExchange) -> Moment:
     after = exchange.ended_after
     if after is None:
-        # Journals of before don't say it.
+        # Older journals lack it.
         pieces = () if exchange.response is None else exchange.response.pieces
         after = pieces[-1].after if pieces else exchange.number or 0
     return Moment(after, exchange.ended_ms)
@@ -280,7 +280,7 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
 
 
 def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
-    """Return the streams that clients opened once more while they ended their session, in vain.
+    """Return the streams that clients tried to open again while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.
 

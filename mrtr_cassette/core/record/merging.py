@@ -174,13 +174,13 @@ class _Recorder:
             if number not in self.places:
                 self.places[number] = source
                 continue
-            known = self.places[number]
-            mine, others = _content(exchange), _content(known.exchanges[number])
+            taken = self.places[number]
+            mine, others = _content(exchange), _content(taken.exchanges[number])
             if not (mine.startswith(others) or others.startswith(mine)):
                 call = str(exchange.call.key())
                 raise CassetteError(
                     source.name,
-                    f"exchange {number} of its recorder, {call}, is not as in {known.name}",
+                    f"exchange {number} of its recorder, {call}, is not as in {taken.name}",
                     hint="one of the files was edited or damaged; leave one of them out",
                 )
             if len(mine) > len(others):
