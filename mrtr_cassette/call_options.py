@@ -23,7 +23,6 @@ class CallOptions(WritingOptions):
             "number",
             "How often the server may ask before the call is given up",
             "--max-rounds",
-            in_ini=False,
         ),
     )
     timeout: int = field(
@@ -34,7 +33,6 @@ class CallOptions(WritingOptions):
             "--timeout",
             metavar="SECONDS",
             smallest=1,
-            in_ini=False,
         ),
     )
 

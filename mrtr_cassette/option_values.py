@@ -37,7 +37,9 @@ class Option(NamedTuple):
         largest: the largest number, or None.
         unit: how many bytes one is on the command line.
         shell_default: the command line's default where that is another one.
-        in_ini: it can be an ini value.
+        in_suites: a test suite can set it. The mode says what becomes of a cassette that exists,
+            pytest selects what is verified, a miss fails its test, and a test has one process that
+            replays, which nobody watches from outside.
     """
 
     kind: Kind
@@ -50,7 +52,7 @@ class Option(NamedTuple):
     largest: int | None = None
     unit: int = 1
     shell_default: Any = None
-    in_ini: bool = True
+    in_suites: bool = True
 
 
 class Rotation(NamedTuple):

@@ -75,7 +75,6 @@ class Options:
             "function",
             "Takes one line of text at a time, from the thread of the proxy: each recorded "
             "exchange, each miss, each problem",
-            in_ini=False,
         ),
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
@@ -115,7 +114,7 @@ class ProxyOptions(Options):
             "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
             "--admin-port",
             largest=65535,
-            in_ini=False,
+            in_suites=False,
         ),
     )
     otel: bool = field(
@@ -124,7 +123,7 @@ class ProxyOptions(Options):
             "switch",
             "Send traces and metrics by OpenTelemetry, as the variables OTEL_* say",
             "--otel",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     allow_hosts: Collection[str] = field(
@@ -232,7 +231,7 @@ class WritingOptions(UpstreamOptions):
                     "Play what the cassette has, record what it lacks, and add that",
                 ),
             },
-            in_ini=False,
+            in_suites=False,
         ),
     )
 
@@ -266,7 +265,7 @@ class ReplayOptions(ProxyOptions):
             "Give every request the same reply whatever was played before, so that any of several "
             "processes may serve it",
             "--stateless",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     fail_on_unplayed: bool = field(
@@ -281,7 +280,7 @@ class ReplayOptions(ProxyOptions):
             "choice",
             "raise: misses are an error when the block ends; report: they are only reported",
             choices=("raise", "report"),
-            in_ini=False,
+            in_suites=False,
         ),
     )
 
@@ -367,7 +366,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
             "Answer what the server asks in the place of a client that can't, by an answers file",
             "--answers",
             metavar="FILE",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     fsync: bool = field(
@@ -386,7 +385,7 @@ class RecordOptions(WritingOptions, ProxyOptions):
             "can be shipped meanwhile",
             "--rotate",
             metavar="SIZE|TIME",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     publish_anyway: bool = field(

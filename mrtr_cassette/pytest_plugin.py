@@ -85,7 +85,11 @@ def _ini_options() -> dict[str, Option]:
         for each in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
         for name, option in options_of(each).items()
     }
-    return {name: option for name, option in options.items() if option.in_ini}
+    return {
+        name: option
+        for name, option in options.items()
+        if option.in_suites and option.kind != "function"
+    }
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -27,7 +27,7 @@ class VerifyOptions(UpstreamOptions):
             "pattern",
             "--only",
             metavar="PATTERN",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     ignore: Collection[str] = field(
@@ -57,7 +57,7 @@ class VerifyOptions(UpstreamOptions):
             "file",
             "--learn",
             metavar="FILE",
-            in_ini=False,
+            in_suites=False,
         ),
     )
     allow_destructive: bool = field(
@@ -84,7 +84,7 @@ class VerifyOptions(UpstreamOptions):
             "How many conversations without a session are repeated at once",
             "--jobs",
             metavar="N",
-            in_ini=False,
+            in_suites=False,
             smallest=1,
             largest=256,
         ),

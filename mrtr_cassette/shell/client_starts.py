@@ -325,11 +325,7 @@ def replayed_by_client(path: Location, options: ReplayOptions) -> Iterator[Piped
 
 
 class _Start:
-    """One start: what it tells.
-
-    Attributes:
-        folder: where it tells that.
-    """
+    """One start, which tells in a folder what it came to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

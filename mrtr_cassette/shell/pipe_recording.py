@@ -304,14 +304,7 @@ class Pump:
 
 @dataclass(slots=True)
 class _Ending:
-    """Waits until a server has ended, and ends it where it does not do so by itself.
-
-    Attributes:
-        server: the server.
-        happened: what happens.
-        close: closes the server's stdin.
-        grace: how long it has.
-    """
+    """Waits until a server has ended, and ends it where it does not do so by itself."""
 
     server: ServerProcess
     happened: SimpleQueue[_Happened]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
-from mrtr_cassette.errors import Terms, UsageError
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.option_values import Option, check_names, checked, header_of, options_of
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.testing.suite_options import SuiteOptions
@@ -22,10 +22,9 @@ from mrtr_cassette.verify_options import VerifyOptions
 Mode = Literal["none", "once", "append", "all", "verify"]
 
 TERMS: Final[Terms] = {
-    "accept_gzip": 'headers={"Accept-Encoding": "gzip"}',
+    **LIBRARY_TERMS,
     "append": "--mrtr-mode=append",
     "cassette": "file name",
-    "header_form": 'headers={"Name": "value"}',
     "ignore_value": 'ignore=["/POINTER"] in the marker mrtr_cassette',
     "record": "pytest --mrtr-mode=once",
     "record_too": "--mrtr-mode=append",
@@ -38,16 +37,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
     name: option
     for options in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
     for name, option in options_of(options).items()
-    # What becomes of a cassette that exists is what the mode says, and misses fail a test. pytest
-    # selects what is verified, `ignore` is about requests, and the marker's `answers` about calls.
-    # A test has one process that replays, and nobody watches it from outside.
-    if name
-    not in {
-        *("admin_port", "answers", "existing", "jobs", "learn", "on_miss", "only", "otel"),
-        *("rotate", "stateless"),
-    }
+    if option.in_suites
 }
-"""The options that a test suite can set."""
+"""The options that a test suite can set; of two with one name, `ignore` is about requests."""
 
 _NAMES = ("upstream", *OPTIONS, "answers")
 

@@ -112,14 +112,7 @@ def _response_in(call: Call, body: bytes, *, is_event_stream: bool) -> Message |
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[T]):
-    """What waits for a retry.
-
-    Attributes:
-        value: it.
-        key: what its retry is found by.
-        owner: whose it is.
-        since_s: since when.
-    """
+    """What waits for a retry, which is found by the key."""
 
     value: T
     key: Hashable
