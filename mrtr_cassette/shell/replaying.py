@@ -237,12 +237,16 @@ class ReplayServer:
 
     async def _decided_aside(self, request: Request) -> Play | Miss | Harmless:
         player = self.player
+        # A collection would go through all that is read, again and again.
         async with self.deciding:
-            arrived = await asyncio.to_thread(player.read, request)
-            decision = player.decide(request, arrived)
-            if isinstance(decision, Play):
-                return decision
-            return player.conclude(decision, await asyncio.to_thread(player.explained, decision))
+            with cassette_file.without_collection():
+                arrived = await asyncio.to_thread(player.read, request)
+                decision = player.decide(request, arrived)
+                if isinstance(decision, Play):
+                    return decision
+                return player.conclude(
+                    decision, await asyncio.to_thread(player.explained, decision)
+                )
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -279,19 +283,34 @@ class ReplayServer:
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         downstream.called = miss.call.method
-        report = self._report(miss)
-        self.announcer.say(partial(missed_event, miss), lambda: report.text)
-        self._tell(report)
-        body = miss_body(report, miss.call)
+        if len(request.body) > AT_ONCE:
+            body = await asyncio.shield(asyncio.ensure_future(self._told_aside(miss)))
+        else:
+            body = self._say_missed(miss, *self._told(miss))
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
         elif miss.call.message is None:
-            await downstream.send_whole(404, TEXT_HEADERS, f"{report.text}\n".encode())
+            await downstream.send_whole(404, TEXT_HEADERS, body)
         elif self.player.respond_on_stream(request, body):
             await self.accept(downstream)
         else:
             await downstream.send_whole(200, JSON_HEADERS, body)
+
+    async def _told_aside(self, miss: Miss) -> bytes:
+        return self._say_missed(miss, *await asyncio.to_thread(self._told, miss))
+
+    def _say_missed(self, miss: Miss, report: MissReport, body: bytes) -> bytes:
+        """Say what was missed; return what its client is told."""
+        self.announcer.say(partial(missed_event, miss), lambda: report.text)
+        self._tell(report)
+        return body
+
+    def _told(self, miss: Miss) -> tuple[MissReport, bytes]:
+        report = self._report(miss)
+        if miss.call.message is None:
+            return report, f"{report.text}\n".encode()
+        return report, miss_body(report, miss.call)
 
     async def accept(self, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""

@@ -264,7 +264,7 @@ class Workers:
         def tell(unplayed: MissReport | Harmless) -> None:
             told: Any = unplayed
             if isinstance(unplayed, Harmless):
-                told = self.server.player.redacted(str(unplayed.call.key())), unplayed.answer
+                told = self.server.player.redacted(unplayed.call.title), unplayed.answer
             with suppress(OSError):
                 channel.send(told)
 

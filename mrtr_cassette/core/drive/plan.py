@@ -53,7 +53,7 @@ class Planned:
     @property
     def label(self) -> str:
         """How messages name it."""
-        return str(self.call.key())
+        return self.call.title
 
     @property
     def needs_session(self) -> bool:

@@ -169,7 +169,9 @@ class Call(NamedTuple):
         params = self.message.tree.get("params", {})
         if not isinstance(params, dict):
             return params
-        kept = {key: value for key, value in params.items() if key not in _NEVER_IN_KEY}
+        kept = params.copy()
+        for member in _NEVER_IN_KEY:
+            kept.pop(member, None)
         if self.message.method == "notifications/cancelled":
             kept.pop("requestId", None)
         if self.message.method == "initialize":
@@ -190,6 +192,18 @@ class Call(NamedTuple):
             return ""
         name = self.message.params.get(NAMED_BY.get(self.message.method, ""))
         return name if isinstance(name, str) else ""
+
+    @property
+    def endpoint(self) -> str:
+        """Where it was sent, as its key has it."""
+        if self.request.is_line:
+            return "" if self.method else line_label(self)
+        return f"{self.request.method} {without_session(self.request.target)}"
+
+    @property
+    def title(self) -> str:
+        """How messages name it: as its key does, which takes long for large arguments."""
+        return str(CallKey(self.endpoint, self.method, self.name, ""))
 
     def key(self, ignored: Collection[MemberPath] = ()) -> CallKey:
         """Return the call key.
@@ -216,10 +230,7 @@ class Call(NamedTuple):
         contradiction = self.contradiction
         if contradiction:
             text = f"{text} {contradiction}"
-        if self.request.is_line:
-            endpoint = "" if method else line_label(self)
-        else:
-            endpoint = f"{self.request.method} {without_session(self.request.target)}"
+        endpoint = self.endpoint
         # Nearly all calls share these strings with others.
         return CallKey(intern(endpoint), intern(method), intern(name), text)
 

@@ -177,7 +177,7 @@ class _Recorder:
             taken = self.places[number]
             mine, others = _content(exchange), _content(taken.exchanges[number])
             if not (mine.startswith(others) or others.startswith(mine)):
-                call = str(exchange.call.key())
+                call = exchange.call.title
                 raise CassetteError(
                     source.name,
                     f"exchange {number} of its recorder, {call}, is not as in {taken.name}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
-from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
+from mrtr_cassette.core.secrets.placeholders import placeholder, placeholders_in
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
 from mrtr_cassette.core.wire.http import Response
 
@@ -41,7 +41,7 @@ class GivenOut:
 def _ours_in(text: str) -> Iterator[str]:
     for match in SEALED_HASH.finditer(text):
         yield f"sha256:{match[2]}"
-    for match in PLACEHOLDER.finditer(text):
+    for match in placeholders_in(text):
         yield placeholder(match["rule"], match["token"])
     for match in SEALED_ANSWER.finditer(text):
         yield match[0]

@@ -51,7 +51,7 @@ class HarmlessRequests:
 
     def answer_to(self, call: Call) -> Harmless | None:
         """Return what any server answers to a request; None where that depends on the server."""
-        endpoint = call.key().endpoint
+        endpoint = call.endpoint
         if call.message is not None:
             methods = self._methods.get(endpoint)
             return None if methods is None else _answer_to_message(call, call.message, methods)

@@ -23,9 +23,11 @@ from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.placeholders import (
+    LONGEST_PLACEHOLDER,
     LONGEST_TOKEN,
     PLACEHOLDER,
     placeholder,
+    placeholders_in,
     renumber,
     without_numbers,
     without_rules,
@@ -37,6 +39,7 @@ from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, seal
 from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
 from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.pieces import substituted
 from mrtr_cassette.core.wire.readable import why_unread
 
 _RECEIVED: Final = "received."
@@ -67,7 +70,7 @@ def secrets_in(lookup: LookupKey) -> tuple[Secret, ...]:
     return tuple(
         Secret(match["rule"], match["token"])
         for text in (*lookup.call, lookup.answers or "")
-        for match in PLACEHOLDER.finditer(text)
+        for match in placeholders_in(text)
     )
 
 
@@ -259,7 +262,7 @@ def _disowned(text: str) -> str:
             return match[0]
         return match[0].replace(token, f"{token.removeprefix(_NOT_GIVEN)}~not-given")
 
-    return PLACEHOLDER.sub(disowned, text)
+    return substituted(PLACEHOLDER, disowned, text, LONGEST_PLACEHOLDER)
 
 
 def _raw(state: str) -> str:
@@ -272,7 +275,9 @@ def _may_have_placeholders(request: Request) -> bool:
     body = request.body
     return (
         # Quicker than `in`, which takes a number too.
-        max(map(body.find, (b"<", b"003", b"%3"))) >= 0
+        body.find(b"<") >= 0
+        or body.find(b"003") >= 0
+        or body.find(b"%3") >= 0
         or "%3" in request.target
         or _has_angle(request.headers)
     )

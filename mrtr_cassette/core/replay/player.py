@@ -54,6 +54,7 @@ from mrtr_cassette.core.replay.playable import (
 from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
 from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines
+from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.readable import readable
@@ -97,11 +98,13 @@ class Arrived(NamedTuple):
         recorded: the request as it would have been recorded.
         session: the session that it was sent in.
         wanted: what it is matched by.
+        candidates: the recorded exchanges that it may get, or None.
     """
 
     recorded: Request
     session: LiveSession
     wanted: _Wanted
+    candidates: Candidates | None
 
 
 class Unmatched(NamedTuple):
@@ -239,12 +242,17 @@ class Player:
         """Read a request."""
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
-        return Arrived(recorded, session, self._recognised(recorded) or self._read(recorded))
+        wanted = self._recognised(recorded) or self._read(recorded)
+        candidates = self._candidates(wanted.lookup, recorded)
+        if len(recorded.body) > AT_ONCE and candidates is not None:
+            for playables in candidates.by_traits.values():
+                for each in playables:
+                    self._echoed(each)
+        return Arrived(recorded, session, wanted, candidates)
 
     def decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
         """Find the recorded reply to a request that has been read, and count it as played."""
-        recorded, session, wanted = arrived
-        candidates = self._candidates(wanted.lookup, recorded)
+        _, session, wanted, candidates = arrived
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         taken_for = session.recorded
         nearest = self._order.of_session(session, nearest)
@@ -305,7 +313,7 @@ class Player:
 
     def explained(self, unmatched: Unmatched) -> Miss | Harmless:
         """Say why nothing was recorded for a request, or what any server answers."""
-        (recorded, session, _), nearest, fitting = unmatched
+        (recorded, session, *_), nearest, fitting = unmatched
         if self._harmless is not None and not nearest:
             harmless = self._harmless.answer_to(read_call(recorded))
             if harmless is not None:
@@ -402,15 +410,10 @@ class Player:
             return None
         reply = self._replies.get(playable)
         if reply is None:
-            waits = self._order.waits_of(playable)
-            echoed = self._echoes.get(playable)
-            if echoed is None:
-                echoed = echoes_in(exchange.call.message, exchange.response, waits)
-                self._echoes[playable] = echoed
             reply = build_reply(
-                echoed,
+                self._echoed(playable),
                 exchange.response,
-                waits,
+                self._order.waits_of(playable),
                 started_ms=exchange.started_ms,
                 # A session's stream may be resumed at any event.
                 piecewise=self._paced or playable.session != NO_SESSION,
@@ -421,6 +424,18 @@ class Player:
             if reply.is_event_stream:
                 self._replies[playable] = reply
         return reply
+
+    def _echoed(self, playable: Playable) -> tuple[Echo, ...]:
+        """Return where the response to an exchange repeats the values of its caller."""
+        echoed = self._echoes.get(playable)
+        if echoed is None:
+            exchange = playable.exchange
+            if exchange.response is None:
+                return ()
+            waits = self._order.waits_of(playable)
+            echoed = echoes_in(exchange.call.message, exchange.response, waits)
+            self._echoes[playable] = echoed
+        return echoed
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
         """Put a message that was not recorded on the stream that has all responses of a session.

@@ -147,7 +147,7 @@ def _details(
     chain = recorded.exchanges[recorded.shared :]
     return InteractionDetails(
         interaction=interaction,
-        method=call.method or str(call.key()),
+        method=call.method or call.title,
         name=call.name,
         parameters=_parameters(call),
         client=_client(call),

@@ -235,7 +235,7 @@ def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
     asker = failure.asker
     return {
         "event": "unrecorded",
-        "call": str(failure.call.key()),
+        "call": failure.call.title,
         "recorded": None if asker is None else [asker.interaction, asker.asking_turn],
         "pointers": [printable(difference.pointer) for difference in failure.differences],
     }
@@ -305,7 +305,7 @@ def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
     pushed = ask.request
     return {
         "event": "asked",
-        "call": str(ask.call.key()),
+        "call": ask.call.title,
         "interaction": ask.interaction,
         "turn": ask.turn,
         "via": "push",
@@ -332,7 +332,7 @@ def worker_ended_line(number: int, end: str, problem: str | None) -> str:
 
 def harmless_event(harmless: Harmless) -> dict[str, Any]:
     """Return that a request that was not recorded got what any server answers."""
-    return {"event": "harmless", "call": str(harmless.call.key()), "answer": harmless.answer}
+    return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
 
 
 def told_apart_event(groups: Sequence[SeveralAnswers]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def missed_event(miss: Miss) -> dict[str, Any]:
     nearest = miss.nearest
     return {
         "event": "missed",
-        "call": str(miss.call.key()),
+        "call": miss.call.title,
         "reason": miss.reason.value,
         "nearest": None if nearest is None else [nearest.interaction, nearest.turn],
         "pointers": [printable(difference.pointer) for difference in miss.differences],

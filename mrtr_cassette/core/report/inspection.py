@@ -146,7 +146,7 @@ def _interaction(recorded: RecordedInteraction, endings: Endings) -> Interaction
     chain = exchanges[recorded.shared :]
     return Interaction(
         number=recorded.number,
-        call=str(first.key()),
+        call=first.title,
         arguments_json=arguments_json(first),
         turns=_turns(recorded),
         ended="abandoned: the last ask has no answer" if last.ask else endings.ending(last),

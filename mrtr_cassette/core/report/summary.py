@@ -97,9 +97,7 @@ def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayRepo
         call = redacted(str(exchanges[0].key))
         interactions.append(InteractionOutcome(number, call, outcome, plays))
     # Another thread may replay meanwhile.
-    harmless = Counter(
-        (redacted(str(each.call.key())), each.answer) for each in (*player.harmless,)
-    )
+    harmless = Counter((redacted(each.call.title), each.answer) for each in (*player.harmless,))
     return ReplayReport(
         player.path,
         tuple(interactions),

@@ -19,7 +19,7 @@ from mrtr_cassette.errors import printable, printable_json, shorten
 
 def request_text(call: Call) -> str:
     """Name a request with its arguments, and with the keys of its answers if it is a retry."""
-    text = str(call.key())
+    text = call.title
     arguments = arguments_json(call)
     if arguments is not None:
         text += f" with {printable(shorten(arguments))}"

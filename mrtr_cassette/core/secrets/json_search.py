@@ -10,7 +10,6 @@ Source: docs/design.md, "Redaction".
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +26,7 @@ from mrtr_cassette.core.protocol.jsonrpc import (
 from mrtr_cassette.core.secrets.blobs import BLOBS
 from mrtr_cassette.core.secrets.escapes import (
     Finding,
+    JsonToken,
     SpanSet,
     decode_json,
     json_tokens,
@@ -130,9 +130,7 @@ class _Opened:
                 findings[:] = as_secret
 
 
-def secrets_in_json(
-    tokens: Iterable[re.Match[str]], search: MemberSearch, depth: int
-) -> list[Finding]:
+def secrets_in_json(tokens: Iterable[JsonToken], search: MemberSearch, depth: int) -> list[Finding]:
     """Return the secrets in JSON texts.
 
     Args:
@@ -153,7 +151,7 @@ class _JsonSearch:
         self._opened = [_Opened("", NO_NAME)]
         self._plain_keys: set[str] = set()
 
-    def secrets(self, tokens: Iterable[re.Match[str]]) -> list[Finding]:
+    def secrets(self, tokens: Iterable[JsonToken]) -> list[Finding]:
         """Return what is secret."""
         for token in tokens:
             opened = self._opened[-1]
@@ -174,7 +172,7 @@ class _JsonSearch:
             opened.close()
         return [finding for findings in self._findings for finding in findings]
 
-    def _key(self, opened: _Opened, token: re.Match[str]) -> None:
+    def _key(self, opened: _Opened, token: JsonToken) -> None:
         key = token["text"]
         if key not in self._plain_keys and not self._is_secret(token):
             self._plain_keys.add(key)
@@ -186,7 +184,7 @@ class _JsonSearch:
             if name.folded in COMPANIONS:
                 opened.names = (opened.names or set()) | {name.folded}
 
-    def _is_secret(self, token: re.Match[str]) -> bool:
+    def _is_secret(self, token: JsonToken) -> bool:
         """Find what is secret in a name; a name comes again in each object of a kind."""
         if len(token["text"]) < self._search.shortest:
             return False
@@ -194,7 +192,7 @@ class _JsonSearch:
         self._findings.append(findings)
         return bool(findings)
 
-    def _string(self, opened: _Opened, token: re.Match[str]) -> None:
+    def _string(self, opened: _Opened, token: JsonToken) -> None:
         raw, name = token["text"], opened.name
         is_named = opened.bracket == "{" and opened.key in _NAMING and len(raw) <= _LONGEST_NAME
         if is_named and not (named := self._search.name(raw)).tells_nothing:
@@ -215,7 +213,7 @@ class _JsonSearch:
             as_secret = self._found(token, partial(self._search.in_member, ambiguous.rule))
             opened.doubt(_Doubted(ambiguous, findings, as_secret))
 
-    def _number(self, opened: _Opened, token: re.Match[str]) -> None:
+    def _number(self, opened: _Opened, token: JsonToken) -> None:
         text, rule, ambiguous = token["number"], opened.name.rule, opened.name.ambiguous
         if ambiguous is not None and ambiguous.takes_numbers and ambiguous.alone(text):
             rule = ambiguous.rule
@@ -228,9 +226,7 @@ class _JsonSearch:
             opened.doubt(_Doubted(ambiguous, findings, as_secret))
             self._findings.append(findings)
 
-    def _found(
-        self, token: re.Match[str], find: Callable[[str, int], list[Finding]]
-    ) -> list[Finding]:
+    def _found(self, token: JsonToken, find: Callable[[str, int], list[Finding]]) -> list[Finding]:
         """Return findings of what a JSON string spells as findings of the text that it is in."""
         raw, at = token["text"], token.start("text")
         decoded = decode_json(raw) if "\\" in raw else None

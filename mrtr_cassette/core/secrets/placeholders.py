@@ -8,10 +8,11 @@ Does not own: what a token is (the recorder's keyed hash, a constant on replay).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import AnyStr, Final, overload
 
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.wire.pieces import matches, substituted
 
 _RULE = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
 LONGEST_TOKEN: Final = 200
@@ -23,6 +24,8 @@ Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON
 """
 _REST = rf"(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])"
 PLACEHOLDER: Final = re.compile(f"(?:{'|'.join(_BEGINNINGS.values())}){_REST}", re.ASCII)
+LONGEST_PLACEHOLDER: Final = 1024
+"""Characters that one has at most, however it is escaped."""
 _BY_MARK = {
     mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
 }
@@ -66,12 +69,17 @@ def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -
             return match[0]
         return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
 
-    return PLACEHOLDER.sub(numbered, raw)
+    return substituted(PLACEHOLDER, numbered, raw, LONGEST_PLACEHOLDER)
+
+
+def placeholders_in(text: str) -> Iterator[re.Match[str]]:
+    """Yield the placeholders in a text."""
+    return matches(PLACEHOLDER, text, LONGEST_PLACEHOLDER)
 
 
 def without_rules(text: str) -> str:
     """Return a text without numbers in which a placeholder doesn't tell its rule either."""
-    return _WITHOUT_NUMBER.sub("<>", text)
+    return substituted(_WITHOUT_NUMBER, "<>", text, LONGEST_PLACEHOLDER)
 
 
 def without_numbers(text: AnyStr) -> AnyStr:
@@ -81,5 +89,5 @@ def without_numbers(text: AnyStr) -> AnyStr:
         return without_numbers(text.decode("latin-1")).encode("latin-1")
     for mark, pattern in _BY_MARK.items():
         if mark in text:
-            text = pattern.sub(r"<\g<rule>>", text)
+            text = substituted(pattern, r"<\g<rule>>", text, LONGEST_PLACEHOLDER)
     return text

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
 from mrtr_cassette.core.secrets.escapes import (
     Finding,
+    JsonToken,
     decode_json,
     json_tokens,
     mapped_back,
@@ -105,7 +106,7 @@ def _in_layers(text: str) -> Iterable[Finding]:
         return _in_other(text)
 
 
-def _in_json(tokens: Iterable[re.Match[str]]) -> Iterator[Finding]:
+def _in_json(tokens: Iterable[JsonToken]) -> Iterator[Finding]:
     key = ""
     for token in tokens:
         raw, at = token["text"] or "", token.start("text")

@@ -29,7 +29,7 @@ from mrtr_cassette.core.secrets.escapes import (
 )
 from mrtr_cassette.core.secrets.json_search import secrets_in_json
 from mrtr_cassette.core.secrets.names import is_strong
-from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER
+from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholders_in
 from mrtr_cassette.core.secrets.rules import (
     CREDENTIALS,
     CUSTOM_KEY,
@@ -47,6 +47,7 @@ from mrtr_cassette.core.secrets.url_search import (
     secrets_in_query,
     urls_in,
 )
+from mrtr_cassette.core.wire.pieces import matches
 from mrtr_cassette.errors import NotJsonError
 
 DEEPEST: Final = 5
@@ -65,6 +66,7 @@ _ASSIGNED = re.compile(
     r"(?P<sign>[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
 )
 """A name and what gives it a value in prose, logs, settings and code."""
+_LONGEST_ASSIGNED = 256
 _OPENING_QUOTE = re.compile(r"\\{0,8}([\"'])")
 _QUOTE_OR_LINE_END = {'"': re.compile(r'["\r\n]'), "'": re.compile(r"['\r\n]")}
 _BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]`|\\]")
@@ -202,7 +204,7 @@ class TextSearch:
                 findings += shifted(pairs, start)
         if not findings:
             return []
-        placeholders = SpanSet(match.span() for match in PLACEHOLDER.finditer(text))
+        placeholders = SpanSet(match.span() for match in placeholders_in(text))
         return without_overlaps(
             text,
             [
@@ -226,7 +228,7 @@ class TextSearch:
     def _assigned(self, text: str, urls: SpanSet) -> Iterator[Finding]:
         """Find values that text outside URLs gives to a secret's name: `DB_PASSWORD=…`."""
         values = _Values(text)
-        for match in _ASSIGNED.finditer(text):
+        for match in matches(_ASSIGNED, text, _LONGEST_ASSIGNED):
             spelled = _name_of(text, match)
             name = self.name(spelled)
             if name.tells_nothing:

@@ -20,8 +20,6 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from mrtr_cassette.core.wire.large_json import (
-    LARGE,
-    PIECE,
     LargeDict,
     LargeList,
     LargeReader,
@@ -33,6 +31,7 @@ from mrtr_cassette.core.wire.numbers import (
     read_fraction,
     read_integer,
 )
+from mrtr_cassette.core.wire.pieces import LARGE, PIECE
 from mrtr_cassette.errors import NotJsonError
 
 MemberPath = tuple[str, ...]

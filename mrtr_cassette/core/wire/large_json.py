@@ -17,13 +17,10 @@ from heapq import merge
 from json import decoder as json_decoder
 from typing import Any, AnyStr, Final
 
+from mrtr_cassette.core.wire.pieces import PIECE
 from mrtr_cassette.errors import NotJsonError
 
 _scan_string: Callable[[str, int, bool], tuple[str, int]] = json_decoder.scanstring  # type: ignore[attr-defined]
-PIECE: Final = 64 * 1024
-"""Characters that are worked on at once."""
-LARGE: Final = 4 * PIECE
-"""Characters from which on a text is read in pieces."""
 _MEMBERS_AT_ONCE: Final = 64
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _IN_STRING = re.compile(r'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)

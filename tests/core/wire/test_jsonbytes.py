@@ -23,8 +23,8 @@ from mrtr_cassette.core.wire.jsonbytes import (
     replace_members,
     splice,
 )
-from mrtr_cassette.core.wire.large_json import PIECE
 from mrtr_cassette.core.wire.numbers import Number
+from mrtr_cassette.core.wire.pieces import PIECE
 from mrtr_cassette.errors import NotJsonError
 
 HUGE_EXPONENT = b"1e" + b"9" * 5_000

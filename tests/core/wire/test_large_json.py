@@ -12,14 +12,13 @@ from mrtr_cassette.core.wire.jsonbytes import (
     parse,
 )
 from mrtr_cassette.core.wire.large_json import (
-    LARGE,
-    PIECE,
     LargeDict,
     LargeList,
     LargeReader,
     in_order,
     string_end,
 )
+from mrtr_cassette.core.wire.pieces import LARGE, PIECE
 from mrtr_cassette.errors import NotJsonError
 
 PLAIN = st.text(st.characters(exclude_characters='"\\', min_codepoint=32, codec="utf-8"))
