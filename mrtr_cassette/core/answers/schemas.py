@@ -127,11 +127,7 @@ class _Checker:
     def _list_problems(
         self, value: list[Any], schema: Mapping[str, Any], at: str, depth: int
     ) -> Iterator[Problem]:
-        least, most = _count(schema.get("minItems")), _count(schema.get("maxItems"))
-        if least is not None and len(value) < least:
-            yield Problem(at, f"has {counted(len(value), 'value')}, and not at least {least}")
-        if most is not None and len(value) > most:
-            yield Problem(at, f"has {counted(len(value), 'value')}, and not at most {most}")
+        yield from _size_problems(len(value), "value", schema, ("minItems", "maxItems"), at)
         if schema.get("uniqueItems") is True and len({*map(canonical, value)}) < len(value):
             yield Problem(at, "has a value twice")
         first = _listed(schema.get("prefixItems"))
@@ -235,12 +231,18 @@ def _is_among(value: Any, choices: list[Any]) -> bool:
     return canonical(value) in {canonical(choice) for choice in choices}
 
 
+def _size_problems(
+    size: int, noun: str, schema: Mapping[str, Any], bounds: tuple[str, str], at: str
+) -> Iterator[Problem]:
+    least, most = (_count(schema.get(bound)) for bound in bounds)
+    if least is not None and size < least:
+        yield Problem(at, f"has {counted(size, noun)}, and not at least {least}")
+    if most is not None and size > most:
+        yield Problem(at, f"has {counted(size, noun)}, and not at most {most}")
+
+
 def _text_problems(value: str, schema: Mapping[str, Any], at: str) -> Iterator[Problem]:
-    least, most = _count(schema.get("minLength")), _count(schema.get("maxLength"))
-    if least is not None and len(value) < least:
-        yield Problem(at, f"has {counted(len(value), 'character')}, and not at least {least}")
-    if most is not None and len(value) > most:
-        yield Problem(at, f"has {counted(len(value), 'character')}, and not at most {most}")
+    yield from _size_problems(len(value), "character", schema, ("minLength", "maxLength"), at)
     pattern = schema.get("pattern")
     # What RE2 refuses is the server's to judge.
     if isinstance(pattern, str) and not refusal_of(pattern) and not searches(pattern, value):

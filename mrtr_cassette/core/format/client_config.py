@@ -13,12 +13,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
 from mrtr_cassette.errors import CassetteError, printable
-
-Task = Literal["record", "replay"]
 
 _SERVERS: Final = ("mcpServers", "servers")
 """Where clients have their servers; the second one is the spelling of VS Code."""
