@@ -13,7 +13,7 @@ from mrtr_cassette.core.exchange.transports import over_pipes
 from mrtr_cassette.core.wire.lines import opens_channel
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
-from mrtr_cassette.shell.line_pipes import OWN_PIPES, PipeEnds
+from mrtr_cassette.shell.line_pipes import OWN_PIPES
 from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.replaying import ReplaySession, load_server
 from mrtr_cassette.shell.stores import Location
@@ -26,9 +26,8 @@ async def replay_pipe(
     on_event: OnEvent | None = None,
     *,
     began: Callable[[ReplaySession], None] = lambda _session: None,
-    ends: PipeEnds = OWN_PIPES,
 ) -> ReplaySession:
-    """Serve a cassette on two pipes until the client ends, a signal comes, or the server had ended.
+    """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
     Args:
         began: called with what is replayed, before it is.
@@ -40,7 +39,7 @@ async def replay_pipe(
     cassette, server = load_server(path, over_pipes, options, announcer)
     session = ReplaySession("", "", cassette, server.player, options.terms)
     began(session)
-    client = PipedClient(ends, options.max_body)
+    client = PipedClient(OWN_PIPES, options.max_body)
     if any(opens_channel(each.exchanges[0].request) for each in cassette.interactions):
         client.listen(server.handle)
     await client.run(server.handle, told_to_end)
