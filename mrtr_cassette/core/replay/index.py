@@ -7,7 +7,7 @@ Source: docs/matching.md, "Traits".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from mrtr_cassette.core.exchange.lookup import LookupKey
@@ -32,6 +32,11 @@ class Candidates:
         """Add an exchange, after all whose requests arrived earlier."""
         self._secrets.add(playable.secrets)
         self.by_traits.setdefault(playable.traits, []).append(playable)
+
+    def __iter__(self) -> Iterator[Playable]:
+        """Yield all of them."""
+        for playables in self.by_traits.values():
+            yield from playables
 
     def nearest(self, traits: Traits) -> list[Playable]:
         """Return the exchanges whose traits come nearest, in recorded order.

@@ -51,7 +51,7 @@ from mrtr_cassette.core.replay.playable import (
     number_lookups,
     playables_of,
 )
-from mrtr_cassette.core.replay.reply import Echo, Reply, build_reply, echoes_in
+from mrtr_cassette.core.replay.reply import KnownEchoes, Reply, build_reply
 from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.wire.coding import AT_ONCE
@@ -182,7 +182,7 @@ class Player:
         self._held_open: set[Playable] = set()
         self._listening: dict[LiveSession, list[Delivery]] = {}
         self._replies: dict[Playable, Reply] = {}
-        self._echoes: dict[Playable, tuple[Echo, ...]] = {}
+        self._echoes = KnownEchoes()
         self._by_digest: dict[bytes, Playable] = {}
         self._posted: dict[tuple[str, str | None], list[Playable]] = {}
         self._streams: dict[tuple[str, int], Playable] = {}
@@ -245,9 +245,8 @@ class Player:
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
         if len(recorded.body) > AT_ONCE and candidates is not None:
-            for playables in candidates.by_traits.values():
-                for each in playables:
-                    self._echoed(each)
+            for each in candidates:
+                self._echoes.of(each, self._order.waits_of(each))
         return Arrived(recorded, session, wanted, candidates)
 
     def decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
@@ -410,10 +409,11 @@ class Player:
             return None
         reply = self._replies.get(playable)
         if reply is None:
+            waits = self._order.waits_of(playable)
             reply = build_reply(
-                self._echoed(playable),
+                self._echoes.of(playable, waits),
                 exchange.response,
-                self._order.waits_of(playable),
+                waits,
                 started_ms=exchange.started_ms,
                 # A session's stream may be resumed at any event.
                 piecewise=self._paced or playable.session != NO_SESSION,
@@ -424,18 +424,6 @@ class Player:
             if reply.is_event_stream:
                 self._replies[playable] = reply
         return reply
-
-    def _echoed(self, playable: Playable) -> tuple[Echo, ...]:
-        """Return where the response to an exchange repeats the values of its caller."""
-        echoed = self._echoes.get(playable)
-        if echoed is None:
-            exchange = playable.exchange
-            if exchange.response is None:
-                return ()
-            waits = self._order.waits_of(playable)
-            echoed = echoes_in(exchange.call.message, exchange.response, waits)
-            self._echoes[playable] = echoed
-        return echoed
 
     def respond_on_stream(self, request: Request, message: bytes) -> bool:
         """Put a message that was not recorded on the stream that has all responses of a session.

@@ -227,3 +227,28 @@ def _echoes(located: Located, request: Message, playable: Playable | None) -> li
         for span in spans
         if (in_body := located.in_body(span)) is not None
     ]
+
+
+class KnownEchoes:
+    """What responses repeat; each is read once."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._known: dict[Playable, tuple[Echo, ...]] = {}
+
+    def of(self, playable: Playable, waits: Waits) -> tuple[Echo, ...]:
+        """Return what the response to an exchange repeats, where there is one.
+
+        Args:
+            playable: the exchange.
+            waits: what the response waits for.
+        """
+        echoed = self._known.get(playable)
+        if echoed is None:
+            exchange = playable.exchange
+            if exchange.response is None:
+                return ()
+            echoed = self._known[playable] = echoes_in(
+                exchange.call.message, exchange.response, waits
+            )
+        return echoed

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from builders import (
+    as_request,
     changed,
     get,
     notification,
@@ -87,6 +89,16 @@ def test_key_is_the_same_for_the_same_call(request_: bytes) -> None:
 def test_key_differs_for_another_call(request_: bytes | Request) -> None:
     """Endpoint, method, name and every value of the arguments count towards the key."""
     assert key(request_) != key(DEPLOY)
+
+
+def test_title_is_how_the_key_is_named() -> None:
+    """Whatever a request is, messages name it as its key does."""
+    requests = (tool("deploy", a=1), rpc("tools/list"), get("/mcp?a=1"), post(b"x"))
+    for request in map(as_request, requests):
+        for each in (request, replace(request, method="", target="")):
+            call = read_call(each)
+            assert call.title == str(call.key())
+            assert call.endpoint == call.key().endpoint
 
 
 def test_arguments_of_a_named_call_may_be_absent_empty_or_null() -> None:

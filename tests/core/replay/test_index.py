@@ -53,6 +53,7 @@ def test_exchanges_with_equal_traits_are_nearest() -> None:
     candidates, (first, other, second) = candidates_of(CALL, TOKEN, CALL)
 
     assert candidates.nearest(traits_of(CALL)) == [first, second]
+    assert list(candidates) == [first, second, other]
     assert candidates.nearest(traits_of(TOKEN)) == [other]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, unquote
@@ -50,6 +51,7 @@ from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import End, Request, header_value
+from mrtr_cassette.core.wire.jsonbytes import canonical
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -907,3 +909,23 @@ def test_secret_that_is_none_of_the_recorded_ones_is_a_miss() -> None:
         play(player, login)
 
     assert missed(player, logins[2]).reason is Reason.ARGUMENTS_DIFFER
+
+
+# Large requests
+
+
+def test_a_large_request_gets_what_was_recorded_for_it() -> None:
+    """It is matched and spliced as a small one is, with secrets in the cassette and without."""
+    login = tool("login", password="correct-horse")
+    value = ["words " * 30_000, [["token", {"n": 1}]] * 3_000, {"k": "é" * 40_000}]
+    large = tool("store", value=value)
+    for redacts in (False, True):
+        player = player_of((large, text("kept")), (login, text("welcome")), redacts=redacts)
+        got = play(player, with_id(large, "abc"))
+        assert said(got) == "kept"
+        assert json.loads(got)["id"] == "abc"
+        miss = missed(player, tool("store", value=[value]))
+        assert miss.reason is Reason.ARGUMENTS_DIFFER
+        (difference,) = miss.differences
+        assert difference.pointer == "/arguments/value"
+        assert difference.received == canonical([value])

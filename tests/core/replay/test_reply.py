@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     answer,
+    exchange,
     notification,
     progress,
     response_of,
@@ -21,7 +23,8 @@ from messages import SUBSCRIPTION_KEY, compact, text
 
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.replay.reply import CallerValue, Part, build_reply, echoes_in
+from mrtr_cassette.core.replay.playable import CassettePlace, playable
+from mrtr_cassette.core.replay.reply import CallerValue, KnownEchoes, Part, build_reply, echoes_in
 from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End
 
@@ -261,3 +264,16 @@ def test_head_and_end_are_the_recorded_ones() -> None:
     assert reply.is_event_stream
     assert (empty.status, empty.headers, empty.parts) == (405, (("Allow", "GET"),), ())
     assert not empty.is_event_stream
+
+
+def test_what_a_response_repeats_is_read_once() -> None:
+    """The same places come again, and none of an exchange without a response."""
+    recorded = exchange(CALL, DONE)
+    known = KnownEchoes()
+    one = playable(recorded, CassettePlace(1, 0), recorded.request, (), ())
+    (echo,) = known.of(one, NO_WAITS)
+    assert DONE[echo.span.start : echo.span.end] == b"1"
+    assert known.of(one, NO_WAITS)[0] is echo
+    silent = replace(recorded, response=None)
+    other = playable(silent, CassettePlace(1, 0), silent.request, (), ())
+    assert known.of(other, NO_WAITS) == ()

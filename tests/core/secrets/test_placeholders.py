@@ -5,6 +5,7 @@ import pytest
 from mrtr_cassette.core.secrets.placeholders import (
     PLACEHOLDER,
     placeholder,
+    placeholders_in,
     renumber,
     without_numbers,
     without_rules,
@@ -48,6 +49,15 @@ def test_tokens_become_numbers() -> None:
     ]
     assert renumber("é <github:x>", lambda _rule, _token: 7) == "é <github:7>"
     assert renumber("\\u003cgithub:x\\u003E", lambda _rule, _token: 7) == "\\u003cgithub:7\\u003E"
+
+
+def test_placeholders_are_found_in_order() -> None:
+    """In a long text as in a short one, wherever they stand."""
+    for filling in ("", "x" * 70_000):
+        text = filling.join(["", "<token:1>", "%3Cjwt:a%3E", "<none:1>", "<token:2>", ""])
+        assert [match["token"] for match in placeholders_in(text)] == ["1", "a", "2"]
+        assert without_numbers(text).count("<token>") == 2
+        assert renumber(text, lambda rule, token: rule + token).count("<token:token") == 2
 
 
 def test_numbers_can_be_left_out() -> None:

@@ -113,6 +113,8 @@ def test_names_come_in_order(names: list[str]) -> None:
             '{"a":[1 2]}',
             '{"a" 1}',
         ),
+        '{"a":1,"b":{"c":[1,2,3,4,5]},"d":{"e":1,"f":{"g":1,"h":22222222}}}',
+        '["wrong at \\u12 its end"]',
         *('{"a":1 "b":2}', '["long and wrong \\x"]', '["cut short', "{1:2}", '{"a":1;}', "[1;]"),
         *(
             " [ ] ",
