@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from mrtr_cassette.core.protocol.methods import METHODS, known_method, target_of
 from mrtr_cassette.core.record.recorder import Observation
@@ -124,17 +124,8 @@ FAMILIES: Final = (
     *(LAG_BYTES, LAG_SECONDS, IN_FLIGHT, DURATION, RECEIVED, SENT, LOOP_LAG),
 )
 
-
-class Cells(Protocol):
-    """Numbers by place: a list, or memory that processes share."""
-
-    def __getitem__(self, place: int, /) -> float:
-        """Return a number."""
-        ...
-
-    def __setitem__(self, place: int, value: float, /) -> None:
-        """Set a number."""
-        ...
+Cells: TypeAlias = "MutableSequence[float] | memoryview[float]"
+"""Numbers by place: a list, or memory that processes share."""
 
 
 class Layout:
