@@ -300,7 +300,10 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
             values[name] = given[name] * option.unit
         elif option.flag:
             values[name] = given[name]
-    return options(**values)
+    read = options(**values)
+    if values.get("insecure"):
+        say("WARNING: --insecure: the server is not verified; anyone may be answering")
+    return read
 
 
 def warn_of_strangers(options: ProxyOptions) -> None:

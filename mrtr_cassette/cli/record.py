@@ -90,8 +90,6 @@ def record(
         check_stdio(context, command, upstream or upstream_command)
         sys.exit(_record_pipe(command, output, options, log))
     server, command = _server_and_client(upstream, upstream_command, command)
-    if options.insecure:
-        say("WARNING: --insecure: the upstream is not verified; anyone may be answering")
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     warn_of_strangers(options)

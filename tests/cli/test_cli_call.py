@@ -43,6 +43,11 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     assert "--append" in again.stderr
 
 
+def test_server_that_is_not_verified_is_warned_of() -> None:
+    """Whoever answers is believed then."""
+    assert "WARNING: --insecure" in run("call", "http://localhost:9/mcp", "a", "--insecure").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

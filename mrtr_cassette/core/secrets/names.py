@@ -190,6 +190,20 @@ AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
 }
 """Names, folded, whose values are secrets if context or value says so."""
 
+_ENDING = re.compile(
+    # Those of pages and of progress are no secrets.
+    r"(?:[A-Z][A-Z0-9_]*|(?i:x)-[\w-]*)(?<!(?i:page|next|sync))(?<!(?i:continuation))[_-]"
+    r"(?i:(?P<token>TOKEN)|(?P<secret>SECRET)|(?P<password>PASS|PWD?))"
+)
+_BY_ENDING: Final[Mapping[str, AmbiguousName]] = {
+    rule: AmbiguousName(rule, frozenset(), check, check, check)
+    for rule, check in (("token", looks_random), ("secret", looks_random), ("password", is_strong))
+}
+ENDING_MARKER: Final = (
+    r"(?:_(?:TOKEN|SECRET|PASS|PWD?)|-(?i:token|secret))(?:\\*[\"'])?(?:\s|\\+[nrt])*[:=,]"
+)
+"""Matches in a text where a name may be given a value that is known by how it ends."""
+
 COMPANIONS: Final = frozenset[str]().union(
     *(name.companions | name.in_query_only for name in AMBIGUOUS.values())
 )
@@ -210,6 +224,12 @@ MARKER: Final = (
 def fold(name: str) -> str:
     """Return what `api_key`, `api-key`, `apiKey` and `API_KEY` have in common."""
     return name.replace("_", "").replace("-", "").lower()
+
+
+def by_ending(name: str) -> AmbiguousName | None:
+    """Return what the name of an environment variable or of a header tells by its last word."""
+    ending = _ENDING.fullmatch(name)
+    return None if ending is None or ending.lastgroup is None else _BY_ENDING[ending.lastgroup]
 
 
 def builtin_rule_of(folded: str) -> str:

@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 
 from mrtr_cassette.core.secrets.escapes import Finding, json_tokens, spell_nothing
 from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exempt
+from mrtr_cassette.core.secrets.names import by_ending
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.stream_search import secrets_in_stream
@@ -83,8 +84,9 @@ class Redactor:
         self.target = lru_cache(maxsize=_REPEATED)(self._redacted_target)
 
     def rule_of(self, name: str) -> str:
-        """Return the rule that makes values under a name secrets, or an empty string."""
-        return self._rules.name(name).rule
+        """Return the rule that makes a header of a name a credential, or an empty string."""
+        _, rule, ambiguous = self._rules.name(name)
+        return rule or (ambiguous.rule if ambiguous is not None and by_ending(name) else "")
 
     def placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""

@@ -22,10 +22,12 @@ from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE
 from mrtr_cassette.core.secrets import blobs
 from mrtr_cassette.core.secrets.names import (
     AMBIGUOUS,
+    ENDING_MARKER,
     MARKER,
     NAMES,
     AmbiguousName,
     builtin_rule_of,
+    by_ending,
     fold,
 )
 from mrtr_cassette.core.secrets.patterns import quiet_options, refusal_of, searches
@@ -198,6 +200,7 @@ class ActiveRules:
         if CREDENTIALS not in self.disabled:
             folded.append((CREDENTIALS_MARKER, _CREDENTIALS))
         markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB), (_IS_READ, _READ)]
+        markers.append((ENDING_MARKER, _NAME))
         for row, rule in enumerate(self.shapes):
             (folded if rule.is_folded else markers).extend((each, row) for each in rule.markers)
         return _Markers([*markers, *((_in_any_spelling(each), row) for each, row in folded)])
@@ -214,7 +217,7 @@ class ActiveRules:
         if folded in self._disabled_names:
             return Name(folded, "", None)
         rule = builtin_rule_of(folded)
-        ambiguous = AMBIGUOUS.get(folded)
+        ambiguous = AMBIGUOUS.get(folded) or (None if rule else by_ending(name))
         if ambiguous is not None and ambiguous.rule in self.disabled:
             ambiguous = None
         return Name(folded, "" if rule in self.disabled else rule, ambiguous)

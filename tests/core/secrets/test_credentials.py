@@ -35,6 +35,8 @@ def credentials(*headers: tuple[str, str], ours: bool = False, disabled: str = "
         ("Authorization", "Basic no base64!", "no base64!", "<authorization:1>"),
         ("X-Api-Key", "kq7x-4711", "kq7x-4711", "<api-key:1>"),
         ("X-Auth-Token", "kq7x-4711", "kq7x-4711", "<token:1>"),
+        ("X-Vault-Token", "kq7x-4711", "kq7x-4711", "<token:1>"),
+        ("X-Next-Token", "kq7x-4711", "kq7x-4711", "kq7x-4711"),
         ("Cookie", 'a=b; sid="kq7x-4711"; theme=dark-mode', "kq7x-4711 dark-mode", "<cookie:1> dark-mode"),
         ("Set-Cookie", "sid=kq7x-4711; Path=/some/path7", "kq7x-4711 /some/path7", "<cookie:1> /some/path7"),
         ("Authorization", "Bearer kq7x-47", "is kq7x-47!", "is kq7x-47!"),

@@ -7,10 +7,12 @@ from core.secrets.planted import fill
 from mrtr_cassette.core.secrets.names import (
     AMBIGUOUS,
     COMPANIONS,
+    ENDING_MARKER,
     ENDINGS,
     MARKER,
     NAMES,
     builtin_rule_of,
+    by_ending,
     fold,
     looks_random,
 )
@@ -128,6 +130,28 @@ def test_random_is_what_has_digits_among_letters_for_long() -> None:
 def test_marker_is_where_a_value_may_count(text: str, *, is_likely: bool) -> None:
     """Most bodies with such a name are not searched."""
     assert bool(re2.search(MARKER, text)) == is_likely
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("LINEAR_TOKEN", "token"),
+        ("x-vault-token", "token"),
+        ("STRIPE_SECRET", "secret"),
+        ("SMTP_PASS", "password"),
+        ("NEXT_PAGE_TOKEN", ""),
+        ("X-Next-Token", ""),
+        ("next_token", ""),
+        ("COMPASS", ""),
+        ("TOKEN", ""),
+    ],
+)
+def test_last_word_of_a_variable_or_a_header_tells(name: str, rule: str) -> None:
+    """Names in other spellings have such endings for harmless things, as cursors have."""
+    known = by_ending(name)
+
+    assert ("" if known is None else known.rule) == rule
+    assert known is None or re2.search(ENDING_MARKER, f'"{name}": "x"')
 
 
 def test_spellings_of_a_name_fold_to_one() -> None:

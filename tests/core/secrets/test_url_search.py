@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 from core.secrets.planted import fill
 
@@ -110,3 +112,13 @@ def test_passwords_are_read_as_people_write_them(text: str, secrets: list[str]) 
 def test_parameters_are_searched(url: str, query: Query, secrets: list[str]) -> None:
     """A parameter's name, and the names of others, tell what its value is."""
     assert [finding.plain for finding in secrets_in_query(url, query, SEARCH, 3)] == secrets
+
+
+def test_parameter_is_found_if_it_is_escaped_up_to_five_times() -> None:
+    """Each escape hides what it spells from the one before (docs/security.md)."""
+    spelled = "api_key=made-up/1"
+    for _ in range(5):
+        spelled = quote(spelled, safe="")
+        found = SEARCH.in_value(f"https://a.example/?u={spelled}")
+
+        assert [finding.plain for finding in found] == ["made-up/1"]
