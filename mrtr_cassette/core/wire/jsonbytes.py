@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, NamedTuple
@@ -94,7 +94,7 @@ def parse(raw: bytes) -> Any:
         tree = orjson.loads(raw)
     except orjson.JSONDecodeError:
         return _parse_slowly(raw)
-    return _parse_slowly(raw) if _has_unplain_number((tree,)) else tree
+    return _parse_slowly(raw) if _has_unplain_number(tree) else tree
 
 
 def _parse_slowly(raw: bytes) -> Any:
@@ -124,18 +124,18 @@ def parse_in_pieces(raw: bytes, piece: int = PIECE) -> Any:
 def _read_piece(text: str) -> Any:
     """Read a piece of a large text; ValueError if another way is needed."""
     tree = orjson.loads(text)
-    return _decoder.decode(text) if _has_unplain_number((tree,)) else tree
+    return _decoder.decode(text) if _has_unplain_number(tree) else tree
 
 
-def _has_unplain_number(values: Iterable[Any]) -> bool:
+def _has_unplain_number(tree: Any) -> bool:
+    # One list that grows while it is read: a call for each object would take longer than the rest.
+    values = [tree]
     for value in values:
         kind = type(value)
         if kind is dict:
-            if _has_unplain_number(value.values()):
-                return True
+            values += value.values()
         elif kind is list:
-            if _has_unplain_number(value):
-                return True
+            values += value
         elif kind is float or (kind is int and not -_LEAST_UNPLAIN < value < _LEAST_UNPLAIN):
             return True
     return False
