@@ -23,7 +23,7 @@ from mrtr_cassette.core.secrets.states import (
     may_have_states,
     replaced_states,
 )
-from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.secrets.surrogates import SEALED_HASH_BYTES, sealed_hash
 from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
@@ -61,15 +61,20 @@ def seal_states(
     issued = [] if is_plain else _states_in(response)
     if not (echoed or issued or len(known)):
         return request, response, []
+    bodies = request.body, response.body
     if echoed:
-        body = splice(request.body, replaced_states(echoed, sealed))
+        replaced = replaced_states(echoed, sealed)
+        body = splice(request.body, replaced)
+        bodies = _without_hashes(request.body, replaced), response.body
         request = Request(request.method, request.target, request.headers, body)
     if issued:
-        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+        replaced = replaced_states(issued, sealed_hash)
+        bodies = bodies[0], _without_hashes(response.body, replaced)
+        pieces = splice_pieces(response.pieces, replaced)
         response = Response(response.status, response.headers, pieces, response.end)
     for place in (*echoed, *issued):
         known.remember(place.state)
-    if known.may_be_in(all_text(request, response)):
+    if known.may_be_in(all_text(request, response, *bodies)):
         request = replace(
             request,
             target=known.seal_text(request.target),
@@ -81,19 +86,26 @@ def seal_states(
     return request, response, [place.state for place in issued]
 
 
+def _without_hashes(raw: bytes, replaced: Iterable[tuple[Span, bytes]]) -> bytes:
+    """Return a body without the states for which hashes will stand: there is nothing to find."""
+    return splice(raw, [(span, b"") for span, new in replaced if SEALED_HASH_BYTES.fullmatch(new)])
+
+
 def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
     return tuple([(name, known.seal_text(value)) for name, value in headers])
 
 
-def all_text(request: Request, response: Response) -> bytes:
-    """Return all that both say, for one look at all of it."""
+def all_text(
+    request: Request, response: Response, request_body: bytes, response_body: bytes
+) -> bytes:
+    """Return all that both say with these bodies, for one look at all of it."""
     return b"\0".join(
         (
             request.target.encode("utf-8", "surrogatepass"),
             _text_of(request.headers),
-            request.body,
+            request_body,
             _text_of(response.headers),
-            response.body,
+            response_body,
         )
     )
 
@@ -167,7 +179,7 @@ def without_credentials(
     request: Request, response: Response, credentials: Credentials
 ) -> tuple[Request, Response]:
     """Replace the credentials that an exchange repeats."""
-    if not credentials.known.may_be_in(all_text(request, response)):
+    if not credentials.known.may_be_in(all_text(request, response, request.body, response.body)):
         return request, response
     response = _with_headers(response, credentials.sealed_headers(response.headers))
     return credentials.sealed_request(request), _with_body(response, credentials.sealed)

@@ -26,6 +26,7 @@ from mrtr_cassette.core.secrets.escapes import (
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
 _GRAM = 8
+_GRAMS = [slice(at, at + _GRAM) for at in range(_GRAM)]
 _LONG_RUN = 2 * _GRAM - 1
 """A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
 
@@ -33,11 +34,34 @@ So long is hardly a word of a message but states, hashes and the like.
 """
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
-_FEW = 16
+_FEW = 4
 """Texts up to which a search for each costs less than a walk for all."""
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
+_LONG = 24
+_LONG_IN_BASE64 = 31
+_RUN_IN_BASE64 = re.compile(rb"[0-9A-Za-z]{%d}" % _LONG_IN_BASE64)
+"""What base64 of any text has that contains so many plain characters: no three of them are spelled
+with `+` or `/`."""
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+
+
+class _Spelling(NamedTuple):
+    """What is looked for: a text, or what base64 of a longer text contains of it.
+
+    Attributes:
+        raw: its bytes.
+        probe: characters that it contains whatever escapes it is spelled with: its longest run of
+            plain ones.
+    """
+
+    raw: bytes
+    probe: bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no escape spells it otherwise."""
+        return len(self.raw) == len(self.probe)
 
 
 class KnownText:
@@ -47,66 +71,70 @@ class KnownText:
         text: the text.
         shown: what replaces it.
         is_searched: it is long enough to be replaced wherever it stands.
-        is_plain: all spellings of it are the same.
-        probe: characters that every spelling of it contains.
-        grams: the parts of the probe by which a text that may contain this one is recognised.
+        itself: the text as it is looked for.
     """
 
-    __slots__ = ("grams", "is_plain", "is_searched", "probe", "shown", "text")
+    __slots__ = ("_in_base64", "is_searched", "itself", "shown", "text")
 
     def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
         """Work out what to look for."""
-        raw = text.encode("utf-8", "surrogatepass")
         self.text = text
         self.shown = shown
         self.is_searched = is_searched
-        self.is_plain = text != "" and not raw.translate(None, _PLAIN)
-        # Whatever the escapes are, all spellings contain the longest run of plain characters.
-        self.probe = raw if self.is_plain else max(_PLAIN_RUN.findall(raw), key=len, default=b"")
-        end = self.probe[-_LONG_RUN:]
-        # Those of its end, as many texts begin with the same characters.
-        self.grams = {end[at : at + _GRAM] for at in range(len(end) - _GRAM + 1)}
+        self.itself = _spelling(text.encode("utf-8", "surrogatepass"))
+        self._in_base64: list[_Spelling] | None = None
 
     @property
-    def spelled(self) -> str:
-        """Its bytes, as one character each."""
-        return self.text.encode("utf-8", "surrogatepass").decode("latin-1")
+    def in_base64(self) -> list[_Spelling]:
+        """What base64 of a longer text contains of it, wherever in that text it begins."""
+        if self._in_base64 is None:
+            self._in_base64 = list(_in_base64(self.itself.raw))
+        return self._in_base64
+
+    def spellings_in(self, raw: bytes) -> list[_Spelling]:
+        """Return in which spellings another text may contain this one."""
+        if not self.is_searched:
+            return []
+        return [each for each in (self.itself, *self.in_base64) if each.probe in raw]
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the text wherever it stands, unless it is so short that it may be a word."""
         return _replaced(raw, [self])
 
-    def in_base64(self) -> Iterator[KnownText]:
-        """Yield what base64 of a longer text contains of this one, wherever in it that begins."""
-        raw = self.text.encode("utf-8", "surrogatepass")
-        if not self.is_searched or len(raw) > _LONGEST_IN_BASE64:
-            return
-        for before in range(3):
-            # What shares a character with other bytes is left out.
-            first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
-            encoded = b64encode(bytes(before) + raw)[first:last]
-            yield KnownText(encoded.decode(), self.shown)
-            if b"+" in encoded or b"/" in encoded:
-                yield KnownText(encoded.translate(_URL_ALPHABET).decode(), self.shown)
+
+def _spelling(raw: bytes) -> _Spelling:
+    if not raw.translate(None, _PLAIN):
+        return _Spelling(raw, raw)
+    return _Spelling(raw, max(_PLAIN_RUN.findall(raw), key=len, default=b""))
+
+
+def _in_base64(raw: bytes) -> Iterator[_Spelling]:
+    if len(raw) > _LONGEST_IN_BASE64:
+        return
+    for before in range(3):
+        # What shares a character with other bytes is left out.
+        first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
+        encoded = b64encode(bytes(before) + raw)[first:last]
+        yield _spelling(encoded)
+        if b"+" in encoded or b"/" in encoded:
+            yield _spelling(encoded.translate(_URL_ALPHABET))
 
 
 def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
     """Replace texts in whatever layer of another one they stand, the longest first."""
-    likely = [known for known in texts if known.is_searched and known.probe in raw]
+    likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
     if not likely:
         return raw
     layers = _Layers(raw)
     taken: list[tuple[int, int]] = []
     replacements: list[tuple[Span, bytes]] = []
-    for known in sorted(likely, key=_by_length):
-        spelled = known.spelled
-        for layer in layers.of(known):
-            shown = known.shown
-            if layer.is_in_url:
-                shown = spell_in_url(shown).replace(":", "%3A")
+    for spelling, shown in sorted(likely, key=_by_length):
+        spelled = spelling.raw.decode("latin-1")
+        for layer in layers.of(spelling):
+            new = spell_in_url(shown).replace(":", "%3A") if layer.is_in_url else shown
             for start, end in layer.places_of(spelled, taken):
                 insort(taken, (start, end))
-                replacements.append((Span(start, end), shown.encode()))
+                replacements.append((Span(start, end), new.encode()))
     return splice(raw, replacements)
 
 
@@ -148,9 +176,9 @@ class _Layers:
     def __init__(self, raw: bytes) -> None:
         self._plain = _Layer(raw.decode("latin-1"))
 
-    def of(self, known: KnownText) -> Sequence[_Layer]:
+    def of(self, spelling: _Spelling) -> Sequence[_Layer]:
         """Return the layers in which a text may be spelled, the deepest of JSON first."""
-        return (self._plain,) if known.is_plain else self._all
+        return (self._plain,) if spelling.is_plain else self._all
 
     @cached_property
     def _all(self) -> tuple[_Layer, ...]:
@@ -182,32 +210,32 @@ class KnownTexts:
         """
         self._most = most
         self._shortest = shortest
-        self._forms: dict[str, list[KnownText]] = {}
-        self._searched: dict[KnownText, None] = {}
-        self._by_gram: dict[bytes, dict[KnownText, None]] = {}
-        self._without_run: dict[KnownText, None] = {}
+        self._known: dict[str, KnownText] = {}
+        self._searched: dict[KnownText, set[bytes]] = {}
+        self._by_gram: dict[bytes, list[KnownText]] = {}
+        self._short_probes: dict[KnownText, list[bytes]] = {}
+        self._not_in_base64: dict[KnownText, None] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
-        return text in self._forms
+        return text in self._known
 
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._forms)
+        return len(self._known)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the texts, the one that has been known longest first."""
-        return iter(self._forms)
+        return iter(self._known)
 
     def listed(self) -> list[tuple[str, str, bool]]:
         """Return what `relist` takes: each text, what replaces it, and whether it is looked for."""
-        texts = [forms[0] for forms in self._forms.values()]
-        return [(known.text, known.shown, known.is_searched) for known in texts]
+        return [(known.text, known.shown, known.is_searched) for known in self._known.values()]
 
     def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
         """Know these texts and no others."""
-        for known in (self._forms, self._searched, self._by_gram, self._without_run):
-            known.clear()
+        for known in list(self._known.values()):
+            self._forget(known)
         for text, shown, is_searched in listed:
             self.add(KnownText(text, shown, is_searched=is_searched))
 
@@ -217,38 +245,54 @@ class KnownTexts:
         Returns:
             whether another one is forgotten for it.
         """
-        if known.text in self._forms:
+        if known.text in self._known:
             return False
-        is_full = len(self._forms) == self._most
+        is_full = len(self._known) == self._most
         if is_full:
-            for form in self._forms.pop(next(iter(self._forms))):
-                self._forget(form)
-        forms = self._forms[known.text] = [known, *known.in_base64()]
-        for form in forms:
-            if form.is_searched:
-                self._searched[form] = None
-                if len(form.probe) < _LONG_RUN:
-                    self._without_run[form] = None
-                    continue
-                for gram in form.grams:
-                    self._by_gram.setdefault(gram, {})[form] = None
+            self._forget(next(iter(self._known.values())))
+        self._known[known.text] = known
+        if known.is_searched:
+            self._searched[known] = set()
+            self._index(known, [known.itself])
+            # Little that passes has such a run, so the rest waits for the first that does.
+            if known.itself.is_plain and len(known.itself.raw) >= _LONG:
+                self._not_in_base64[known] = None
+            else:
+                self._index(known, known.in_base64)
         return is_full
 
+    def _index(self, known: KnownText, spellings: Iterable[_Spelling]) -> None:
+        """Have a text found by parts of what is looked for."""
+        grams: set[bytes] = set()
+        for _, probe in spellings:
+            if len(probe) < _LONG_RUN:
+                self._short_probes.setdefault(known, []).append(probe)
+            else:
+                # Those of its end, as many texts begin with the same characters.
+                grams.update(map(probe[-_LONG_RUN:].__getitem__, _GRAMS))
+        indexed = self._searched[known]
+        for gram in grams - indexed:
+            self._by_gram.setdefault(gram, []).append(known)
+        indexed |= grams
+
+    def _index_in_base64(self) -> None:
+        for known in self._not_in_base64:
+            self._index(known, known.in_base64)
+        self._not_in_base64.clear()
+
     def _forget(self, known: KnownText) -> None:
-        if self._searched.pop(known, known) is known:
-            return
-        if len(known.probe) < _LONG_RUN:
-            del self._without_run[known]
-            return
-        for gram in known.grams:
+        del self._known[known.text]
+        self._short_probes.pop(known, None)
+        self._not_in_base64.pop(known, None)
+        for gram in self._searched.pop(known, ()):
             sharing = self._by_gram[gram]
-            del sharing[known]
+            sharing.remove(known)
             if not sharing:
                 del self._by_gram[gram]
 
     def may_be_in(self, raw: bytes) -> bool:
         """Tell, quickly, whether a text may contain one of those that are replaced."""
-        return any(known.is_searched and known.probe in raw for known in self._likely(raw))
+        return any(known.spellings_in(raw) for known in self._likely(raw))
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the texts wherever they stand, except those so short that they may be words."""
@@ -258,16 +302,22 @@ class KnownTexts:
         """Return the texts that another one may contain, without a search for each."""
         if len(self._searched) <= _FEW:
             return self._searched
-        likely = dict(self._without_run)
         by_gram = self._by_gram
-        grams = {
-            gram
-            for word in long_words(raw, _LONG_RUN)
-            for at in range(0, len(word) - _GRAM + 1, _GRAM)
-            if (gram := word[at : at + _GRAM]) in by_gram
+        grams: set[bytes] = set()
+        for word in long_words(raw, _LONG_RUN):
+            if len(word) >= _LONG_IN_BASE64 and _RUN_IN_BASE64.search(word):
+                self._index_in_base64()
+            for at in range(0, len(word) - _GRAM + 1, _GRAM):
+                gram = word[at : at + _GRAM]
+                if gram in by_gram:
+                    grams.add(gram)
+        likely = {
+            known: None
+            for known, probes in self._short_probes.items()
+            if any(probe in raw for probe in probes)
         }
         for gram in sorted(grams):
-            likely.update(by_gram[gram])
+            likely.update(dict.fromkeys(by_gram[gram]))
         return likely
 
     def seal_text(self, text: str) -> str:
@@ -279,5 +329,5 @@ class KnownTexts:
         return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
 
 
-def _by_length(known: KnownText) -> int:
-    return -len(known.text)
+def _by_length(likely: tuple[_Spelling, str]) -> int:
+    return -len(likely[0].raw)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import string
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
@@ -71,11 +72,41 @@ def test_text_is_found_within_base64(
     assert len(sealed) <= len(b'{"cursor":""}') + len(SHOWN) + (len(before + after) // 3 + 2) * 4
 
 
+@given(
+    text=st.text(alphabet=string.ascii_letters + string.digits + "_.-", min_size=24, max_size=40),
+    before=st.binary(max_size=4),
+    after=st.binary(max_size=4),
+)
+def test_one_of_many_texts_is_found_within_base64(text: str, before: bytes, after: bytes) -> None:
+    """The first text that may have it in base64 is searched for it, and so are those after it."""
+    texts = known(*(f"{number:08}-text-of-many-others" for number in range(20)), text)
+    raw = b64encode(before + text.encode() + after)
+
+    assert SHOWN.encode() in texts.seal(raw)
+    texts.add(KnownText(f"later-{text}", SHOWN))
+    assert SHOWN.encode() in texts.seal(b64encode(before + b"later-" + text.encode() + after))
+
+
+def test_text_is_forgotten_in_base64_too() -> None:
+    """The oldest text is forgotten whether or not anything was searched for it in base64."""
+    first, second = (f"text-number-{number}-of-all-there-are" for number in (1, 2))
+    texts = known(
+        first, second, *(f"{number:08}-text-of-many-others" for number in range(6)), most=8
+    )
+    assert texts.may_be_in(b64encode(second.encode()))
+    texts.add(KnownText("text-number-3-of-all-there-are", SHOWN))
+    texts.add(KnownText("text-number-4-of-all-there-are", SHOWN))
+
+    assert not texts.may_be_in(b64encode(first.encode()))
+    assert not texts.may_be_in(b64encode(second.encode()))
+    assert texts.may_be_in(b64encode(b"text-number-4-of-all-there-are"))
+
+
 def test_very_long_text_is_not_looked_for_within_base64() -> None:
     """What its forms would cost is bounded."""
     text = "x" * 5000
 
-    assert list(KnownText(text, SHOWN).in_base64()) == []
+    assert KnownText(text, SHOWN).in_base64 == []
     assert known(text).seal(text.encode()) == SHOWN.encode()
 
 
