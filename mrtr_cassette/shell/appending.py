@@ -10,8 +10,10 @@ Rule: nothing of what is sent for that is recorded.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, TypeVar
 
 from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
@@ -25,15 +27,15 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
-from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.replaying import ReplayServer
+from mrtr_cassette.shell.replaying import ReplayServer, takes_long
 from mrtr_cassette.shell.transport import Downstream
 
+T = TypeVar("T")
 _REFUSED = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "
     "recorded one is refused"
@@ -64,15 +66,14 @@ class Appender:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        is_large = len(request.body) > AT_ONCE
-        call = await asyncio.to_thread(read_call, request) if is_large else read_call(request)
-        if self.live_asks.answered_by(call) or self.relay.watcher.recorder.has_asked(call):
+        if await _aside(request, self._is_for_live, request):
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
         decision = await self.server.decided(request)
         if isinstance(decision, Play):
-            self.sessions.played(decision.call, decision.playable.exchange.response)
+            playable = decision.playable
+            self.sessions.played(request, playable.key.method, playable.exchange.response)
             await self.server.play(decision, downstream)
             return
         # What the cassette lacks is no miss of a run that records it.
@@ -81,21 +82,37 @@ class Appender:
             self._unrecorded(Unrecorded(decision.call, _REFUSED))
             await self.server.accept(downstream)
             return
+        shown = [decision.call]
+        del decision
         try:
-            sent = await self._as_live(request, decision.call)
+            sent = await self._as_live(request, shown)
         except (UpstreamError, BodyTooLargeError) as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
+        finally:
+            # What was read of a large request takes a while to let go of.
+            await _aside(request, shown.clear)
         if isinstance(sent, Unrecorded):
             body = self._unrecorded(sent)
             await downstream.send_whole(200, JSON_HEADERS, body)
         else:
             await self.relay.handle(request, downstream, sent)
 
-    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
-        """Return a request as the live server understands it, once that is where the client is."""
+    def _is_for_live(self, request: Request) -> bool:
+        """Tell whether a request answers what the live server asked in this run."""
+        recorder = self.relay.watcher.recorder
+        call = recorder.read(request)
+        return self.live_asks.answered_by(call) or recorder.has_asked(call)
+
+    async def _as_live(self, request: Request, shown: Sequence[Call]) -> Request | Unrecorded:
+        """Return a request as the live server understands it, once that is where the client is.
+
+        Args:
+            request: the request.
+            shown: the same as messages may show it, which nothing else refers to.
+        """
         async with self.opening:
-            opening = self.sessions.opening_for(shown)
+            opening = self.sessions.opening_for(shown[0])
             if isinstance(opening, SessionOpening):
                 await self.live_server.follow(opening)
                 if opening.failure is None:
@@ -104,7 +121,7 @@ class Appender:
         if opening is not None:
             return opening
         sent = self.sessions.in_live(request)
-        catch_up = self.recorded_asks.catch_up_for(read_call(sent), shown)
+        catch_up = await _aside(request, self._catch_up_for, sent, shown)
         if not isinstance(catch_up, CatchUp):
             return sent if catch_up is None else catch_up
         await self.live_server.follow(catch_up)
@@ -112,6 +129,9 @@ class Appender:
             return catch_up.failure
         self._say_caught_up(catch_up)
         return catch_up.retry()
+
+    def _catch_up_for(self, sent: Request, shown: Sequence[Call]) -> CatchUp | Unrecorded | None:
+        return self.recorded_asks.catch_up_for(read_call(sent), shown[0])
 
     def _say_caught_up(self, catch_up: CatchUp) -> None:
         """Say where the server has been brought, and look for its states from now on."""
@@ -131,6 +151,13 @@ class Appender:
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
         watcher.announcer.say(partial(unrecorded_event, failure), lambda: report.text)
         return unrecorded_body(report, failure.call)
+
+
+async def _aside(request: Request, work: Callable[..., T], *arguments: Any) -> T:
+    """Do some work on a request, while the event loop goes on if it takes long."""
+    if takes_long(request):
+        return await asyncio.to_thread(work, *arguments)
+    return work(*arguments)
 
 
 def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:

@@ -39,6 +39,7 @@ from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay, reports_of_misses
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
+from mrtr_cassette.core.wire.readable import content_coding
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
@@ -230,7 +231,7 @@ class ReplayServer:
 
     async def decided(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, while the event loop goes on if it is large."""
-        if len(request.body) <= AT_ONCE and not self.deciding.locked():
+        if not (takes_long(request) or self.deciding.locked()):
             return self.player.request_received(request)
         # It is read to its end, although its client leaves: only one at a time may be.
         return await asyncio.shield(asyncio.ensure_future(self._decided_aside(request)))
@@ -283,7 +284,7 @@ class ReplayServer:
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         downstream.called = miss.call.method
-        if len(request.body) > AT_ONCE:
+        if takes_long(request):
             body = await asyncio.shield(asyncio.ensure_future(self._told_aside(miss)))
         else:
             body = self._say_missed(miss, *self._told(miss))
@@ -391,6 +392,14 @@ class ReplayServer:
             if notification is not None:
                 delivery.session.waive(notification)
                 self._wake()
+
+
+def takes_long(request: Request) -> bool:
+    """Tell whether reading a request may take long; a compressed one may be any size."""
+    body = request.body
+    if body.startswith(b"{"):
+        return len(body) > AT_ONCE
+    return len(body) > AT_ONCE or content_coding(request.headers) != ""
 
 
 async def _hold_open() -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from mrtr_cassette.core.format.journal import encode_line
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
@@ -44,7 +44,7 @@ from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.sealing_process import SealingProcess, is_plain_exchange
 
-OnAsk = Callable[[Call, InputRequired], None]
+OnAsk = Callable[[CallKey, InputRequired], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,7 @@ class WatchedExchange:
         self._writer: ExchangeWriter | None = None
         self._work: asyncio.Task[None] | None = None
         self._size = self._written = 0
-        # Who appends has read the request already.
-        process = watcher.sealing_process if watcher.on_ask is None else None
+        process = watcher.sealing_process
         with self._guard:
             is_large = process is not None and process.is_large_request(request)
             observation = watcher.recorder.request_received(
@@ -319,12 +318,13 @@ class WatchedExchange:
         observation: Observation,
         ask: InputRequired | None,
         unread: Sequence[Unread],
+        key: CallKey | None = None,
     ) -> None:
         """Say what is to be said of an exchange before it is written."""
         watcher = self._watcher
         observation.ask = ask
         if due.is_first and ask is not None and watcher.on_ask is not None:
-            watcher.on_ask(observation.call, ask)
+            watcher.on_ask(key or observation.call.key(), ask)
         for each in unread:
             watcher.warn_of(observation, each)
 
@@ -393,7 +393,11 @@ class WatchedExchange:
                 self._write_at_once(due, observation, is_plain=is_plain)
             return
         sealed = await process.seal(due.seen)
-        self._sealed(due, observation, sealed.ask, sealed.unread)
+        key = None
+        if watcher.on_ask is not None and sealed.ask is not None:
+            # Of a large request only the short texts are kept.
+            key = await asyncio.to_thread(watcher.recorder.key_of, due.seen.call.request)
+        self._sealed(due, observation, sealed.ask, sealed.unread, key)
         async with watcher.writing:
             for restored in watcher.journal.append_parts(sealed.line):
                 if restored is not None:

@@ -1,6 +1,7 @@
 """Facts about the replay proxy: the recording is the server, and what it has not is a miss."""
 
 import asyncio
+import gzip
 import itertools
 import random
 import socket
@@ -20,6 +21,7 @@ from harness import (
     playing,
     post,
     read,
+    read_by_this_thread,
     taped,
     taping,
 )
@@ -499,3 +501,24 @@ async def test_large_request_whose_client_leaves_is_matched_to_its_end() -> None
     player.turned.set()
     await following
     assert (player.plays, b'"small":1' in second.got) == (2, True)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@looped
+async def test_no_large_request_is_read_by_the_loop(tmp_path: Path, compressed: bool) -> None:  # noqa: FBT001
+    """Neither a hit nor a miss is, nor what was recorded for it, nor a small one that grows."""
+    path = tmp_path / "c.json"
+    large, other = (tool_call("large", value=[number] * 60_000) for number in (7, 8))
+    login = tool_call("login", password="correct-horse")
+    kept = json_response(result({"kept": 1}))
+    await taped(path, (large, kept), (login, kept))
+    async with playing(path) as session:
+        with read_by_this_thread(AT_ONCE) as sizes:
+            for each in (large, other):
+                raw = compact(each)
+                if compressed:
+                    await post(session.url, gzip.compress(raw), "Content-Encoding: gzip")
+                else:
+                    await post(session.url, raw)
+        assert [miss.reason for miss in session.misses] == ["arguments-differ"]
+    assert sizes == []

@@ -29,16 +29,21 @@ class Sessions:
         self._opening: dict[str, list[Request]] = {}
         self._live: dict[str, str] = {}
 
-    def played(self, call: Call, response: Response | None) -> None:
-        """Take a request that was played, as it may have opened a session."""
-        method = call.message.method if call.message is not None else ""
+    def played(self, request: Request, method: str, response: Response | None) -> None:
+        """Take a request that was played, as it may have opened a session.
+
+        Args:
+            request: the request.
+            method: its JSON-RPC method.
+            response: what was recorded for it.
+        """
         if method == "initialize" and response is not None:
-            given = call.request if call.request.is_line else response
+            given = request if request.is_line else response
             session = header_value(given.headers, SESSION_HEADER)
             if session:
-                self._opening[session] = [call.request]
+                self._opening[session] = [request]
         elif method == "notifications/initialized":
-            self._opening.get(call.request.header(SESSION_HEADER), []).append(call.request)
+            self._opening.get(request.header(SESSION_HEADER), []).append(request)
 
     def opening_for(self, call: Call) -> SessionOpening | Unrecorded | None:
         """Return how a live session is opened for a request; None where it needs none."""

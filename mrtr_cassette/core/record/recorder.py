@@ -145,6 +145,10 @@ class Recorder(Sealer):
             observation.call_read(self.read(request))
         return observation
 
+    def key_of(self, request: Request) -> CallKey:
+        """Return the key of the call that a request makes."""
+        return self.read(request).key()
+
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
         return read_call(readable(request, self.largest_body))

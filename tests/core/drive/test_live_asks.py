@@ -14,8 +14,8 @@ def test_live_ask_without_state_is_answered_once() -> None:
     """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
     live = LiveAsks()
     call = read_call(post(CALL))
-    live.asked(call, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
-    live.asked(call, InputRequired("2026-07-28", {}, "state"))
+    live.asked(call.key(), InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(call.key(), InputRequired("2026-07-28", {}, "state"))
 
     def answered(body: bytes) -> bool:
         return live.answered_by(read_call(post(body)))

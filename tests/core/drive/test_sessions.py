@@ -26,8 +26,8 @@ def in_session(body: bytes, session: str = RECORDED) -> Request:
 def opened_sessions() -> Sessions:
     """Return sessions of which one was opened from the cassette."""
     sessions = Sessions(None)
-    sessions.played(read_call(post(INITIALIZE)), response(((SESSION, RECORDED),)))
-    sessions.played(read_call(in_session(INITIALIZED)), None)
+    sessions.played(post(INITIALIZE), "initialize", response(((SESSION, RECORDED),)))
+    sessions.played(in_session(INITIALIZED), "notifications/initialized", None)
     return sessions
 
 
