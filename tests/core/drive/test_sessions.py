@@ -6,6 +6,7 @@ from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.lines import line_request
 
 SESSION = "Mcp-Session-Id"
 RECORDED, LIVE = "mrtr-session:1", "live-session"
@@ -81,6 +82,14 @@ def test_request_without_a_recorded_session_needs_no_opening() -> None:
     for request in (post(tool("a")), in_session(tool("a"), "another")):
         assert sessions.opening_for(read_call(request)) is None
         assert sessions.in_live(request) == request
+
+
+def test_session_of_a_pipe_stands_for_itself() -> None:
+    """What the client says opens it: over pipes there are no ids to translate."""
+    sessions = Sessions(None)
+    call = read_call(line_request(tool("a"), RECORDED))
+    assert sessions.opening_for(call) is None
+    assert sessions.in_live(call.request) == call.request
 
 
 def test_session_that_nobody_opened_here_is_refused() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
-from builders import as_answer, changed, post, refusal, tool
+from builders import as_answer, changed, post, refusal, rpc, tool
 from messages import CAPABLE, Json
 
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.drive.tool_list import ToolList, listing_beside
+from mrtr_cassette.core.protocol.dialect import input_request
+from mrtr_cassette.core.protocol.jsonrpc import classify
+from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Recorder
 
 CALL = changed(tool("a"), "params", "_meta", to=CAPABLE)
@@ -53,6 +56,17 @@ def test_server_that_lists_no_tools_says_nothing_of_them() -> None:
         tools, sent = listed(page)
         assert not tools.destroys("a")
         assert len(sent) == 1
+
+
+def test_what_a_server_asks_meanwhile_is_not_answered() -> None:
+    """Nobody is there who could: the call comes later."""
+    tools = ToolList(listing_beside(post(CALL)), ServerSession(Recorder(seals=True)))
+    listing = tools.next()
+    assert listing is not None
+    message = classify(rpc("roots/list"))
+    assert message is not None
+    request = input_request(message.method, message.params)
+    assert tools.pushed(OpenPush(listing.number, listing.call, "roots-1", request, message)) is None
 
 
 def test_hint_that_it_only_reads_outweighs_the_other() -> None:

@@ -88,6 +88,8 @@ def test_exchange_reads_the_response_to_its_request() -> None:
     assert streamed.located_response.piece == 1
     assert refused is not None
     assert refused.tree["error"]["code"] == -32602
+    assert streamed.rpc_members == whole.tree
+    assert recorded(CALL).rpc_members == {}
 
 
 def test_exchange_without_response_to_its_request_has_none() -> None:

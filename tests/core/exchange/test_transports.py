@@ -134,6 +134,12 @@ def test_refusal_in_json_rpc_is_a_line_whatever_its_status() -> None:
     ]
 
 
+def test_request_without_response_has_none_over_pipes_either() -> None:
+    """Nothing is made up."""
+    silent = loaded(cassette_of((ADD, Answer((), status=0, end=End.OPEN))))
+    assert first_of(over_pipes(silent))[1] is None
+
+
 def test_line_is_a_json_response() -> None:
     """A response alone becomes a JSON body, without the line's end."""
     cassette = over_http(pipe_cassette((line_request(ADD), [DONE], End.COMPLETE)))

@@ -57,6 +57,12 @@ def test_what_was_dumped_is_loaded(script: Sequence[Any]) -> None:
     assert dump(load(dump(cassette), "f")) == dump(cassette)
 
 
+def test_client_comes_back() -> None:
+    """The process that started a recorder over pipes is told by its hash."""
+    cassette = replace(loaded(cassette_of()), transport="stdio", client="0" * 64)
+    assert load(dump(cassette), "f").client == "0" * 64
+
+
 def test_rules_and_sealed_answers_come_back() -> None:
     """What a file says of its recording is what the recording said."""
     rules = RedactionRules(("x+y",), ("pin",), ("jwt",))

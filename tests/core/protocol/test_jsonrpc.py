@@ -105,6 +105,12 @@ def test_parts_are_as_they_were_spelled() -> None:
     assert message(rpc("m")).spelled(TOKEN_PATH) is None
 
 
+def test_id_that_has_other_spellings_is_found_by_its_path() -> None:
+    """An id with an escape is compared by its value."""
+    sent = b'{"jsonrpc":"2.0","id":"a\\tb","result":{}}'
+    assert echoed(sent, b'{"jsonrpc":"2.0","id":"a\\tb","method":"m"}') == [[b'"a\\tb"'], []]
+
+
 def echoed(sent: bytes, request: bytes) -> list[list[bytes]]:
     """Return what a server's message echoes of a request: ids and tokens."""
     found = echoes(message(sent), message(request))

@@ -15,8 +15,10 @@ from builders import (
 )
 from messages import text
 
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.objections import objection_to, verdict_of
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response
+from mrtr_cassette.core.wire.lines import line_request
 
 PING = rpc("ping")
 HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)
@@ -99,6 +101,13 @@ def test_a_refusal_in_json_rpc_is_mcp(answered: Json) -> None:
 def test_what_any_server_may_answer_says_nothing(request_sent: Request, answered: Answer) -> None:
     """No stream, no sessions, a preflight, no response: neither good nor bad."""
     assert verdict_of(exchange(request_sent, answered)) is None
+
+
+def test_silence_over_pipes_says_nothing() -> None:
+    """The recording may have ended before the server said anything."""
+    silence = Response(NO_STATUS, (), (), End.OPEN)
+    each = RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None)
+    assert verdict_of(each) is None
 
 
 def test_a_failed_command_speaks_against_any_recording() -> None:

@@ -57,3 +57,5 @@ def test_numbers_of_an_earlier_recording_are_left_out() -> None:
     numbers.add_earlier(saying("/<jwt:7>", "<jwt:4>", f"<jwt:{'9' * 12}> <jwt:somebody>"))
 
     assert said(numbers.put_into(saying(f"/<jwt:{ONE}>", "", "x"))) == ["/<jwt:8>", "", "x"]
+    numbers.leave_out_those_in(b'{"a": "<jwt:12>"}')
+    assert numbers.number("jwt", OTHER) == 13

@@ -37,6 +37,20 @@ def test_body_is_all_pieces() -> None:
     assert not Response(200, (), pieces, End.COMPLETE).is_event_stream
 
 
+def test_responses_are_the_same_however_they_were_cut() -> None:
+    """The pieces of a body are the network's; everything else is the server's."""
+    whole = Response(200, (), (Piece(b"ab", 0, 1),), End.COMPLETE)
+
+    assert whole.is_same_as(Response(200, (), (Piece(b"a", 0, 1), Piece(b"b", 9, 2)), End.COMPLETE))
+    for other in (
+        Response(201, (), whole.pieces, End.COMPLETE),
+        Response(200, (("A", "b"),), whole.pieces, End.COMPLETE),
+        Response(200, (), (Piece(b"a", 0, 1),), End.COMPLETE),
+        Response(200, (), whole.pieces, End.OPEN),
+    ):
+        assert not whole.is_same_as(other)
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "only_accepts"),
     [
