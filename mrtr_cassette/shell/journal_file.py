@@ -146,7 +146,7 @@ class Journal:
 
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.
-        rest = memoryview(b"\n" + line if self._is_torn else line)
+        rest = b"\n" + line if self._is_torn else line
         self._lines += self._is_torn + line.endswith(b"\n")
         self._is_torn = True
         while rest:

@@ -115,8 +115,10 @@ class Watcher:
         while (due_s := self.journal.due_s()) is not None:
             await self.clock.sleep(due_s)
             async with self.writing:
-                with _Guard(self.failed):
+                try:
                     self.journal.rotate_if_due()
+                except Exception as error:  # noqa: BLE001  the recorder is a spectator
+                    self.failed(error)
 
     def unreachable(self, request: Request, problem: str) -> None:
         """Take note that the upstream gave no response; that is no exchange to record."""
@@ -161,24 +163,6 @@ class Watcher:
         self.announcer.say(partial(failed_event, problem), partial(failed_line, problem))
 
 
-class _Guard:
-    """Hands whatever error its block raises to a function: the recorder is a spectator."""
-
-    def __init__(self, failed: Callable[[Exception], None]) -> None:
-        self._failed = failed
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
-    ) -> bool:
-        if isinstance(error, Exception):
-            self._failed(error)
-            return True
-        return False
-
-
 class WatchedExchange:
     """One exchange, which the recorder sees while it passes.
 
@@ -194,7 +178,7 @@ class WatchedExchange:
         self._work: asyncio.Task[None] | None = None
         self._size = self._written = 0
         process = watcher.sealing_process
-        with self._guard:
+        with self:
             is_large = process is not None and process.is_large_request(request)
             observation = watcher.recorder.request_received(
                 request, watcher.now_ms(), is_read_later=is_large
@@ -205,11 +189,20 @@ class WatchedExchange:
             else:
                 watcher.announcer.say(partial(request_event, observation), None)
 
-    @property
-    def _guard(self) -> _Guard:
-        # One that is kept would refer to this exchange and back: all of that would wait for the
-        # garbage collector instead of making room for the next exchange.
-        return _Guard(self._failed)
+    # The recorder is a spectator: whatever error comes up while it is shown something is told.
+    # No guard of its own is made for each block, as there are four of them in each exchange.
+
+    def __enter__(self) -> None:
+        """Begin to show something to the recorder."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> bool:
+        """Keep an error in here; what passes goes on."""
+        if isinstance(error, Exception):
+            self._failed(error)
+            return True
+        return False
 
     def _failed(self, error: Exception) -> None:
         self._writer = None
@@ -224,7 +217,7 @@ class WatchedExchange:
         """Show the response's head."""
         writer = self._writer
         if writer is not None:
-            with self._guard:
+            with self:
                 due = writer.response_started(status, headers, self._watcher.now_ms())
                 if due is not None:
                     self._write(due, writer.observation)
@@ -263,7 +256,7 @@ class WatchedExchange:
         if self._work is not None or writer.observation.takes_long(chunk):
             self._watcher.behind.setdefault(self, now)
             return self._in_turn(self._take(writer, chunk, now))
-        with self._guard:
+        with self:
             due = writer.response_bytes(chunk, now)
             if due is None:
                 self._watcher.behind.setdefault(self, now)
@@ -280,7 +273,7 @@ class WatchedExchange:
         now = self._watcher.now_ms()
         if self._work is not None:
             return self._in_turn(self._end(writer, end, now))
-        with self._guard:
+        with self:
             due = writer.response_ended(end, now)
             work = None if due is None else self._write(due, writer.observation)
             if work is not None:
@@ -358,7 +351,7 @@ class WatchedExchange:
         if self._writer is None:
             work.close()
         else:
-            with self._guard:
+            with self:
                 await work
         if self._work is asyncio.current_task():
             self._work = None

@@ -155,6 +155,6 @@ def splice_pieces(
             if span.end > end:
                 break
             index += 1
-        changed.append(piece._replace(raw=splice(piece.raw, here)) if here else piece)
+        changed.append(Piece(splice(piece.raw, here), *piece[1:]) if here else piece)
         start = end
     return tuple(changed)
