@@ -1,10 +1,11 @@
-"""How long the recorder holds up its event loop for one exchange of 10 MB, whatever is in it.
+"""How long the event loop is held up by one exchange of 10 MB, whatever is in it.
 
 Owns: bodies that are hard to search, the peer that asks and answers with them, and the longest time
-between two turns of the loop.
-Rule: the recorder runs in this process, so that the turns counted are its own; client and upstream
-are another one, so that they hold up nothing here. What counts is the processor time of the loop's
-thread, as a busy machine makes everybody wait.
+between two turns of the loop of a recorder, a replay and a recorder that appends.
+Rule: what is measured runs in this process, so that the turns counted are its own; client and
+upstream are another one, so that they hold up nothing here. What counts is processor time, as a
+busy machine makes everybody wait: of the loop's thread while recording, whose large work is done by
+a process of its own, and of all threads where a thread does it, which may keep others from running.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     from ground import Bench
@@ -118,6 +119,45 @@ EXCHANGES: Final[Mapping[str, Callable[[int], Hard]]] = {
 }
 
 
+def _asked(value: Callable[[int], object]) -> Callable[[int], Hard]:
+    return lambda size: Hard(_call(value(size)), is_request=True)
+
+
+REQUESTS: Final[Mapping[str, Callable[[int], Hard]]] = {
+    "prose": _asked(lambda size: _PROSE * (size // len(_PROSE))),
+    "base64url": _asked(_noise),
+    "numbers": _asked(lambda size: [number % 10**6 + 10**5 for number in range(size // 7)]),
+    "100,000 URLs": _asked(
+        lambda size: [
+            f"https://a.example/{'x' * (size // 100_000 - 25)}{n}" for n in range(100_000)
+        ]
+    ),
+    "deep JSON": lambda size: Hard(
+        _deep(size).body.replace(b'"result"', b'"method"'), is_request=True
+    ),
+    "short strings": _asked(lambda size: ["token"] * (size // 8)),
+    "short objects": _asked(lambda size: [{"a": 1}] * (size // 8)),
+    "escapes": _asked(lambda size: '\\"' * (size // 4)),
+    "prose in gzip": lambda size: Hard(
+        gzip.compress(_call(_PROSE * (size // len(_PROSE)))), is_request=True, coding="gzip"
+    ),
+}
+"""Requests to a replay, or to a recorder that appends."""
+_SMALL_ONE = "a secret"
+_POSTED: Final = {
+    **EXCHANGES,
+    **{f"to a replay: {name}": hard for name, hard in REQUESTS.items()},
+    _SMALL_ONE: lambda _size: Hard(_call({"apiKey": "not-a-real-key-0123456789"}), is_request=True),
+}
+_ROWS: Final = {
+    "a replay, a miss": tuple(REQUESTS),
+    "a replay, a hit": ("prose", "numbers", "short objects"),
+    "a replay with sealed answers, a miss": ("prose", "numbers"),
+    "record --append": ("prose", "numbers", "short objects"),
+}
+"""Which of them are measured where; each cassette has a placeholder."""
+
+
 # The peer: client and upstream
 
 
@@ -156,7 +196,7 @@ async def _peer() -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         name, size, port = line.rstrip("\n").split("\t")
-        hard = EXCHANGES[name](int(size))
+        hard = _POSTED[name](int(size))
         print("ready", flush=True)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
         asked, body = (hard, hard.body) if hard.is_request else (None, _SMALL_REQUEST)
@@ -169,40 +209,93 @@ async def _peer() -> None:
 # The recorder
 
 
-async def turns(longest: list[float]) -> None:
+async def turns(longest: list[float], clock: Callable[[], float] = time.thread_time) -> None:
     """Take turns of the loop until cancelled, and note the longest work between two in ms."""
-    last = time.thread_time()
+    last = clock()
     while True:
         await asyncio.sleep(0.001)
-        now = time.thread_time()
+        now = clock()
         longest[0] = max(longest[0], (now - last) * 1000)
         last = now
+
+
+class Peer:
+    """The other process."""
+
+    def __init__(self) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.url = f"http://127.0.0.1:{int(self._read())}/mcp"
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None  # noqa: S101  it is a pipe
+        return self._process.stdout.readline()
+
+    async def post(
+        self, name: str, size: int, url: str, clock: Callable[[], float] = time.thread_time
+    ) -> float:
+        """Have an exchange; return the longest stall of this loop while it was under way."""
+        assert self._process.stdin is not None  # noqa: S101  it is a pipe
+        self._process.stdin.write(f"{name}\t{size}\t{url.rpartition(':')[2].split('/')[0]}\n")
+        self._process.stdin.flush()
+        longest = [0.0]
+        self._read()
+        turning = asyncio.create_task(turns(longest, clock))
+        await asyncio.to_thread(self._read)
+        await asyncio.sleep(0.05)
+        turning.cancel()
+        return longest[0]
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        with self._process:
+            assert self._process.stdin is not None  # noqa: S101  it is a pipe
+            self._process.stdin.close()
 
 
 async def stalled_ms(path: Path, name: str, size: int) -> float:
     """Record an exchange; return the longest stall while it was under way."""
     from mrtr_cassette.shell.recording import recording
 
-    peer = subprocess.Popen(  # noqa: ASYNC220
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with peer:
-        if peer.stdin is None or peer.stdout is None:
-            raise AssertionError("unreachable because both are pipes")
-        port = int(peer.stdout.readline())
-        async with recording(f"http://127.0.0.1:{port}/mcp", path, publishes=False) as session:
-            peer.stdin.write(f"{name}\t{size}\t{session.url.rpartition(':')[2].split('/')[0]}\n")
-            peer.stdin.flush()
-            longest = [0.0]
-            peer.stdout.readline()
-            turning = asyncio.create_task(turns(longest))
-            await asyncio.to_thread(peer.stdout.readline)
-            await asyncio.sleep(0.05)
-            turning.cancel()
+    with Peer() as peer:
+        async with recording(peer.url, path, publishes=False) as session:
+            longest = await peer.post(name, size, session.url)
             if session.problem or session.exchanges != 1:
                 raise AssertionError(session.problem or "the exchange was not recorded")
-        peer.stdin.close()
-    return longest[0]
+    return longest
+
+
+async def replayed_ms(path: Path, where: str, name: str, size: int) -> float:
+    """Post a large request to what has a cassette; return the longest stall meanwhile."""
+    from mrtr_cassette.options import RecordOptions
+    from mrtr_cassette.shell.recording import recording
+    from mrtr_cassette.shell.replaying import replaying
+
+    name = f"to a replay: {name}"
+    with Peer() as peer:
+        options = RecordOptions(seal_answers="sealed" in where)
+        async with recording(peer.url, path, options) as session:
+            await peer.post(_SMALL_ONE, 0, session.url)
+            if "a hit" in where:
+                await peer.post(name, size, session.url)
+        if "append" in where:
+            options = RecordOptions(existing="append")
+            async with recording(peer.url, path, options) as session:
+                longest = await peer.post(name, size, session.url, time.process_time)
+                if session.problem or session.exchanges != 1:
+                    raise AssertionError(session.problem or "the exchange was not recorded")
+            return longest
+        async with replaying(path) as replay:
+            longest = await peer.post(name, size, replay.url, time.process_time)
+            if len(replay.misses) != ("a miss" in where):
+                raise AssertionError(f"{where}: {len(replay.misses)} misses")
+    return longest
 
 
 def longest(bench: Bench) -> None:
@@ -221,6 +314,31 @@ def longest(bench: Bench) -> None:
         worst = max(worst, fact.median)
     bench.results.at_most(
         "longest stall of the loop by a recorded exchange of 10 MB", worst, LIMIT_MS, "ms"
+    )
+    _longest_of_requests(bench)
+
+
+def _longest_of_requests(bench: Bench) -> None:
+    from mrtr_cassette.shell.running import run
+
+    worst = 0.0
+    for where, names in _ROWS.items():
+        few = 1 if bench.size.repeats == 1 else len(names)
+        for index, name in enumerate(names[:few]):
+            paths = (
+                bench.folder / f"stall-{where.replace(' ', '-')}-{index}-{n}.json"
+                for n in range(min(bench.size.repeats, REPEATS))
+            )
+            size = bench.size.stall_bytes
+            samples = [run(replayed_ms(path, where, name, size)) for path in paths]
+            fact = bench.results.fact(
+                f"longest stall of the loop by a request of 10 MB to {where}: {name}",
+                "ms",
+                *samples,
+            )
+            worst = max(worst, fact.median)
+    bench.results.at_most(
+        "longest stall of the loop by a request of 10 MB to a replay", worst, LIMIT_MS, "ms"
     )
 
 
