@@ -879,3 +879,10 @@ def test_what_a_server_pushes_is_told_once() -> None:
     assert talk.recorder.has_asked(answering)
     assert [push.key for push in observation.take_pushed()] == ["elicitation-1"]
     assert observation.take_pushed() == []
+
+
+def test_key_of_a_compressed_request_is_that_of_the_request() -> None:
+    """A request is read as it can be read, however it comes."""
+    packed = post(gzip.compress(CALL), ("Content-Encoding", "gzip"))
+    recorder = Recorder(seals=True)
+    assert recorder.key_of(packed) == recorder.key_of(post(CALL))
