@@ -14,8 +14,8 @@ from typing import AnyStr, Final
 
 PIECE: Final = 64 * 1024
 """Characters that are worked on at once."""
-LARGE: Final = 4 * PIECE
-"""Characters from which on a text is worked on in pieces."""
+LARGE: Final = 16 * PIECE
+"""Characters from which on a text is worked on in pieces: so many of any JSON are read in 20 ms."""
 
 
 def matches(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrtr_cassette.core.wire.jsonbytes import (
-    parse,
+    parse_in_pieces,
 )
 from mrtr_cassette.core.wire.large_json import (
     LargeDict,
@@ -18,7 +18,7 @@ from mrtr_cassette.core.wire.large_json import (
     in_order,
     string_end,
 )
-from mrtr_cassette.core.wire.pieces import LARGE, PIECE
+from mrtr_cassette.core.wire.pieces import PIECE
 from mrtr_cassette.errors import NotJsonError
 
 PLAIN = st.text(st.characters(exclude_characters='"\\', min_codepoint=32, codec="utf-8"))
@@ -69,7 +69,7 @@ def test_no_call_reads_more_than_a_piece() -> None:
     ]
     for value in values:
         text = json.dumps(value)
-        assert len(text) > LARGE
+        assert len(text) > 3 * PIECE
         longest.clear()
         assert LargeReader(Scanner(), read).decode(text) == value
         assert max(longest, default=0) <= PIECE + 2
@@ -80,7 +80,7 @@ def test_no_call_reads_more_than_a_piece() -> None:
 def test_what_is_large_lets_go_in_pieces() -> None:
     """No array or object that is read holds more than a piece itself."""
     text = json.dumps({"a": [{"n": number} for number in range(PIECE)], "b": "c" * PIECE * 2})
-    tree = parse(text.encode())
+    tree = parse_in_pieces(text.encode())
     assert isinstance(tree, LargeDict)
     assert isinstance(tree["a"], LargeList)
     assert max(len(json.dumps(batch)) for batch in tree["a"].batches()) <= 2 * PIECE
