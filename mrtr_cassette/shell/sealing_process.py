@@ -37,13 +37,12 @@ from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import Piece, Request
 from mrtr_cassette.core.wire.jsonbytes import opens_more
+from mrtr_cassette.core.wire.pieces import LARGE
 from mrtr_cassette.core.wire.readable import content_coding
 from mrtr_cassette.errors import MrtrCassetteError
 
 _SMALL: Final = 8 * 1024
 """Bytes of which nothing takes long, whatever they are."""
-_MODERATE: Final = 1024 * 1024 + AT_ONCE
-"""Bytes of which little takes long: what is read in them, and looking for secrets."""
 _MOST_VALUES: Final = 50_000
 _MOST_BRACKETS: Final = 5_000
 """Values of JSON, and arrays and objects among them, that are read in no time."""
@@ -130,7 +129,7 @@ class SealingProcess:
     def is_large_request(self, request: Request) -> bool:
         """Tell whether reading a request may take long; a compressed one may be any size."""
         body = request.body
-        if content_coding(request.headers) or len(body) > _MODERATE:
+        if content_coding(request.headers) or len(body) > LARGE:
             return True
         if len(body) <= AT_ONCE:
             return False
@@ -257,7 +256,7 @@ async def is_plain_exchange(recorder: Recorder, seen: Seen) -> bool:
     request, pieces = seen.call.request, seen.response.pieces
     if content_coding(request.headers) or len(pieces) > _PIECES_AT_ONCE:
         return False
-    if len(request.body) + sum(len(piece.raw) for piece in pieces) > _MODERATE:
+    if len(request.body) + sum(len(piece.raw) for piece in pieces) > LARGE:
         return False
     return await asyncio.to_thread(recorder.is_plain, seen)
 
