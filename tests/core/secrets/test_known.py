@@ -205,3 +205,9 @@ def test_texts_are_replaced_in_text_as_in_bytes() -> None:
     assert texts.seal_text(f"\ud800 {ODD} é") == f"\ud800 {SHOWN} é"
     assert texts.seal_text(plain) is plain
     assert texts.seal_text("short") == "short"
+
+
+def test_text_that_may_be_a_word_stays_where_it_stands() -> None:
+    """What is too short to be looked for is not replaced by itself either."""
+    assert KnownText("word", "shown", is_searched=False).seal(b"a word") == b"a word"
+    assert KnownText("word", "shown").seal(b"a word") == b"a shown"

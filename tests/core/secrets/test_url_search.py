@@ -87,6 +87,7 @@ def test_urls_within_a_url_reach_to_the_next(url: str, inner: list[str]) -> None
         ("https://u:@a.example https://:@a.example https://@a.example", []),
         ("https:// https://a", []),
         ("http://[::1]:8080/x?y=a@b.example", []),
+        ("redis://localhost:6379/0?owner=a@b.example", []),
     ],
 )
 def test_passwords_are_read_as_people_write_them(text: str, secrets: list[str]) -> None:
