@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -24,7 +24,7 @@ from mrtr_cassette.shell.http_downstream import HttpDownstream
 from mrtr_cassette.shell.http_message import MOST_HEADERS, render_head, write_together
 from mrtr_cassette.shell.transport import TEXT_HEADERS
 
-LONGEST_HEADER: Final = 256 * 1024
+_LONGEST_HEADER = 256 * 1024
 """Bytes of a header's value, and of a target."""
 _LARGEST_HEAD = 1024 * 1024
 """Bytes of a head, and of a body's framing beyond what it needs."""
@@ -226,16 +226,16 @@ class Connection(asyncio.Protocol):
         """Take a part of the target."""
         if self._coming is None:
             self._url += raw
-            if len(self._url) > LONGEST_HEADER:
-                raise _NoRequestError(f"its target has more than {LONGEST_HEADER:,} bytes")
+            if len(self._url) > _LONGEST_HEADER:
+                raise _NoRequestError(f"its target has more than {_LONGEST_HEADER:,} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
         # What comes after a body, or once more after an upgrade, is left out.
         if self._coming is not None:
             return
-        if len(value) > LONGEST_HEADER or len(self._headers) == MOST_HEADERS:
-            limits = f"{MOST_HEADERS:,} headers, or one of more than {LONGEST_HEADER:,} bytes"
+        if len(value) > _LONGEST_HEADER or len(self._headers) == MOST_HEADERS:
+            limits = f"{MOST_HEADERS:,} headers, or one of more than {_LONGEST_HEADER:,} bytes"
             raise _NoRequestError(f"its head has more than {limits}")
         self._headers.append((name, value.strip(b" \t")))
 
