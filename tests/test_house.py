@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 DOCS = sorted([*PACKAGE.parent.glob("*.md"), *PACKAGE.parent.glob("docs/*.md")])
-LONGEST_MODULE = 450
+LONGEST_MODULE = 800
 LONGEST_FUNCTION = 50
 
 
@@ -22,7 +22,7 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_no_module_and_no_function_is_long(path: Path) -> None:
-    """A module has at most 450 lines, and a function 50 besides its docstring."""
+    """A module has at most 800 lines, and a function 50 besides its docstring."""
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= LONGEST_MODULE
     for node in ast.walk(ast.parse(text)):
