@@ -13,7 +13,6 @@ import itertools
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, cast
 from urllib.parse import urlsplit
 
@@ -38,7 +37,6 @@ class Subject:
         plays_once: none comes again; each stint has its share of them.
         first: number of the first conversation.
         pid: its process, if its CPU time is to be known.
-        has_workers: the time of the processes that it has started counts too.
     """
 
     name: str
@@ -48,7 +46,6 @@ class Subject:
     first: int = 0
     plays_once: bool = False
     pid: int | None = None
-    has_workers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +236,11 @@ async def _take_stint(
 
 
 def _cpu_s(subject: Subject) -> float:
-    """Return the CPU time of a subject's processes; only its own machine can tell."""
+    """Return the CPU time of a subject's process; only its own machine can tell."""
     if subject.pid is None:
         return 0.0
-    pids = [subject.pid]
-    if subject.has_workers:
-        children = Path(f"/proc/{subject.pid}/task/{subject.pid}/children").read_text()
-        pids += map(int, children.split())
     # The number of that clock, as clock_getcpuclockid(3) makes it.
-    return sum(time.clock_gettime(~pid << 3 | 2) for pid in pids)
+    return time.clock_gettime(~subject.pid << 3 | 2)
 
 
 async def measure(plan: Plan) -> dict[str, list[Stint]]:

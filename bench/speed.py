@@ -9,7 +9,6 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from statistics import median
 
 from ground import LOOPS, Bench, server
@@ -31,7 +30,6 @@ RECORD_TARGETS = {
     for kind in kinds
 }
 """What recording must reach of a pass-through, by the name of the load."""
-_WORKERS = "2 workers"
 
 
 def replay(bench: Bench) -> None:
@@ -48,7 +46,6 @@ def replay(bench: Bench) -> None:
             server("fixed", LOOPS[loop]) as fixed,
             server("restamp", LOOPS[loop]) as restamp,
             bench.replaying(path, loop) as ours,
-            bench.replaying(path, loop, "--workers", "2") as shared,
         ):
             for kind in bench.size.kinds:
                 subjects = [
@@ -57,8 +54,6 @@ def replay(bench: Bench) -> None:
                 ]
                 if kind is PLAIN:
                     subjects.insert(0, Subject("fixed", fixed.url, checks="status", pid=fixed.pid))
-                    workers = replace(subjects[-1], name=_WORKERS, url=shared.url, pid=shared.pid)
-                    subjects.append(replace(workers, has_workers=True))
                 for connections in bench.size.connections:
                     _replay_kind(bench, kind, connections, loop, subjects)
 
@@ -77,9 +72,6 @@ def _replay_kind(
         bench.results.at_least(what, rates.ratio(), 0.85)
     if kind is PLAIN:
         _against_peers(bench, rates, 1.5)
-        ratio = rates.cpu_us[_WORKERS] / rates.cpu_us["replay"]
-        what = f"CPU time of a plain call, {_WORKERS} against one process, {loop}"
-        bench.results.at_most(what, ratio, 1.1)
 
 
 def _replaying_peers(bench: Bench, stack: ExitStack) -> list[Subject]:

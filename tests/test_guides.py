@@ -58,10 +58,10 @@ def test_a_guide_does_what_it_shows(reader, guide):
 
 
 def test_the_page_about_fleets_shows_what_one_machine_does(reader):
-    """What the guide for CI records is replayed without memory, and by workers."""
+    """What the guide for CI records is replayed without memory."""
     for guide, sections in (
         ("ci", ["Record at your desk"]),
-        ("fleet", ["Any replica", "Processes"]),
+        ("fleet", ["Any replica"]),
     ):
         text = (ROOT / "docs" / f"{guide}.md").read_text()
         for section in sections:

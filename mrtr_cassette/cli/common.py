@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.record_session import RecordSession
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
-    from mrtr_cassette.shell.workers import Workers
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
@@ -347,7 +346,7 @@ def refuse_http_options(context: click.Context) -> None:
 _HTTP_ONLY: Final = frozenset(
     {
         *("admin_port", "allow_hosts", "allow_origins", "answers", "ca_file", "headers", "host"),
-        *("insecure", "otel", "port", "stateless", "workers"),
+        *("insecure", "otel", "port", "stateless"),
     }
 )
 
@@ -391,7 +390,7 @@ def tell_no_client(command: Sequence[str], log: Log) -> None:
 
 
 async def until_stopped(
-    session: RecordSession | ReplaySession | Workers,
+    session: RecordSession | ReplaySession,
     command: Sequence[str],
     signals: asyncio.Queue[signal.Signals],
 ) -> CommandEnd:

@@ -26,21 +26,14 @@ from mrtr_cassette.cli.common import (
     until_stopped,
     warn_of_strangers,
 )
-from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
-    import asyncio
-    import signal
-    from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
-
     from mrtr_cassette.core.report.summary import ReplayReport
-    from mrtr_cassette.shell.replaying import ReplaySession
-    from mrtr_cassette.shell.workers import Workers
 
-_MOST_WORKERS: Final = 256
+_DRAIN_S: Final = 10.0
+"""Seconds that requests under way have to end when a stateless replay does."""
 
 
 @click.command()
@@ -54,13 +47,6 @@ _MOST_WORKERS: Final = 256
     help="Write what was played, missed and unplayed: JSON, or JUnit XML where the name ends "
     "in .xml.",
 )
-@click.option(
-    "--workers",
-    default="1",
-    show_default=True,
-    metavar="NUMBER|auto",
-    help="Processes that share the port and the memory of the cassette; auto: one for each core.",
-)
 @click.option("--stdio", is_flag=True, help="Serve the own stdin and stdout instead of HTTP.")
 @command_argument
 @click.pass_context
@@ -72,7 +58,6 @@ def replay(
     report: Path | None,
     command: tuple[str, ...],
     *,
-    workers: str,
     stdio: bool,
     **given: Any,
 ) -> None:
@@ -92,7 +77,6 @@ def replay(
     from mrtr_cassette.shell.running import allow_many_files, run
 
     log = Log(log_format)
-    count = worker_count(workers)
     options = read_options(ReplayOptions, given, log)
     if report is not None:
         check_writable(report)
@@ -103,51 +87,23 @@ def replay(
             sys.exit(run(_replay_pipe(cassette, replace(options, log=beside.line), beside, report)))
     warn_of_strangers(options)
     allow_many_files()
-    if count is None:
-        from mrtr_cassette.shell.replaying import replaying
-
-        session = replaying(cassette, options, on_event=log.event)
-        sys.exit(run(_replay(lambda _signals: session, options, log, report, command)))
-    from mrtr_cassette.shell.workers import working
-
-    with working(cassette, options, count, on_event=log.event) as crew:
-        code = run(_replay(crew.supervised, options, log, report, command))
-    sys.exit(code or int(crew.has_failed))
-
-
-def worker_count(text: str, platform: str = sys.platform) -> int | None:
-    """Return how many workers there are to be; None where the process itself serves.
-
-    Raises:
-        UsageError: that many can't be meant, or there are none on this system.
-    """
-    if text == "1":
-        return None
-    if text != "auto" and not (text.isdecimal() and 1 <= int(text) <= _MOST_WORKERS):
-        possible = f"a number from 1 to {_MOST_WORKERS}, or auto"
-        raise UsageError(f"--workers is {text!r}, and not {possible}")
-    if platform != "linux":
-        raise UsageError(
-            "--workers needs Linux: no other system shares a port out to processes (SO_REUSEPORT) "
-            "that share memory (fork)",
-            hint="start several replays, and a load balancer before them",
-        )
-    return len(os.sched_getaffinity(0)) if text == "auto" else int(text)
+    sys.exit(run(_replay(cassette, options, log, report, command)))
 
 
 async def _replay(
-    serving: Callable[
-        [asyncio.Queue[signal.Signals]], AbstractAsyncContextManager[ReplaySession | Workers]
-    ],
+    cassette: Location,
     options: ReplayOptions,
     log: Log,
     report: Path | None,
     command: tuple[str, ...],
 ) -> int:
+    from mrtr_cassette.shell.replaying import replaying
     from mrtr_cassette.shell.running import stop_signals
 
+    # What a load balancer has sent here is answered before this process ends.
+    drain_s = _DRAIN_S if options.stateless else 0.0
     async with stop_signals() as signals:
-        async with serving(signals) as session:
+        async with replaying(cassette, options, on_event=log.event, drain_s=drain_s) as session:
             _collect_from_now_on()
             end = await until_stopped(session, command, signals)
         summary = session.report

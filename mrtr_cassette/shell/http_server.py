@@ -189,28 +189,6 @@ def listening(access: Access) -> Iterator[Listener]:
         listener.close()
 
 
-def shared(listener: Listener, sharers: int) -> tuple[Listener, ...]:
-    """Return listeners for so many processes; the system shares connections out among them.
-
-    Raises:
-        UsageError: the system does not let them share the address.
-    """
-    sockets: list[list[socket.socket]] = [[] for _ in range(sharers - 1)]
-    try:
-        for first in listener.sockets:
-            # It was bound without this, so the port is nobody else's.
-            first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            for own in sockets:
-                address, family = first.getsockname(), first.family
-                own.append(socket.create_server(address, family=family, reuse_port=True))
-    except OSError as error:
-        for each in (each for own in sockets for each in own):
-            each.close()
-        text = f"processes can't share {listener.address.url('/')}: {network_reason(error)}"
-        raise UsageError(text) from None
-    return listener, *(Listener(tuple(own), listener.address) for own in sockets)
-
-
 def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
     """Return a listening socket for each address of a host that this machine has."""
     sockets = []

@@ -1,7 +1,6 @@
 """Counting a run while it runs, and its numbers as a text that Prometheus reads.
 
-Owns: the memory of the numbers, which processes of one run can share; the time that requests take;
-and how late the event loop is.
+Owns: the time that requests take, and how late the event loop is.
 Does not own: which metrics there are and what adds to them (`core.report.metrics`), and where the
 text is served (`admin`).
 Rule: prometheus_client is imported for the text only, so counting costs no more than additions.
@@ -12,12 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count, groupby
-from mmap import mmap
+from itertools import count
 from typing import TYPE_CHECKING
 
 from mrtr_cassette.core.replay.playable import Playable
-from mrtr_cassette.core.report.metrics import Counts, Family, Layout, Sample, Traffic, samples
+from mrtr_cassette.core.report.metrics import Counts, Family, Sample, Traffic
 from mrtr_cassette.shell.announcing import Event
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http_downstream import HttpDownstream
@@ -29,9 +27,6 @@ _TICK_S = 0.1
 """Seconds between two looks at how late the event loop is: a sample, which misses short stalls."""
 _TICKS_GATHERED = 10
 """Looks after which what has gathered is counted."""
-_CELL = 8
-"""Bytes of one number."""
-
 
 Lag = Callable[[], tuple[int, float]]
 """Returns bytes that have come and are not in the journal, and for how many seconds."""
@@ -52,19 +47,9 @@ class Metrics:
         self._traffic = Traffic()
         self.begin(())
 
-    def begin(self, playables: Sequence[Playable], processes: int = 1) -> None:
-        """Begin to count plays, in so many processes that are forked from this one."""
-        self._playables = playables
-        self._layout = Layout(playables)
-        self._processes = processes
-        # Without a file, and shared by what is forked.
-        self._cells = memoryview(mmap(-1, _CELL * self._layout.size * processes)).cast("d")
-        self.count_as(0)
-
-    def count_as(self, process: int) -> None:
-        """Count as the process with a number, from 0; what an earlier one counted goes on."""
-        first = process * self._layout.size
-        self._counts = Counts(self._layout, self._cells, first, self._playables)
+    def begin(self, playables: Sequence[Playable]) -> None:
+        """Begin to count plays of these."""
+        self._counts = Counts(playables)
 
     def event(self, event: Event) -> None:
         """Count what has happened."""
@@ -114,7 +99,7 @@ class Metrics:
             self._counts.journal_lags(*self.lag())
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
-        """Return the numbers of all processes as a text, after its content type.
+        """Return the numbers as a text, after its content type.
 
         Args:
             accept: the content types that the reader takes; without one, the older format.
@@ -127,9 +112,8 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Return the numbers as prometheus_client has them."""
-        numbers = samples(self._layout, self._cells, self._processes)
-        for family, group in groupby(numbers, key=lambda pair: pair[0]):
-            yield _metric(family, [sample for _, sample in group])
+        for family, samples in self._counts.samples().items():
+            yield _metric(family, samples)
 
 
 def _metric(family: Family, samples: Iterable[Sample]) -> Metric:

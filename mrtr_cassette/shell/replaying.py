@@ -45,7 +45,7 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import access_of, listening
+from mrtr_cassette.shell.http_server import RequestTimeouts, access_of, listening
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.telemetry import Telemetry
@@ -112,8 +112,12 @@ async def replaying(
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
     told_after: int = TOLD_AFTER,
+    drain_s: float = 0.0,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends.
+
+    Args:
+        drain_s: seconds that requests under way have to end when the block does.
 
     Raises:
         CassetteError: the cassette can't be read.
@@ -127,7 +131,10 @@ async def replaying(
     target = served_target(cassette)
     with listening(access) as listener:
         url = listener.address.url(target)
-        served = telemetry.serving(server.handle, listener, access, announcer, player.playables)
+        timeouts = RequestTimeouts(drain_s=drain_s)
+        served = telemetry.serving(
+            server.handle, listener, access, announcer, player.playables, timeouts=timeouts
+        )
         async with served as admin_url:
             shown = player.redacted(url)
             yield ReplaySession(url, shown, cassette, player, options.terms, admin_url)
@@ -196,8 +203,6 @@ class ReplayServer:
         clock: tells the time.
         pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
             wants to be told.
-        on_unplayed: takes each request that was missed, or that got what any server answers; None
-            where nobody but the player has to know.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
         deciding: held while a large request is read in a thread; others wait for their turn.
@@ -208,7 +213,6 @@ class ReplayServer:
     paced: bool
     clock: Clock = CLOCK
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
-    on_unplayed: Callable[[MissReport | Harmless], None] | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
     deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -223,7 +227,6 @@ class ReplayServer:
         else:
             downstream.called = decision.call.method
             self.announcer.say(partial(harmless_event, decision), None)
-            self._tell(decision)
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
             else:
@@ -263,10 +266,6 @@ class ReplayServer:
         else:
             await self._send(play.delivery, downstream)
 
-    def _tell(self, unplayed: MissReport | Harmless) -> None:
-        if self.on_unplayed is not None:
-            self.on_unplayed(unplayed)
-
     def _say_played(self, play: Play) -> None:
         playable, say = play.playable, self.announcer.say
         say(partial(played_event, play), None)
@@ -304,7 +303,6 @@ class ReplayServer:
     def _say_missed(self, miss: Miss, report: MissReport, body: bytes) -> bytes:
         """Say what was missed; return what its client is told."""
         self.announcer.say(partial(missed_event, miss), lambda: report.text)
-        self._tell(report)
         return body
 
     def _told(self, miss: Miss) -> tuple[MissReport, bytes]:

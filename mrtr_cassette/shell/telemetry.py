@@ -8,7 +8,7 @@ Rule: what nobody asks for is not imported and costs nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.events import admin_event, admin_line
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.announcing import Announcer, Event, Log
+from mrtr_cassette.shell.announcing import Announcer, Event
 from mrtr_cassette.shell.http_server import (
     REQUEST_TIMEOUTS,
     Access,
@@ -96,31 +96,7 @@ class Telemetry:
         Raises:
             UsageError: the admin port can't be bound.
         """
-        self.begin(playables)
-        served = self.counting(
-            handler, listener, access, announcer.log, files_each=files_each, timeouts=timeouts
-        )
-        async with self.watched(served, access, announcer) as admin_url:
-            yield admin_url
-
-    def begin(self, playables: Sequence[Playable], processes: int = 1) -> None:
-        """Begin to count, in memory that so many processes share when they are forked."""
-        if self.metrics is not None:
-            self.metrics.begin(playables, processes)
-
-    @asynccontextmanager
-    async def counting(
-        self,
-        handler: Handler,
-        listener: Listener,
-        access: Access,
-        log: Log | None,
-        *,
-        files_each: int = 1,
-        timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
-    ) -> AsyncIterator[None]:
-        """Serve clients, and count and trace what they do, until the block ends; see `serving`."""
-        metrics = self.metrics
+        metrics, log = self.metrics, announcer.log
         with self._traced(handler) as traced:
             served = serving(
                 *(traced, listener, access, log),
@@ -128,32 +104,18 @@ class Telemetry:
                 timeouts=timeouts,
                 meter=metrics,
             )
-            async with nullcontext() if metrics is None else metrics.gathering(), served:
-                yield
+            if metrics is None or self._port is None:
+                async with served:
+                    yield None
+                return
+            from mrtr_cassette.shell.admin import serving_admin
 
-    @asynccontextmanager
-    async def watched(
-        self, served: AbstractAsyncContextManager[None], access: Access, announcer: Announcer
-    ) -> AsyncIterator[str | None]:
-        """Serve those who watch until the block ends; give the admin port's URL.
-
-        Args:
-            served: serves clients meanwhile.
-
-        Raises:
-            UsageError: the admin port can't be bound.
-        """
-        if self.metrics is None or self._port is None:
-            async with served:
-                yield None
-            return
-        from mrtr_cassette.shell.admin import serving_admin
-
-        exposition = self.metrics.exposition
-        async with serving_admin(access, self._port, exposition, announcer.log) as admin, served:
-            announcer.say(partial(admin_event, admin.url), partial(admin_line, admin.url))
-            with admin.ready():
-                yield admin.url
+            metrics.begin(playables)
+            admin_port = serving_admin(access, self._port, metrics.exposition, log)
+            async with admin_port as admin, metrics.gathering(), served:
+                announcer.say(partial(admin_event, admin.url), partial(admin_line, admin.url))
+                with admin.ready():
+                    yield admin.url
 
     @contextmanager
     def _traced(self, handler: Handler) -> Iterator[Handler]:

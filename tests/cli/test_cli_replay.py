@@ -32,6 +32,7 @@ from harness import (
     looped,
     post,
     read,
+    request,
     run,
     taping,
 )
@@ -48,9 +49,6 @@ from standin import (
     stream_head,
     upstream,
 )
-
-from mrtr_cassette.cli.replay import worker_count
-from mrtr_cassette.errors import UsageError
 
 # --- replay ---
 
@@ -91,31 +89,31 @@ async def test_a_miss_is_1_and_explained(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "257", "x", "", "1.5", "AUTO", "٣x"])
-def test_a_number_of_workers_that_can_not_be_meant_is_a_usage_error(text: str) -> None:
-    """It is a number from 1 on, within reason, or `auto`."""
-    with pytest.raises(UsageError, match=f"^--workers is {text!r}, and not a number from 1 to 256"):
-        worker_count(text)
-
-
-def test_workers_need_a_system_that_shares_ports_and_memory() -> None:
-    """One worker is the process itself; more need Linux, and `auto` counts the cores it has."""
-    assert worker_count("1", "win32") is None
-    assert worker_count("3") == 3
-    assert worker_count("auto") == len(os.sched_getaffinity(0))
-    for platform in ("darwin", "win32"):
-        with pytest.raises(UsageError, match="--workers needs Linux"):
-            worker_count("2", platform)
-
-
 @looped
-async def test_workers_are_for_http(tmp_path: Path) -> None:
-    """A server on pipes has one client, so `--workers` is a usage error there."""
+async def test_a_stateless_replica_finishes_what_has_begun(tmp_path: Path) -> None:
+    """On SIGTERM idle connections are closed, nobody connects, and what has begun is answered."""
     path = await pinged(tmp_path / "c.json")
-    ended = await run("replay", path, "--workers", 2, "--stdio")
-    assert ended == Outcome(
-        2, "", "error: --workers and --stdio don't go together: pipes have no HTTP\n"
-    )
+    ping = request("POST", "/mcp", JSON, body=compact(message("ping")))
+    async with command("replay", path, "--port", 0, "--stateless") as process:
+        url = await process.listening()
+        async with connected(url) as idle, connected(url) as busy:
+            await idle.write(ping)
+            _, body = await idle.answer()
+            await body.rest()
+            await busy.write(ping[:-1])
+            # It knows of the request that has begun when it has answered another.
+            await post(url, message("ping"))
+            process.kill(signal.SIGTERM)
+            await idle.closed()
+            with pytest.raises(ConnectionRefusedError):
+                await post(url, message("ping"))
+            await busy.write(ping[-1:])
+            head, body = await busy.answer()
+            assert json.loads(await body.rest())["result"] == {}
+            assert head.values("connection") == ["close"]
+            await busy.closed()
+        ended = await process.ended()
+    assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
 
 
 @pytest.mark.parametrize("code", [0, 7])

@@ -1,9 +1,8 @@
 """The long form of the fleet's tests, and the figures of docs/fleet.md, as tables in Markdown.
 
-    make fleet [ARGS="--conversations 10000 --clients 100 --interactions 10000"]
+    make fleet [ARGS="--conversations 10000 --clients 100"]
 
-Owns: what is measured of a fleet: the CPU time of a request in replicas and balancers, the memory of
-workers that share a cassette, and the arithmetic of many replicas.
+Owns: what is measured of a fleet: the CPU time of a request in replicas and balancers.
 Rule: time is CPU time of the processes measured, so that clients on the same machine don't count.
 The run fails where an answer was wrong or a miss, or more than one request of a client was lost.
 """
@@ -20,13 +19,12 @@ from pathlib import Path
 
 from fleet.balancers import BALANCERS, Balancer, Fleet, address
 from fleet.clients import Tally, converse
-from fleet.runs import Run, cpu_seconds, family, record, stateless
+from fleet.runs import Run, cpu_seconds, record, stateless
 from processes import PROGRAM
 from traffic import PLAIN, ROUNDS, Kind
 
 DISTINCT = 1000
 CHANGES: dict[Balancer, tuple[str, str]] = {"haproxy": ("a", "d"), "nginx": ("b", "a")}
-REPLICAS, WORKERS, LOAD = 100, 2, 0.6
 
 
 def show(*cells: object) -> None:
@@ -43,16 +41,6 @@ def head(*cells: str) -> None:
     print()
     show(*cells)
     show("---", *("---:" for _ in cells[1:]))
-
-
-def memory(pid: int) -> float:
-    """Return the MB of a process and its children, what they share counted once."""
-    lines = [
-        line.split()
-        for each in family(pid)
-        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
-    ]
-    return sum(int(words[1]) for words in lines if words[0] == "Pss:") / 1000
 
 
 def cost(command: Sequence[str], kind: Kind, requests: int, clients: int) -> float:
@@ -83,14 +71,9 @@ def check(tally: Tally, conversations: int, losses: int) -> None:
         sys.exit(f"error: more was lost than connections died: {tally.lost}")
 
 
-def show_runs(cassette: Path, conversations: int, clients: int) -> float:
-    """Have conversations through each balancer while a replica is killed and another one comes.
-
-    Returns:
-        microseconds of CPU time that HAProxy takes for a request.
-    """
-    costs = {}
-    command = stateless(cassette, "--workers", str(WORKERS))
+def show_runs(cassette: Path, conversations: int, clients: int) -> None:
+    """Have conversations through each balancer while a replica is killed and another one comes."""
+    command = stateless(cassette)
     with Fleet() as fleet:
         for name in "abc":
             fleet.start(name, *command)
@@ -113,7 +96,6 @@ def show_runs(cassette: Path, conversations: int, clients: int) -> float:
                 tally, spent = run.hold(fleet, Path(folder) / "run")
             check(tally, conversations, losses=clients)
             lost = sum(tally.lost.values())
-            costs[balancer] = spent * 1e6 / sum(tally.by_replica.values())
             show(
                 balancer,
                 float(tally.finished + lost),
@@ -122,21 +104,15 @@ def show_runs(cassette: Path, conversations: int, clients: int) -> float:
                 len(tally.wrong),
                 sum(tally.missed.values()),
                 lost,
-                costs[balancer],
+                spent * 1e6 / sum(tally.by_replica.values()),
             )
-    return costs["haproxy"]
 
 
-def show_costs(plain: Path, rounds: Path, requests: int) -> float:
-    """Show what a request costs in each kind of replica, with metrics.
-
-    Returns:
-        microseconds of CPU time that a plain call takes in one of several workers.
-    """
+def show_costs(plain: Path, rounds: Path, requests: int) -> None:
+    """Show what a request costs in each kind of replica, with metrics."""
     ways = {
         "`replay`": ("--repeat", "always"),
         "`replay --stateless`": ("--stateless",),
-        f"`replay --workers {WORKERS}`": ("--workers", str(WORKERS)),
     }
     head("a replica is", "us of a plain call", "calls/s of a core", "us of a round of three")
     for way, options in ways.items():
@@ -144,47 +120,6 @@ def show_costs(plain: Path, rounds: Path, requests: int) -> float:
         call = cost((*command, str(plain), *options), PLAIN, requests, 32)
         turn = cost((*command, str(rounds), *options), ROUNDS, requests, 32)
         show(way, call, 1e6 / call, turn)
-    return call
-
-
-def show_memory(folder: Path, interactions: int) -> float:
-    """Show what replicas take whose workers share a small cassette, and a large one.
-
-    Returns:
-        MB of a replica of several workers with the large one.
-    """
-    sizes = {}
-    cassettes = {count: folder / f"{count}.json" for count in (10, interactions)}
-    for count, path in cassettes.items():
-        record(path, count, PLAIN)
-    size = path.stat().st_size / 1e6
-    large = f"MB with {interactions:,} ({size:,.0f} MB as a file)"
-    head("workers", "MB with 10 interactions", large, "MB for the difference")
-    for workers in (1, 2, 4):
-        taken = []
-        for path in cassettes.values():
-            with Fleet() as fleet:
-                replica = fleet.start("a", *stateless(path, "--workers", str(workers)))
-                replica.await_listening()
-                url = f"http://{address('a')}:{fleet.port}/mcp"
-                numbers = iter(cycle(range(10)))
-                asyncio.run(converse(url, lambda _, n=numbers: islice(n, 400), 32, PLAIN))
-                taken.append(memory(replica.process.pid))
-        sizes[workers] = taken[1]
-        show(workers, *taken, taken[1] - taken[0])
-    return sizes[WORKERS]
-
-
-def show_arithmetic(call_us: float, balancer_us: float, replica_mb: float) -> None:
-    """Show what many replicas would serve at a load that leaves room, and what that takes."""
-    calls = REPLICAS * WORKERS * 1e6 / call_us * LOAD
-    answer_bits = 8 * (len(b"".join(PLAIN.answer(b"1", b"1", 0))) + 150)
-    head(f"{REPLICAS} replicas of {WORKERS} workers at {LOAD:.0%}", "")
-    show("plain calls/s", calls)
-    show("cores of the replicas", float(REPLICAS * WORKERS))
-    show(f"cores of HAProxy at {LOAD:.0%}", calls * balancer_us / 1e6 / LOAD)
-    show("Gbit/s of responses", calls * answer_bits / 1e9)
-    show("GB of memory", REPLICAS * replica_mb / 1000)
 
 
 def main() -> None:
@@ -192,7 +127,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conversations", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=100)
-    parser.add_argument("--interactions", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=20_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -200,10 +134,8 @@ def main() -> None:
         rounds, plain = folder / "rounds.json", folder / "plain.json"
         record(rounds, DISTINCT)
         record(plain, DISTINCT, PLAIN)
-        balancer_us = show_runs(rounds, given.conversations, given.clients)
-        call_us = show_costs(plain, rounds, given.requests)
-        replica_mb = show_memory(folder, given.interactions)
-        show_arithmetic(call_us, balancer_us, replica_mb)
+        show_runs(rounds, given.conversations, given.clients)
+        show_costs(plain, rounds, given.requests)
 
 
 if __name__ == "__main__":

@@ -37,16 +37,11 @@ def record_from(upstream: str, path: Path, conversations: int, kind: Kind = ROUN
     assert (proxy.code, tally.finished) == (0, conversations), proxy.stderr
 
 
-def family(pid: int) -> list[int]:
-    """Return a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *map(int, children)]
-
-
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     # The number of a process's clock, as clock_getcpuclockid(3) makes it.
-    return sum(time.clock_gettime(~each << 3 | 2) for each in family(pid))
+    return sum(time.clock_gettime(~each << 3 | 2) for each in (pid, *map(int, children)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ def cassette(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fleet(cassette):
-    """Three stateless replicas of two workers each, of which none ever missed."""
+    """Three stateless replicas, of which none ever missed."""
     with Fleet() as fleet:
         for name in "abc":
-            fleet.start(name, *stateless(cassette, "--workers", "2"))
+            fleet.start(name, *stateless(cassette))
         for replica in fleet.replicas.values():
             replica.await_listening()
         yield fleet
@@ -40,7 +40,7 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
     fleet: Fleet, cassette: Path, tmp_path: Path, balancer: Balancer, dies: str, comes: str
 ) -> None:
     """A request is lost only on a connection that died, so at most one for each client."""
-    command = stateless(cassette, "--workers", "2")
+    command = stateless(cassette)
     tally, _ = Run(balancer, command, DISTINCT, 300, 30, dies, comes).hold(fleet, tmp_path / "run")
     assert (tally.wrong, tally.missed) == ([], {})
     assert all(count == 1 for count in tally.lost.values())

@@ -4,7 +4,6 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from mrtr_cassette.shell.http_server import (
     RequestTimeouts,
     listening,
     serving,
-    shared,
 )
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.transport import Downstream
@@ -474,26 +472,3 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
     answer = await slow
     assert answer.body == b"/slow"
     assert answer.head.values("connection") == ["close"]
-
-
-@looped
-async def test_a_shared_port_is_shared_by_its_listeners_only() -> None:
-    """Each of several listeners gets connections to one port, and nobody else can share it."""
-    with listening(LOOPBACK) as listener:
-        listeners = shared(listener, 3)
-        port = listener.address.port
-        assert [each.address.port for each in listeners] == [port] * 3
-        access = replace(LOOPBACK, port=port)
-        in_use = pytest.raises(UsageError, match=f"port {port} on 127.0.0.1 is in use")
-        with in_use, listening(access):
-            raise AssertionError("unreachable because the port is taken")
-        for each in listeners[1:]:
-            each.close()
-
-
-def test_a_listener_that_is_closed_can_not_be_shared() -> None:
-    """What the system says against sharing is an error that names the address."""
-    with listening(LOOPBACK) as listener:
-        listener.close()
-        with pytest.raises(UsageError, match="processes can't share http://127"):
-            shared(listener, 2)

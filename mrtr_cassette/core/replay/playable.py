@@ -7,7 +7,7 @@ Does not own: what was recorded (`exchange`), which one a request gets (`player`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, MutableSequence, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,17 +50,6 @@ class PushedQuestion(NamedTuple):
     request: PushedRequest
 
 
-@dataclass(slots=True)
-class Tally:
-    """Where the plays of a replay are counted too, such as in memory that processes share.
-
-    Attributes:
-        counts: how often each exchange was played, by its place.
-    """
-
-    counts: MutableSequence[int] | memoryview[int]
-
-
 @dataclass(eq=False, slots=True)
 class Playable:
     """One recorded exchange in one replay.
@@ -87,8 +76,6 @@ class Playable:
         lookup_number: the same for all exchanges of one lookup key.
         occurrence: how many exchanges of its lookup key its session had, up to and with it.
         played: how often it has been played.
-        tally: where that is counted too, or None.
-        place: its place there.
         same: the one that is played in its place, where it is the same one; None as a rule.
         answers: what it answers, if it is a posted answer; else None.
     """
@@ -114,8 +101,6 @@ class Playable:
     lookup_number: int = 0
     occurrence: int = 0
     played: int = 0
-    tally: Tally | None = None
-    place: int = 0
     same: Playable | None = None
     answers: PushedQuestion | None = None
 
@@ -130,12 +115,6 @@ class Playable:
     def was_played(self) -> bool:
         """Whether it, or what is played in its place, has been played."""
         return bool((self.same or self).played)
-
-    def count(self) -> None:
-        """Count a play."""
-        self.played += 1
-        if self.tally is not None:
-            self.tally.counts[self.place] = self.played
 
     @property
     def key(self) -> CallKey:
@@ -165,14 +144,6 @@ class Playable:
         """Orders exchanges as their requests arrived, or as the file has them."""
         number = self.exchange.number
         return float("inf") if number is None else number, self.interaction, self.turn
-
-
-def tally_of(playables: Sequence[Playable]) -> Tally:
-    """Return where the plays of these are counted too, each at its own place."""
-    tally = Tally([0] * len(playables))
-    for place, each in enumerate(playables):
-        each.tally, each.place = tally, place
-    return tally
 
 
 class CassettePlace(NamedTuple):

@@ -267,7 +267,7 @@ class Player:
         self, request: Request, chosen: Playable, session: LiveSession, wanted: _Wanted
     ) -> Play:
         session = self._order.played(chosen, wanted.secrets, session)
-        chosen.count()
+        chosen.played += 1
         self.plays += 1
         if chosen in self._answered:
             return self._play(request, self._answered[chosen], session, wanted)
@@ -374,7 +374,7 @@ class Player:
             stream = self._streams.get(place)
             reply = None if stream is None else self._reply(stream)
             if stream is not None and reply is not None:
-                stream.count()
+                stream.played += 1
                 session.count(stream)
                 delivery.follow(stream, reply)
 

@@ -313,23 +313,6 @@ def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
     }
 
 
-def worker_ended_event(number: int, end: str, problem: str | None) -> dict[str, Any]:
-    """Return that one of the processes of a replay ended.
-
-    Args:
-        end: its exit code, or the signal that ended it.
-        problem: why no other takes its place, or None.
-    """
-    return {"event": "worker_ended", "worker": number, "end": end, "problem": problem}
-
-
-def worker_ended_line(number: int, end: str, problem: str | None) -> str:
-    """Return the same as a line."""
-    if problem is None:
-        return f"warning: worker {number} ended ({end}); another one takes its place"
-    return f"error: worker {number} ended ({end}), and {problem}; the replay ends"
-
-
 def harmless_event(harmless: Harmless) -> dict[str, Any]:
     """Return that a request that was not recorded got what any server answers."""
     return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}

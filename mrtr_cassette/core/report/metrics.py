@@ -1,8 +1,7 @@
 """The numbers of a run, for whoever watches many of them.
 
-Owns: which metrics there are, what each event adds to them, and where each number stands among the
-cells that the processes of one run may share.
-Does not own: the memory of the cells, time, and how metrics are served (`shell`).
+Owns: which metrics there are, and what each event adds to them.
+Does not own: time, and how metrics are served (`shell`).
 Rule: labels have values that are known when a run begins: methods that MCP names, tools and prompts
 of the cassette, reasons of misses. Nothing that a client sends makes a new one.
 """
@@ -11,10 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.core.protocol.methods import METHODS, known_method, target_of
 from mrtr_cassette.core.record.recorder import Observation
@@ -61,7 +60,7 @@ class Family:
 
     @property
     def size(self) -> int:
-        """How many cells one of its label values needs: a histogram's sum comes last."""
+        """How many numbers one of its label values has: a histogram's sum comes last."""
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
 
@@ -124,34 +123,6 @@ FAMILIES: Final = (
     *(LAG_BYTES, LAG_SECONDS, IN_FLIGHT, DURATION, RECEIVED, SENT, LOOP_LAG),
 )
 
-Cells: TypeAlias = "MutableSequence[float] | memoryview[float]"
-"""Numbers by place: a list, or memory that processes share."""
-
-
-class Layout:
-    """Where the numbers of one process stand, from its first cell on.
-
-    Attributes:
-        places: by metric and label values.
-        size: how many cells a process needs.
-    """
-
-    def __init__(self, playables: Iterable[Playable] = ()) -> None:
-        values: dict[Labels, Iterable[Labels]] = {
-            (): [()],
-            ("method", "name"): sorted(set(map(_played_as, playables))),
-            ("method",): [(method,) for method in METHODS],
-            ("reason",): [(reason.value,) for reason in Reason],
-            ("via",): [("result",), ("push",)],
-        }
-        self.places: dict[Family, dict[Labels, int]] = {}
-        self.size = 0
-        for family in FAMILIES:
-            places = self.places[family] = {}
-            for labels in values[family.labels]:
-                places[labels] = self.size
-                self.size += family.size
-
 
 class Sample(NamedTuple):
     """The numbers of one metric with one set of label values.
@@ -183,25 +154,32 @@ class Traffic:
 
 
 class Counts:
-    """The numbers of one process, as it counts them.
+    """The numbers of a run.
 
     Attributes:
         counted: what counts an event, by the function of `events` that makes facts of it; it takes
             the arguments of that.
     """
 
-    def __init__(
-        self, layout: Layout, cells: Cells, first: int = 0, playables: Iterable[Playable] = ()
-    ) -> None:
-        """Count in the cells from the first one on; what they have goes on, but for gauges.
+    def __init__(self, playables: Iterable[Playable] = ()) -> None:
+        """Count nothing yet.
 
         Args:
-            playables: what can be played; what has been played of them is counted already.
+            playables: what can be played.
         """
-        self._cells = cells
-        self._places = {
-            family: {labels: first + place for labels, place in places.items()}
-            for family, places in layout.places.items()
+        self._playables = defaultdict[Labels, list[Playable]](list)
+        for each in playables:
+            self._playables[_played_as(each)].append(each)
+        values: dict[Labels, Iterable[Labels]] = {
+            (): [()],
+            ("method", "name"): sorted(self._playables),
+            ("method",): [(method,) for method in METHODS],
+            ("reason",): [(reason.value,) for reason in Reason],
+            ("via",): [("result",), ("push",)],
+        }
+        self._numbers: dict[Family, dict[Labels, list[float]]] = {
+            family: {labels: [0.0] * family.size for labels in values[family.labels]}
+            for family in FAMILIES
         }
         self.counted: dict[Callable[..., Any], Callable[..., None]] = {
             missed_event: self._missed,
@@ -216,44 +194,29 @@ class Counts:
             unrecorded_event: partial(self._add, UNRECORDED),
             failed_event: partial(self._set, FAILED, 1.0),
         }
-        self._playables = defaultdict[int, list[Playable]](list)
-        for each in playables:
-            self._playables[self._places[PLAYS][_played_as(each)]].append(each)
-        self._plays = self._played_so_far()
-        for family in FAMILIES:
-            if family.kind == "gauge":
-                self._set(family, 0.0)
 
     def handled(self, traffic: Traffic) -> None:
         """Count requests whose responses have ended, and those that are in flight."""
         self._set(IN_FLIGHT, traffic.in_flight)
-        self._cells[self._places[RECEIVED][()]] += traffic.received
-        self._cells[self._places[SENT][()]] += traffic.sent
+        self._numbers[RECEIVED][()][0] += traffic.received
+        self._numbers[SENT][()][0] += traffic.sent
         for method, durations in traffic.durations.items():
             self._observe(DURATION, durations, known_method(method))
 
     def played(self) -> None:
-        """Count what has been played since it was counted last."""
-        plays = self._played_so_far()
-        for place, total in plays.items():
-            self._cells[place] += total - self._plays[place]
-        self._plays = plays
-
-    def _played_so_far(self) -> dict[int, int]:
-        return {
-            place: sum(each.played for each in playables)
-            for place, playables in self._playables.items()
-        }
+        """Count what has been played."""
+        for labels, playables in self._playables.items():
+            self._numbers[PLAYS][labels][0] = sum(each.played for each in playables)
 
     def loop_was_late(self, seconds: float) -> None:
         """Count how late the event loop did what was due."""
         self._observe(LOOP_LAG, (seconds,))
 
     def _observe(self, family: Family, values: Sequence[float], *labels: str) -> None:
-        place, bounds = self._places[family][labels], family.bounds
-        for bucket, count in Counter(bisect_left(bounds, value) for value in values).items():
-            self._cells[place + bucket] += count
-        self._cells[place + len(bounds) + 1] += sum(values)
+        numbers = self._numbers[family][labels]
+        for bucket, count in Counter(bisect_left(family.bounds, each) for each in values).items():
+            numbers[bucket] += count
+        numbers[-1] += sum(values)
 
     def journal_lags(self, size: int, seconds: float) -> None:
         """Say how much has come and is not in the journal, and since when."""
@@ -262,10 +225,10 @@ class Counts:
 
     def _add(self, family: Family, *labels_and_facts: object) -> None:
         labels = labels_and_facts[: len(family.labels)]
-        self._cells[self._places[family][labels]] += 1.0  # type: ignore[index]
+        self._numbers[family][labels][0] += 1.0  # type: ignore[index]
 
     def _set(self, family: Family, value: float, *_facts: object) -> None:
-        self._cells[self._places[family][()]] = value
+        self._numbers[family][()][0] = value
 
     def _missed(self, miss: Miss) -> None:
         self._add(MISSES, miss.reason.value)
@@ -284,19 +247,18 @@ class Counts:
         if observation.ask is not None:
             self._add(ASKS, "result")
 
+    def samples(self) -> dict[Family, list[Sample]]:
+        """Return the numbers of each metric; a histogram without a value is left out."""
+        return {
+            family: [
+                Sample(labels, list(numbers))
+                for labels, numbers in each.items()
+                if family.kind != "histogram" or not labels or any(numbers)
+            ]
+            for family, each in self._numbers.items()
+        }
+
 
 def _played_as(playable: Playable) -> Labels:
     key = playable.key
     return known_method(key.method), target_of(key.method, key.name)
-
-
-def samples(layout: Layout, cells: Cells, processes: int = 1) -> Iterator[tuple[Family, Sample]]:
-    """Return the numbers of all processes, added up; a histogram without a value is left out."""
-    for family, places in layout.places.items():
-        for labels, place in places.items():
-            numbers = [
-                sum(cells[process * layout.size + place + cell] for process in range(processes))
-                for cell in range(family.size)
-            ]
-            if family.kind != "histogram" or not labels or any(numbers):
-                yield family, Sample(labels, numbers)

@@ -4,7 +4,7 @@ from builders import Answer, cassette_of, loaded, player_of, retry, tool
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched
 
-from mrtr_cassette.core.replay.playable import Playable, tally_of
+from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
@@ -95,15 +95,3 @@ def test_posted_answers_come_after_the_exchanges_of_their_interaction() -> None:
         (1, asking, "elicitation-1"),
         (4, left, "elicitation-1"),
     ]
-
-
-def test_plays_are_counted_in_the_tally_too() -> None:
-    """Each exchange has a place of its own there; without a tally it counts for itself."""
-    (ask, left), (again,), (other,) = playables()
-    again.count()
-    tally = tally_of([ask, left, other])
-    for each in (left, other, left, again):
-        each.count()
-
-    assert list(tally.counts) == [0, 2, 1]
-    assert [each.played for each in (ask, left, other, again)] == [0, 2, 1, 2]

@@ -59,8 +59,6 @@ from mrtr_cassette.core.report.events import (
     unread_event,
     unread_line,
     unrecorded_event,
-    worker_ended_event,
-    worker_ended_line,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
 from mrtr_cassette.core.secrets.surrogates import sha256_of
@@ -379,27 +377,6 @@ def test_conversation_that_was_repeated_is_told_up_to_its_ask() -> None:
         'repeated the conversation up to #1 (tools/call "deploy", ask of turn 1), '
         "for an answer that is not recorded"
     )
-
-
-@pytest.mark.parametrize(
-    ("problem", "line"),
-    [
-        (None, "warning: worker 2 ended (signal 9); another one takes its place"),
-        (
-            "it was the third to end",
-            "error: worker 2 ended (signal 9), and it was the third to end; the replay ends",
-        ),
-    ],
-)
-def test_worker_that_ended_is_told_with_what_follows(problem: str | None, line: str) -> None:
-    """Either another one takes its place, or the reason why none does is told."""
-    assert worker_ended_line(2, "signal 9", problem) == line
-    assert worker_ended_event(2, "signal 9", problem) == {
-        "event": "worker_ended",
-        "worker": 2,
-        "end": "signal 9",
-        "problem": problem,
-    }
 
 
 def test_requests_with_several_answers_are_told() -> None:

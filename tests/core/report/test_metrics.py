@@ -28,13 +28,7 @@ from mrtr_cassette.core.report.events import (
     unreachable_event,
     unrecorded_event,
 )
-from mrtr_cassette.core.report.metrics import (
-    FAMILIES,
-    Counts,
-    Layout,
-    Traffic,
-    samples,
-)
+from mrtr_cassette.core.report.metrics import FAMILIES, PLAYS, Counts, Traffic
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")
@@ -44,13 +38,10 @@ ASKED = ((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), 
 
 
 class Run:
-    """The numbers of a run with some processes."""
+    """The numbers of a run."""
 
-    def __init__(self, playables: Sequence[Playable] = (), processes: int = 1) -> None:
-        self.layout = Layout(playables)
-        self.cells = [0.0] * (self.layout.size * processes)
-        self.processes = processes
-        self.counts = Counts(self.layout, self.cells, playables=playables)
+    def __init__(self, playables: Sequence[Playable] = ()) -> None:
+        self.counts = Counts(playables)
 
     def told(self, function: Any, *arguments: Any) -> None:
         """Tell of an event as an announcer does."""
@@ -59,12 +50,14 @@ class Run:
 
     def numbers(self) -> dict[tuple[str, ...], Any]:
         """Return what is not zero; a gauge or a counter as one number."""
-        found = {}
-        for family, sample in samples(self.layout, self.cells, self.processes):
-            if any(sample.numbers):
-                numbers = sample.numbers if family.kind == "histogram" else sample.numbers[0]
-                found[family.name.removeprefix("mrtr_cassette_"), *sample.labels] = numbers
-        return found
+        return {
+            (family.name.removeprefix("mrtr_cassette_"), *sample.labels): (
+                sample.numbers if family.kind == "histogram" else sample.numbers[0]
+            )
+            for family, samples in self.counts.samples().items()
+            for sample in samples
+            if any(sample.numbers)
+        }
 
 
 def test_a_replay_counts_what_it_played_missed_and_asked() -> None:
@@ -162,28 +155,15 @@ def test_time_goes_into_the_bucket_whose_bound_it_does_not_exceed() -> None:
     ]
 
 
-def test_processes_add_up_and_one_that_follows_goes_on() -> None:
-    """What a process counted that is gone stays; what was in flight in it is in flight no more."""
-    run = Run(processes=2)
-    other = Counts(run.layout, run.cells, run.layout.size)
-    for counts in (run.counts, other):
-        counts.handled(Traffic(in_flight=1, received=5))
-    assert run.numbers() == {("requests_in_flight",): 2, ("received_bytes",): 10}
-
-    Counts(run.layout, run.cells, run.layout.size)
-
-    assert run.numbers() == {("requests_in_flight",): 1, ("received_bytes",): 10}
-
-
 def test_labels_are_bounded_by_the_cassette() -> None:
     """Only the plays depend on the cassette; without one there are none of them."""
     some = player_of(
         (CALL, text("a")), (get("/x"), Answer((), status=404)), (rpc("made/up"), text("c"))
     )
-    names = list(Layout(some.playables).places[FAMILIES[0]])
+    names = [each.labels for each in Counts(some.playables).samples()[PLAYS]]
 
     assert names == [("other", ""), ("tools/call", "deploy")]
-    assert not Layout().places[FAMILIES[0]]
+    assert not Counts().samples()[PLAYS]
 
 
 def test_the_guide_lists_every_metric() -> None:
