@@ -163,7 +163,6 @@ class _Keywords(TypedDict, total=False):
     host: str
     port: int
     admin_port: int | None
-    otel: bool
     allow_hosts: Collection[str]
     allow_origins: Collection[str]
     max_body: int
@@ -253,7 +252,7 @@ def record(
             hint="with stdio=True it is the server's program and arguments, else a URL",
         )
     if stdio:
-        _refuse_with_pipes(checked, "admin_port", "answers", "otel", "rotate")
+        _refuse_with_pipes(checked, "admin_port", "answers", "rotate")
     if isinstance(upstream, str):
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)
@@ -289,7 +288,7 @@ def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) 
     if stdio and options.stateless:
         raise UsageError("stdio and stateless don't go together: a pipe has one process")
     if stdio:
-        _refuse_with_pipes(options, "admin_port", "otel")
+        _refuse_with_pipes(options, "admin_port")
         started = partial(replayed_by_client, location(path), options)
         return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)
     return Proxy(partial(_shown_as, Replay, partial(replaying, location(path), options)), check)

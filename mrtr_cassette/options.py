@@ -117,15 +117,6 @@ class ProxyOptions(Options):
             in_suites=False,
         ),
     )
-    otel: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Send traces and metrics by OpenTelemetry, as the variables OTEL_* say",
-            "--otel",
-            in_suites=False,
-        ),
-    )
     allow_hosts: Collection[str] = field(
         default=(),
         metadata=as_option(

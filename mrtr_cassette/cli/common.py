@@ -346,7 +346,7 @@ def refuse_http_options(context: click.Context) -> None:
 _HTTP_ONLY: Final = frozenset(
     {
         *("admin_port", "allow_hosts", "allow_origins", "answers", "ca_file", "headers", "host"),
-        *("insecure", "otel", "port", "stateless"),
+        *("insecure", "port", "stateless"),
     }
 )
 

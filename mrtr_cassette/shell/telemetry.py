@@ -7,8 +7,8 @@ Rule: what nobody asks for is not imported and costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -29,7 +29,6 @@ from mrtr_cassette.shell.transport import Handler
 
 if TYPE_CHECKING:
     from mrtr_cassette.shell.metrics import Lag, Metrics
-    from mrtr_cassette.shell.tracing import Tracing
 
 
 class Telemetry:
@@ -43,31 +42,24 @@ class Telemetry:
         """Make sure that all is there that the options need.
 
         Raises:
-            UsageError: an extra is not installed.
+            UsageError: what serves metrics is not installed.
         """
         self._port = options.admin_port
-        self._uses_otel = options.otel
-        self._tracing: Tracing | None = None
         self.metrics: Metrics | None = None
         if self._port is not None:
-            _require("prometheus_client", "admin_port", "metrics")
+            if find_spec("prometheus_client") is None:
+                raise UsageError(
+                    "<<admin_port>> needs prometheus_client, which is not installed",
+                    hint="pip install 'mrtr-cassette[metrics]'",
+                )
             from mrtr_cassette.shell.metrics import Metrics
 
             self.metrics = Metrics()
-        if self._uses_otel:
-            _require("opentelemetry.sdk", "otel", "otel")
 
     @property
     def listener(self) -> Callable[[Event], None] | None:
         """What takes events; None where nobody wants them."""
-        if self._uses_otel:
-            return self._tell
         return None if self.metrics is None else self.metrics.event
-
-    def _tell(self, event: Event) -> None:
-        for each in (self.metrics, self._tracing):
-            if each is not None:
-                each.event(event)
 
     def follow(self, lag: Lag) -> None:
         """Have it told how far a journal is behind what has come."""
@@ -97,55 +89,21 @@ class Telemetry:
             UsageError: the admin port can't be bound.
         """
         metrics, log = self.metrics, announcer.log
-        with self._traced(handler) as traced:
-            served = serving(
-                *(traced, listener, access, log),
-                files_each=files_each,
-                timeouts=timeouts,
-                meter=metrics,
-            )
-            if metrics is None or self._port is None:
-                async with served:
-                    yield None
-                return
-            from mrtr_cassette.shell.admin import serving_admin
-
-            metrics.begin(playables)
-            admin_port = serving_admin(access, self._port, metrics.exposition, log)
-            async with admin_port as admin, metrics.gathering(), served:
-                announcer.say(partial(admin_event, admin.url), partial(admin_line, admin.url))
-                with admin.ready():
-                    yield admin.url
-
-    @contextmanager
-    def _traced(self, handler: Handler) -> Iterator[Handler]:
-        """Give a handler of whose requests spans tell, if anybody wants them, until the block ends.
-
-        Raises:
-            UsageError: an exporter is not installed.
-        """
-        if not self._uses_otel:
-            yield handler
-            return
-        from mrtr_cassette.shell.otel_providers import providers
-        from mrtr_cassette.shell.tracing import Tracing
-
-        taking = providers()
-        self._tracing = Tracing(taking.tracers, taking.meters)
-        try:
-            yield self._tracing.handling(handler)
-        finally:
-            self._tracing.end()
-            taking.shut_down()
-
-
-def _require(module: str, option: str, extra: str) -> None:
-    try:
-        is_there = find_spec(module) is not None
-    except ModuleNotFoundError:
-        is_there = False
-    if not is_there:
-        raise UsageError(
-            f"<<{option}>> needs {module}, which is not installed",
-            hint=f"pip install 'mrtr-cassette[{extra}]'",
+        served = serving(
+            *(handler, listener, access, log),
+            files_each=files_each,
+            timeouts=timeouts,
+            meter=metrics,
         )
+        if metrics is None or self._port is None:
+            async with served:
+                yield None
+            return
+        from mrtr_cassette.shell.admin import serving_admin
+
+        metrics.begin(playables)
+        admin_port = serving_admin(access, self._port, metrics.exposition, log)
+        async with admin_port as admin, metrics.gathering(), served:
+            announcer.say(partial(admin_event, admin.url), partial(admin_line, admin.url))
+            with admin.ready():
+                yield admin.url

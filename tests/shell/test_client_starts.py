@@ -83,13 +83,13 @@ def test_pipes_have_no_url_and_http_no_command(cassette: Path, tmp_path: Path) -
         _ = recording.url
 
 
-@pytest.mark.parametrize("option", [{"admin_port": 0}, {"otel": True}])
-def test_nobody_watches_what_clients_start(tmp_path: Path, option: dict[str, Any]) -> None:
+def test_nobody_watches_what_clients_start(tmp_path: Path) -> None:
     """Each start is a process of its client's, and has no port."""
-    with pytest.raises(UsageError, match=f"{next(iter(option))} and stdio=True don't go together"):
-        mrtr_cassette.record(LINES_SERVER, tmp_path / "c.json", stdio=True, **option)
-    with pytest.raises(UsageError, match=f"{next(iter(option))} and stdio=True don't go together"):
-        mrtr_cassette.replay(tmp_path / "c.json", stdio=True, **option)
+    refused = pytest.raises(UsageError, match="admin_port and stdio=True don't go together")
+    with refused:
+        mrtr_cassette.record(LINES_SERVER, tmp_path / "c.json", stdio=True, admin_port=0)
+    with refused:
+        mrtr_cassette.replay(tmp_path / "c.json", stdio=True, admin_port=0)
 
 
 @pytest.mark.parametrize(
