@@ -120,12 +120,6 @@ class Recording(_ShownRun):
         return self._session.objection
 
     @property
-    def shipped(self) -> str | None:
-        """Which pieces of its journal were taken away, so that no cassette was written, or None."""
-        session = self._session
-        return session.shipped if isinstance(session, RecordSession) else None
-
-    @property
     def unreachable(self) -> int:
         """How many requests the upstream did not answer."""
         return self._session.unreachable
@@ -196,7 +190,6 @@ class RecordKeywords(_Keywords, total=False):
     ca_file: FilePath | None
     insecure: bool
     fsync: bool
-    rotate: str
     publish_anyway: bool
     existing: Existing
 
@@ -252,7 +245,7 @@ def record(
             hint="with stdio=True it is the server's program and arguments, else a URL",
         )
     if stdio:
-        _refuse_with_pipes(checked, "admin_port", "answers", "rotate")
+        _refuse_with_pipes(checked, "admin_port", "answers")
     if isinstance(upstream, str):
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)

@@ -8,7 +8,6 @@ Rule: every run of pytest imports this module, so it imports nothing large.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -53,42 +52,6 @@ class Option(NamedTuple):
     unit: int = 1
     shell_default: Any = None
     in_suites: bool = True
-
-
-class Rotation(NamedTuple):
-    """When a piece of a journal is closed: at a size in bytes, or an age in seconds."""
-
-    size: int | None = None
-    seconds: float | None = None
-
-    def is_due(self, size: int, seconds: float) -> bool:
-        """Tell whether a piece of this size and age is to be closed."""
-        if self.size is not None:
-            return size >= self.size
-        return self.seconds is not None and seconds >= self.seconds
-
-
-_ROTATION = re.compile("([1-9][0-9]{0,8})(kB|KB|MB|GB|s|m|h)")
-_BYTES = {"kB": 1000, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-def rotation_of(text: str) -> Rotation:
-    """Return the rotation that is written as `64MB` or `10m`.
-
-    Raises:
-        UsageError: it is neither a size nor a time.
-    """
-    match = _ROTATION.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"<<rotate>> is {text!r}, and neither a size nor a time",
-            hint="give a whole number with kB, MB, GB, s, m or h, such as 64MB or 10m",
-        )
-    count, unit = int(match[1]), match[2]
-    if unit in _BYTES:
-        return Rotation(size=count * _BYTES[unit])
-    return Rotation(seconds=count * _SECONDS[unit])
 
 
 def header_of(text: str) -> tuple[str, str]:

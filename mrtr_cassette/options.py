@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Literal
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.option_values import (
     FilePath,
-    Rotation,
     as_option,
     checked,
     default_of,
@@ -30,7 +29,6 @@ from mrtr_cassette.option_values import (
     kept_header_names,
     list_options,
     options_of,
-    rotation_of,
 )
 
 if TYPE_CHECKING:
@@ -368,17 +366,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
             "--fsync",
         ),
     )
-    rotate: str = field(
-        default="",
-        metadata=as_option(
-            "text",
-            "Close the journal in pieces of this size or time, such as 64MB or 10m, so that they "
-            "can be shipped meanwhile",
-            "--rotate",
-            metavar="SIZE|TIME",
-            in_suites=False,
-        ),
-    )
     publish_anyway: bool = field(
         default=False,
         metadata=as_option(
@@ -399,17 +386,10 @@ class RecordOptions(WritingOptions, ProxyOptions):
             )
         if self.answers is not None and self.existing == "append":
             raise UsageError("<<answers>> and <<append>> don't go together")
-        if self.rotation is not None and self.existing == "append":
-            raise UsageError("<<rotate>> and <<append>> don't go together")
         if self.redact or self.redact_keys or self.no_redact:
             _ = self.redaction
         if self.match_headers:
             _ = self.kept_headers
-
-    @cached_property
-    def rotation(self) -> Rotation | None:
-        """When a piece of the journal is closed; None where it stays one file."""
-        return rotation_of(self.rotate) if self.rotate else None
 
     @cached_property
     def kept_headers(self) -> frozenset[str]:

@@ -112,16 +112,16 @@ def diff(
 def recover(cassette: Location) -> None:
     """Publish what a killed recording left.
 
-    CASSETTE is written from the journal beside it, in one file or in pieces, which goes; that of a
-    cassette in a store is in this directory.
+    CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
+    this directory.
     """
     from mrtr_cassette.errors import CassetteError, counted
-    from mrtr_cassette.shell.journal_file import files_of, journal_path
+    from mrtr_cassette.shell.journal_file import journal_path
     from mrtr_cassette.shell.locks import is_locked
     from mrtr_cassette.shell.publishing import recover_journal
 
     journal = journal_path(cassette)
-    if not files_of(journal):
+    if not journal.exists():
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")
@@ -156,8 +156,8 @@ def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) ->
     """Make one cassette of what several recorders recorded.
 
     It is what one recorder would have made of all that passed: a call whose rounds went through
-    several recorders is one call. The files may be cassettes, journals, also of killed runs, and
-    pieces of journals, in any order; they are only read. What is in several of them counts once.
+    several recorders is one call. The files may be cassettes and journals, also of killed runs, in
+    any order; they are only read. What is in several of them counts once.
     """
     from mrtr_cassette.errors import counted
     from mrtr_cassette.shell.merging import merge_files

@@ -82,10 +82,6 @@ def record(
 
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
-    if stdio and options.rotate:
-        raise UsageError(
-            "--rotate and --stdio don't go together: each start of the server adds to one cassette"
-        )
     if stdio:
         check_stdio(context, command, upstream or upstream_command)
         sys.exit(_record_pipe(command, output, options, log))

@@ -20,7 +20,7 @@ from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import real_path, reason_of, remove_leftovers, write_whole
-from mrtr_cassette.shell.journal_file import files_of, journal_in_the_way, journal_path
+from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 from mrtr_cassette.shell.progress import Progress
 from mrtr_cassette.shell.stores import Location
 
@@ -83,7 +83,7 @@ def read_file(path: Location) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         journal = journal_path(path)
-        if files_of(journal):
+        if journal.exists():
             raise journal_in_the_way(journal, path) from None
         if _URL.match(str(path)):
             raise CassetteError(

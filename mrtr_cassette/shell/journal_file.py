@@ -1,6 +1,6 @@
 """The journal of a recording on disk.
 
-Owns: appending to it, closing it in pieces, which files it has, and who is writing it.
+Owns: appending to it, where it stands, and who is writing it.
 Does not own: what its lines are (`core.format.journal`), reading them (`recorded_journal`), and its
 publishing (`publishing`).
 Rule: only one process writes a journal, and an earlier one is never written over.
@@ -9,31 +9,24 @@ Rule: only one process writes a journal, and an earlier one is never written ove
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from enum import Enum
 from io import BufferedReader
 from pathlib import Path
 
 from mrtr_cassette.core.format.journal import (
     JournalHeader,
-    PieceEnd,
     decode_header,
-    encode_end,
     encode_header,
 )
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.option_values import Rotation
-from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
-_LOOK_S = 1.0
 _COPIED_AT_ONCE = 1024 * 1024
 
 
@@ -63,31 +56,22 @@ class Journal:
         *,
         syncs: bool = False,
         cassette: Location | None = None,
-        rotation: Rotation | None = None,
-        clock: Clock = CLOCK,
     ) -> None:
         """Create the journal.
 
         Args:
             syncs: each line is on the medium before `append` returns.
             cassette: what it will be, where that is not what its own name says.
-            rotation: when it is closed as a piece, and goes on in the next one.
 
         Raises:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
         self._name = os.fspath(path)
-        self._facts = header
         self._header = encode_header(header)
-        self._size = self._lines = 0
+        self._size = 0
         self._is_torn = False
         self._syncs = syncs
-        self._rotation = rotation
-        self._clock = clock
-        self._opened = clock.now()
-        if closed_pieces(path):
-            raise journal_in_the_way(path, cassette)
         try:
             self._file = _created(path)
         except FileExistsError:
@@ -114,11 +98,9 @@ class Journal:
             CassetteError: another file has taken the journal's place.
         """
         try:
-            restored = self._restore()
-            self.rotate_if_due()
+            return self._restore()
         finally:
             self._write(line)
-        return restored
 
     def append_parts(self, parts: Iterable[bytes]) -> Iterator[Restored | None]:
         """Do the same with a line that comes in parts; yield as often as others may have a turn.
@@ -133,7 +115,6 @@ class Journal:
         restored = None
         try:
             restored = self._restore()
-            self.rotate_if_due()
         except (OSError, CassetteError) as error:
             problem = error
         for part in parts:
@@ -147,7 +128,6 @@ class Journal:
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.
         rest = b"\n" + line if self._is_torn else line
-        self._lines += self._is_torn + line.endswith(b"\n")
         self._is_torn = True
         while rest:
             count = os.write(self._file, rest)
@@ -208,49 +188,6 @@ class Journal:
         os.close(self._file)
         self._file, self._identity = copy, os.fstat(copy)
 
-    def due_s(self) -> float | None:
-        """Return in how many seconds to look again whether the file is to be closed as a piece."""
-        rotation = self._rotation
-        if rotation is None or rotation.seconds is None:
-            return None
-        age = self._clock.now() - self._opened
-        # An old one that is empty waits for its first line.
-        return rotation.seconds - age if age < rotation.seconds else _LOOK_S
-
-    def rotate_if_due(self) -> None:
-        """Close the file as a piece if it is large or old enough and not empty.
-
-        Raises:
-            OSError: that is not possible; the file goes on.
-        """
-        if self._rotation is None or self._lines < 2:
-            return
-        if self._rotation.is_due(self._size, self._clock.now() - self._opened):
-            self._rotate()
-
-    def _rotate(self) -> None:
-        following = replace(self._facts, piece=self._facts.piece + 1)
-        header = encode_header(following)
-        # Whatever fails, fails before the piece has its name.
-        spare = spare_path(self.path)
-        spare.unlink(missing_ok=True)
-        file = _created(spare)
-        try:
-            with open(os.dup(file), "wb") as writer:  # noqa: PTH123  it is open already
-                writer.write(header)
-            self._write(encode_end(PieceEnd(self._lines, is_last=False)))
-            self.path.rename(piece_path(self.path, self._facts.piece))
-            spare.rename(self.path)
-        except BaseException:
-            os.close(file)
-            spare.unlink(missing_ok=True)
-            raise
-        os.close(self._file)
-        self._file, self._identity = file, os.fstat(file)
-        self._facts, self._header = following, header
-        self._size, self._lines = len(header), 1
-        self._opened = self._clock.now()
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Let nobody take the file for one that was left behind, until the block ends."""
@@ -310,48 +247,6 @@ def journal_in_the_way(path: Path, cassette: Location | None = None) -> Cassette
     )
 
 
-def piece_path(journal: Path, number: int) -> Path:
-    """Return what a piece of a journal is called once it is closed."""
-    return journal.with_name(f"{journal.name}.{number:06}")
-
-
-def spare_path(journal: Path) -> Path:
-    """Return what the next piece of a journal is called until the one before it is closed."""
-    return journal.with_name(f"{journal.name}~")
-
-
-def closed_pieces(journal: Path) -> list[Path]:
-    """Return the closed pieces that stand beside a journal, in their order."""
-    prefix = f"{journal.name}."
-    return sorted(
-        path
-        for path in journal.parent.glob(f"{glob.escape(prefix)}[0-9]*")
-        if path.name.removeprefix(prefix).isdigit()
-    )
-
-
-def files_of(journal: Path) -> list[Path]:
-    """Return all files of a journal in their order: the closed pieces, and the open one."""
-    open_one = next((path for path in (journal, spare_path(journal)) if path.exists()), None)
-    return [*closed_pieces(journal), *([] if open_one is None else [open_one])]
-
-
-def close_last(journal: Path) -> None:
-    """Close the last piece of a journal whose recording has ended.
-
-    Raises:
-        CassetteError: it can't be written, or is no journal.
-    """
-    number = header_of(journal).piece
-    try:
-        with journal.open("rb+") as file:
-            lines = sum(1 for _ in file)
-            file.write(encode_end(PieceEnd(lines, is_last=True)))
-        journal.rename(piece_path(journal, number))
-    except OSError as error:
-        raise CassetteError(journal, reason_of(error)) from None
-
-
 def client_of(path: Path) -> str | None:
     """Return which client's recording a journal is of; None where nobody can tell."""
     try:
@@ -388,7 +283,7 @@ def opened(path: Path) -> BufferedReader:
 def unpublished(cassette: Location) -> str | None:
     """Return what to know of a cassette beside which a killed recording left its journal."""
     journal = journal_path(cassette)
-    if not files_of(journal) or is_locked(journal):
+    if not journal.exists() or is_locked(journal):
         return None
     place = "beside it" if isinstance(cassette, Path) else "on this machine"
     return (

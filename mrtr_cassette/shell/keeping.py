@@ -23,7 +23,7 @@ from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.progress import told_by
-from mrtr_cassette.shell.publishing import close_shipped, publish_journal
+from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.sealing_process import RecorderSettings, SealingProcess
 from mrtr_cassette.shell.stores import Location
@@ -132,8 +132,6 @@ def keeping(
         header,
         syncs=options.fsync,
         cassette=session.path,
-        rotation=options.rotation,
-        clock=clock,
     )
     settings = _settings(options, header.redaction or RedactionRules())
     recorder = settings.recorder()
@@ -148,11 +146,8 @@ def keeping(
             progress = told_by(announcer, "writing", session.path, clock)
             wanted = options.publish_anyway or session.find_objection() is None
             if publishes and is_in_place and wanted:
-                if options.rotation is not None:
-                    session.shipped = close_shipped(session.path)
-                if session.shipped is None:
-                    session.published, lost = publish_journal(session.path, progress)
-                    session.problem = lost or session.problem
+                session.published, lost = publish_journal(session.path, progress)
+                session.problem = lost or session.problem
 
 
 def _close(journal: journal_file.Journal, session: RecordSession) -> bool:

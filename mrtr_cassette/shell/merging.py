@@ -1,6 +1,6 @@
 """Merging the recordings of several recorders into one cassette.
 
-Owns: which files are pieces of one journal, and what older journals and cassettes lack.
+Owns: which files are copies of one journal, and what older cassettes lack.
 Does not own: putting exchanges in one order (`core.record.merging`), and how files are written.
 Rule: the files are only read. The cassette is written whole, or not at all.
 """
@@ -60,7 +60,7 @@ def merge_files(
     """Write one cassette of what several recorders recorded.
 
     Args:
-        paths: journals, pieces of journals and cassettes, in any order.
+        paths: journals and cassettes, in any order.
 
     Raises:
         CassetteError: a file can't be read, or they contradict each other, or the cassette exists
@@ -92,7 +92,7 @@ def merge_files(
 
 
 class _File(NamedTuple):
-    """A journal, or a piece of one.
+    """A journal.
 
     Attributes:
         name: how messages name it.
@@ -113,7 +113,7 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
         if not _is_journal(path):
             yield from _of_cassette(path, str(place))
             continue
-        header = _known(journal_file.header_of(path, place))
+        header = journal_file.header_of(path, place)
         if header.existing == "append":
             raise CassetteError(
                 place,
@@ -124,16 +124,11 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
             notes.append(f"{place}: its recorder is still at work; what came so far is merged")
         journals.setdefault(header.recorder or "", []).append(_File(str(place), path, header))
     for recorder, files in journals.items():
-        pieces = _without_copies(files)
-        paths = [piece.path for piece in pieces]
-        journal = stack.enter_context(closing(RecordedJournal(*paths)))
+        file = _longest(files)
+        journal = stack.enter_context(closing(RecordedJournal(file.path)))
         if journal.lost is not None:
-            notes.append(f"{pieces[0].name}: {journal.lost}")
-        notes += [
-            f"{pieces[0].name}: piece {number} of this journal is in none of the files"
-            for number in journal.missing
-        ]
-        yield Source(pieces[0].name, files[0].header, journal, namespace=recorder)
+            notes.append(f"{file.name}: {journal.lost}")
+        yield Source(file.name, file.header, journal, namespace=recorder)
 
 
 def _on_disk(place: Location, stack: ExitStack) -> Path:
@@ -156,7 +151,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def _known(header: JournalHeader) -> JournalHeader:
-    """Return a header with a recorder and a time, which older ones lack."""
+    """Return a cassette's header with a recorder and a time, which older ones lack."""
     if header.recorder is not None and header.wall_ms is not None:
         return header
     try:
@@ -188,25 +183,22 @@ def _of_cassette(path: Path, name: str) -> Iterator[Source]:
         yield Source(name, _known(header), exchanges, digest, is_published=True)
 
 
-def _without_copies(files: Iterable[_File]) -> list[_File]:
-    """Return the pieces of one journal in their order, each once.
+def _longest(files: Iterable[_File]) -> _File:
+    """Return of several copies of one journal the one that has most.
 
     Raises:
-        CassetteError: two files are the same piece, and neither is the beginning of the other.
+        CassetteError: one is not the beginning of the next.
     """
-    pieces: dict[int, _File] = {}
-    for file in sorted(files, key=lambda file: (file.header.piece, file.name)):
-        other = pieces.setdefault(file.header.piece, file)
-        if other is not file:
-            shorter, longer = sorted((other, file), key=lambda each: each.path.stat().st_size)
-            if not _begins_with(longer.path, shorter.path):
-                raise CassetteError(
-                    file.name,
-                    f"it is the same piece of a journal as {other.name}, with something else in it",
-                    hint="leave one of them out",
-                )
-            pieces[file.header.piece] = longer
-    return list(pieces.values())
+    shorter, *others = sorted(files, key=lambda each: (each.path.stat().st_size, each.name))
+    for file in others:
+        if not _begins_with(file.path, shorter.path):
+            raise CassetteError(
+                file.name,
+                f"it is the same journal as {shorter.name}, with something else in it",
+                hint="leave one of them out",
+            )
+        shorter = file
+    return shorter
 
 
 def _begins_with(path: Path, beginning: Path) -> bool:

@@ -7,9 +7,8 @@ Rule: the journal goes only when the cassette stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 from mrtr_cassette import __version__
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
@@ -22,7 +21,6 @@ from mrtr_cassette.shell.progress import Progress
 from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.stores import Location
 
-_MOST_NAMED = 10
 TOOL = f"mrtr-cassette {__version__}"
 
 
@@ -38,17 +36,15 @@ def publish_journal(
     Raises:
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
-    files = _files_of(output)
-    with closing(RecordedJournal(*files)) as journal:
-        if journal.missing:
-            raise CassetteError(files[-1], _pieces_missing(output, journal.missing))
+    path = journal_file.journal_path(output)
+    with closing(RecordedJournal(path)) as journal:
         publication = None
         if journal:
             publication = _Publication(journal, output, progress)
             cassette_file.publish(
                 output, publication.pieces(), replace=journal.header.existing != "keep"
             )
-    _remove(output, files)
+    path.unlink()
     return None if publication is None else publication.count, journal.lost
 
 
@@ -65,63 +61,18 @@ def recover_journal(
         CassetteError: the journal can't be read, or the cassette not be written. The journal stays.
     """
     cassette_file.tidy(output)
-    files = _files_of(output)
-    with closing(RecordedJournal(*files)) as journal:
+    path = journal_file.journal_path(output)
+    with closing(RecordedJournal(path)) as journal:
         was_published = _is_published(journal, output)
     if not was_published:
         return publish_journal(output, progress)
-    _remove(output, files)
+    path.unlink()
     return None
-
-
-def _files_of(output: Location) -> list[Path]:
-    path = journal_file.journal_path(output)
-    # Reading what is not there says so.
-    return journal_file.files_of(path) or [path]
-
-
-def _remove(output: Location, files: Sequence[Path]) -> None:
-    """Remove a journal, the last piece last: whoever is killed meanwhile leaves that."""
-    for path in files:
-        path.unlink()
-    journal_file.spare_path(journal_file.journal_path(output)).unlink(missing_ok=True)
 
 
 def discard_journal(output: Location) -> None:
     """Remove the journal of a recording that is not published."""
-    _remove(output, journal_file.files_of(journal_file.journal_path(output)))
-
-
-def _pieces_missing(output: Location, missing: Sequence[int]) -> str:
-    """Return which pieces of a journal were taken away, and how they become a cassette."""
-    journal = journal_file.journal_path(output)
-    numbers = ", ".join(map(str, missing[:_MOST_NAMED]))
-    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return (
-        f"piece {numbers}{more} of {journal} was taken away; with it, make the cassette by: "
-        f"mrtr-cassette merge {journal}* FILES -o {output}"
-    )
-
-
-def close_shipped(output: Location) -> str | None:
-    """Close the last piece of a recording that ended, where others were taken away.
-
-    Returns:
-        which ones, and how they become a cassette; None where all are there.
-
-    Raises:
-        CassetteError: the journal can't be read or written.
-    """
-    journal = journal_file.journal_path(output)
-    last = journal_file.header_of(journal).piece
-    there = set(journal_file.closed_pieces(journal))
-    missing = [
-        number for number in range(1, last) if journal_file.piece_path(journal, number) not in there
-    ]
-    if not missing:
-        return None
-    journal_file.close_last(journal)
-    return _pieces_missing(output, missing)
+    journal_file.journal_path(output).unlink(missing_ok=True)
 
 
 def _is_published(journal: RecordedJournal, output: Location) -> bool:
@@ -135,7 +86,7 @@ def _is_published(journal: RecordedJournal, output: Location) -> bool:
 def recorded_so_far(output: Location) -> Cassette | None:
     """Return what the journal of a recording under way would become; None where it has nothing."""
     try:
-        journal = RecordedJournal(*_files_of(output))
+        journal = RecordedJournal(journal_file.journal_path(output))
     except CassetteError:
         return None
     with closing(journal):

@@ -39,7 +39,6 @@ class RecordSession:
         failure: how the command that was recorded failed, or None.
         problem: why the recording is not whole, or None.
         objection: why it is not published as a cassette, or None.
-        shipped: which pieces of the journal were taken away, and how to merge them; or None.
         published: how many interactions the published cassette has; None where there is none.
         admin_url: where the admin port is, or None.
     """
@@ -58,7 +57,6 @@ class RecordSession:
     failure: str | None = None
     problem: str | None = None
     objection: str | None = None
-    shipped: str | None = None
     published: int | None = None
     admin_url: str | None = None
 
@@ -72,7 +70,6 @@ class RecordSession:
             played=None if self.player is None else self.played,
             unrecorded=len(self.unrecorded),
             objection=self.objection,
-            shipped=self.shipped,
         )
 
     @property

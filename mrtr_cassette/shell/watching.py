@@ -100,25 +100,13 @@ class Watcher:
     @asynccontextmanager
     async def finishing(self) -> AsyncIterator[None]:
         """Wait, when the block ends, for all that is under way, and let go of the process."""
-        rotating = asyncio.create_task(self._rotate())
         try:
             yield
         finally:
-            rotating.cancel()
             while self.under_way:
                 await asyncio.wait(self.under_way)
             if self.sealing_process is not None:
                 await self.sealing_process.close()
-
-    async def _rotate(self) -> None:
-        """Close pieces of the journal also while nothing passes."""
-        while (due_s := self.journal.due_s()) is not None:
-            await self.clock.sleep(due_s)
-            async with self.writing:
-                try:
-                    self.journal.rotate_if_due()
-                except Exception as error:  # noqa: BLE001  the recorder is a spectator
-                    self.failed(error)
 
     def unreachable(self, request: Request, problem: str) -> None:
         """Take note that the upstream gave no response; that is no exchange to record."""

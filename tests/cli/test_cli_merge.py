@@ -1,4 +1,4 @@
-"""`merge`, and `record --rotate`, on the command line."""
+"""`merge` on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from messages import asks, text, yes
 
 from mrtr_cassette.cli import main
-from mrtr_cassette.core.format.journal import encode_header, encode_line
+from mrtr_cassette.core.format.journal import encode_header, encode_line, with_checksum
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
 STATE = "a state that the server signed"
@@ -65,30 +65,17 @@ def test_merge_without_files_is_a_usage_error() -> None:
     assert invoke("merge", "a.json").exit_code == 2
 
 
-def test_rotation_that_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
-    """Before anything is recorded."""
-    output = ("--output", tmp_path / "c.json", "--upstream", "http://127.0.0.1:9/mcp")
-    for words, message in (
-        (("--rotate", "often"), "--rotate is 'often', and neither a size nor a time"),
-        (("--rotate", "1m", "--append"), "--rotate and --append don't go together"),
-    ):
-        refused = invoke("record", *output, *words)
-        assert (refused.exit_code, message in refused.stderr) == (2, True)
-    refused = invoke("record", "--stdio", "--rotate", "1m", "--", "server")
-    assert (refused.exit_code, "--rotate and --stdio" in refused.stderr) == (2, True)
-
-
-def test_recover_names_pieces_that_were_taken_away(tmp_path: Path) -> None:
-    """And the command that makes a cassette of what there is."""
+def test_journal_of_an_earlier_version_is_refused_by_name(tmp_path: Path) -> None:
+    """`recover` and `merge` say which program can publish it, and leave it where it is."""
     output = tmp_path / "c.json"
-    (path, _) = journals(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    header = replace(JOURNAL_HEADER, redaction=RedactionRules(), recorder="1", wall_ms=1.0, piece=2)
-    (tmp_path / "c.json.journal").write_bytes(encode_header(header) + lines[1])
-
-    refused = invoke("recover", output)
-
     journal = tmp_path / "c.json.journal"
-    assert refused.exit_code == 3
-    assert f"error: {journal}: piece 1 of {journal} was taken away" in refused.stderr
-    assert refused.stderr.endswith(f"mrtr-cassette merge {journal}* FILES -o {output}\n")
+    journal.write_bytes(with_checksum(b'{"journal":2,"upstream":"http://h/mcp"}'))
+
+    for words in (("recover", output), ("merge", journal, "-o", tmp_path / "d.json")):
+        refused = invoke(*words)
+        assert refused.exit_code == 3
+        assert refused.stderr == (
+            f"error: {journal}: journal version 2, and this program reads version 3; "
+            "publish it with the version of mrtr-cassette that recorded it\n"
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json.journal"]

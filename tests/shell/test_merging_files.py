@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from mrtr_cassette.core.format.journal import (
     JournalHeader,
     encode_header,
     encode_line,
-    with_checksum,
 )
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
@@ -129,24 +127,6 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
     )
 
 
-def test_files_of_before_have_a_recorder_too(tmp_path: Path) -> None:
-    """The time at which they began and the upstream tell them apart."""
-    path = tmp_path / "c.json"
-    old = replace(JOURNAL_HEADER, redaction=RedactionRules())
-    tree = json.loads(encode_header(old)[:-10]) | {"journal": 1}
-    for name in ("recorder", "wall_ms", "piece"):
-        del tree[name]
-    lines = with_checksum(json.dumps(tree).encode()) + encode_line(replace(FIRST, number=1))
-    journal_path(path).write_bytes(lines)
-    (tmp_path / "old.journal").write_bytes(lines)
-    publish_journal(path)
-    other = journal(tmp_path / "new.journal", 2, SECOND)
-
-    merge = merge_files([path, tmp_path / "old.journal", other], tmp_path / "whole.json")
-
-    assert (merge.interactions, merge.recorders) == (1, 2)
-
-
 def test_copies_of_one_journal_have_to_agree(tmp_path: Path) -> None:
     """One that was copied earlier is the beginning of the other."""
     whole = journal(tmp_path / "whole.journal", 1, FIRST, SECOND)
@@ -154,7 +134,7 @@ def test_copies_of_one_journal_have_to_agree(tmp_path: Path) -> None:
     other = journal(tmp_path / "other.journal", 1, SECOND)
 
     assert merge_files([part, whole], tmp_path / "c.json").interactions == 1
-    with pytest.raises(CassetteError, match=r"same piece of a journal as .*with something else"):
+    with pytest.raises(CassetteError, match=r"same journal as .*with something else"):
         merge_files([whole, other], tmp_path / "d.json")
 
 

@@ -40,8 +40,7 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.errors import CassetteError, shorten
 
-JOURNAL_VERSION: Final = 2
-_READ_VERSIONS = (1, JOURNAL_VERSION)
+JOURNAL_VERSION: Final = 3
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
 """Bytes of a line after its JSON."""
@@ -56,13 +55,6 @@ _CHOICES = {
     "existing": ("keep", "replace", "append"),
     "answers": (None, "sealed"),
     "transport": ("http", "stdio"),
-}
-_ADDED_LATER = {"transport": "http", "client": None}
-"""What journals may lack, whatever their version."""
-_ADDED_IN_2 = {"recorder": None, "wall_ms": None, "piece": 1}
-_NUMBERS = {
-    "wall_ms": lambda value: type(value) in (float, int),
-    "piece": lambda value: type(value) is int and value >= 1,
 }
 _MAY_BE_NONE = ("redaction", "client", "recorder", "wall_ms")
 
@@ -80,10 +72,9 @@ class JournalHeader:
         answers: `sealed` where only hashes of users' answers are kept.
         transport: what is recorded.
         client: over stdio, hash of the process that started the recorder; else None.
-        recorder: an id that tells its exchanges from those of any other recorder; None in journals
-            of version 1.
+        recorder: an id that tells its exchanges from those of any other recorder; None where that
+            is not known.
         wall_ms: the wall clock when it began, in milliseconds since 1970; None in the same ones.
-        piece: which piece of the journal this file is, from 1.
     """
 
     upstream: str
@@ -96,7 +87,6 @@ class JournalHeader:
     client: str | None = None
     recorder: str | None = None
     wall_ms: float | None = None
-    piece: int = 1
 
 
 def encode_header(header: JournalHeader) -> bytes:
@@ -119,11 +109,10 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
     if type(version) is not int:
         raise CassetteError(path, "its first line is not that of a journal")
     # A version that is not known may have checksums of another kind.
-    if version not in _READ_VERSIONS:
-        readable = " and ".join(map(str, _READ_VERSIONS))
+    if version != JOURNAL_VERSION:
         raise CassetteError(
             path,
-            f"journal version {version}, and this program reads versions {readable}",
+            f"journal version {version}, and this program reads version {JOURNAL_VERSION}",
             hint="publish it with the version of mrtr-cassette that recorded it",
         )
     if with_checksum(body) != line:
@@ -132,8 +121,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
 
 
 def _read_header(tree: dict[str, Any], path: str) -> JournalHeader:
-    version = tree.pop("journal")
-    tree = {**_ADDED_LATER, **(_ADDED_IN_2 if version == 1 else {}), **tree}
+    del tree["journal"]
     names = JournalHeader.__dataclass_fields__
     for name in (*names, *tree):
         if name not in tree or name not in names:
@@ -141,8 +129,8 @@ def _read_header(tree: dict[str, Any], path: str) -> JournalHeader:
         value = tree[name]
         if name == "redaction" or (name in _MAY_BE_NONE and value is None):
             continue
-        if name in _NUMBERS:
-            if not _NUMBERS[name](value):
+        if name == "wall_ms":
+            if type(value) not in (float, int):
                 raise _wrong(path, name, f"should be a number, found {shorten(repr(value))}")
         elif name in _CHOICES:
             if value not in _CHOICES[name]:
@@ -188,23 +176,6 @@ class Continuation(NamedTuple):
     end: End
     ended_ms: float
     ended_after: int
-
-
-class PieceEnd(NamedTuple):
-    """The last line of a piece that was closed.
-
-    Attributes:
-        lines: how many lines stand before it.
-        is_last: the recording ended with this piece.
-    """
-
-    lines: int
-    is_last: bool
-
-
-def encode_end(end: PieceEnd) -> bytes:
-    """Return the last line of a piece that is closed."""
-    return with_checksum(orjson.dumps({"closed": end.lines, "is_last": end.is_last}))
 
 
 def joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
@@ -263,10 +234,8 @@ def _pieces_tree(response: Response) -> list[Any]:
         return [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in response.pieces]
 
 
-def decode_line(
-    line: bytes, recorder: str | None = None
-) -> RecordedExchange | Continuation | PieceEnd:
-    """Read a line that `encode_line` or `encode_end` wrote, with or without its end.
+def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
+    """Read a line that `encode_line` wrote, with or without its end.
 
     Args:
         recorder: the id of whose journal it stands in, where that is known.
@@ -287,11 +256,7 @@ def decode_line(
                 _milliseconds(tree["ended_ms"]),
                 _count(tree["ended_after"]),
             )
-        if "closed" in tree:
-            return PieceEnd(_count(tree["closed"], least=1), tree["is_last"] is True)
         method, target, headers, raw = tree["request"]
-        # Older lines lack it.
-        ended_after = tree.get("ended_after")
         number = _count(tree["number"], least=1)
         return RecordedExchange(
             number=number,
@@ -301,7 +266,7 @@ def decode_line(
             ended_ms=_milliseconds(tree["ended_ms"]),
             issued_sha256=_digest(tree["issued_sha256"]),
             echoed_sha256=_digest(tree["echoed_sha256"]),
-            ended_after=_count(ended_after) if ended_after is not None else None,
+            ended_after=None if tree["ended_after"] is None else _count(tree["ended_after"]),
             recorded_by=None if recorder is None else RecordedBy(recorder, number),
         )
     except (KeyError, TypeError) as error:

@@ -186,7 +186,6 @@ class RecordingReport:
             there was none.
         unrecorded: how many requests could not be recorded.
         objection: why it was not published as a cassette, or None.
-        shipped: which pieces of its journal were taken away, and how to merge them; or None.
     """
 
     cassette: str
@@ -195,7 +194,6 @@ class RecordingReport:
     played: int | None
     unrecorded: int
     objection: str | None = None
-    shipped: str | None = None
 
 
 def recording_text(report: RecordingReport) -> str:
@@ -203,8 +201,6 @@ def recording_text(report: RecordingReport) -> str:
     if report.objection is not None:
         return str(UnpublishedError(report.cassette, report.objection))
     parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
-    if report.shipped is not None:
-        return f"{parts[0]} in pieces: {report.shipped}"
     if report.played is not None:
         parts.append(f"{report.played} played")
     if report.unrecorded:
@@ -228,6 +224,4 @@ def recording_event(report: RecordingReport) -> dict[str, Any]:
         facts |= {"played": report.played, "unrecorded": report.unrecorded}
     if report.objection is not None:
         facts["unpublished"] = report.objection
-    if report.shipped is not None:
-        facts["shipped"] = report.shipped
     return {"event": "concluded", **facts}

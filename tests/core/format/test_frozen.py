@@ -135,7 +135,7 @@ def test_frozen_cassette_says_what_it_said(path: Path) -> None:
 
 @pytest.mark.parametrize("path", JOURNALS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_frozen_journal_says_what_it_said(path: Path) -> None:
-    """A journal that a killed run of an earlier version left can be published."""
+    """A journal that a killed run left can be published."""
     assert said_in(path.read_bytes()) == expected_of(path)
 
 

@@ -28,10 +28,8 @@ from mrtr_cassette.core.format.journal import (
     CHECKSUM_LENGTH,
     Continuation,
     JournalHeader,
-    PieceEnd,
     decode_header,
     decode_line,
-    encode_end,
     encode_header,
     encode_line,
     joined,
@@ -145,7 +143,7 @@ HEADER = JournalHeader(
 BARE = replace(HEADER, redaction=None, answers=None, existing="keep", request_state="verbatim")
 
 
-NAMED = replace(HEADER, recorder="1" * 32, wall_ms=1.5, piece=3)
+NAMED = replace(HEADER, recorder="1" * 32, wall_ms=1.5)
 
 
 @pytest.mark.parametrize("header", [HEADER, BARE, NAMED])
@@ -173,11 +171,11 @@ def header_with(**members: Any) -> bytes:
         (header_with(journal=True), r"^j: its first line is not that of a journal"),
         (
             header_with(journal=99),
-            r"^j: journal version 99, and this program reads versions 1 and 2; pub",
+            r"^j: journal version 99, and this program reads version 3; publish it with the version",
         ),
         (
-            header_with(journal=0),
-            r"^j: journal version 0, and this program reads versions 1 and 2; pub",
+            header_with(journal=2, piece=1),
+            r"^j: journal version 2, and this program reads version 3; publish it with the version",
         ),
         (encode_header(HEADER).replace(b"8000", b"8001"), r"^j: its first line is damaged"),
         (header_with(request_state="no"), r"^j: at line 1, /request_state: .*, found 'no'"),
@@ -188,7 +186,6 @@ def header_with(**members: Any) -> bytes:
         (header_with(upstream="gone"), r"^j: at line 1, /upstream: is missing"),
         (header_with(surprise=1), r"^j: at line 1, /surprise: is unknown"),
         (header_with(wall_ms="now"), r"^j: at line 1, /wall_ms: should be a number, found 'now'"),
-        (header_with(piece=0), r"^j: at line 1, /piece: should be a number, found 0"),
         (header_with(recorder="gone"), r"^j: at line 1, /recorder: is missing"),
         (header_with(redaction=[]), r"^j: at line 1, /redaction: should be an object"),
         (header_with(redaction={"keys": []}), r"^j: at line 1, /redaction: should be an object"),
@@ -206,21 +203,6 @@ def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> No
     """A damaged header, a nonsense value or another version is an error that names it."""
     with pytest.raises(CassetteError, match=message):
         decode_header(line, "j")
-
-
-def test_header_of_version_1_names_no_recorder() -> None:
-    """It is read all the same, as the only piece."""
-    line = header_with(journal=1, recorder="gone", wall_ms="gone", piece="gone")
-
-    assert decode_header(line, "j") == HEADER
-
-
-@pytest.mark.parametrize("is_last", [True, False])
-def test_last_line_of_a_piece_comes_back(*, is_last: bool) -> None:
-    """It says how many lines stand before it, and whether others follow elsewhere."""
-    end = PieceEnd(12, is_last)
-
-    assert decode_line(encode_end(end)) == end
 
 
 def test_exchange_knows_its_recorder() -> None:
