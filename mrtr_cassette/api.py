@@ -189,7 +189,6 @@ class RecordKeywords(_Keywords, total=False):
     answers: FilePath | None
     ca_file: FilePath | None
     insecure: bool
-    fsync: bool
     publish_anyway: bool
     existing: Existing
 

@@ -358,14 +358,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
             in_suites=False,
         ),
     )
-    fsync: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Have each exchange on the medium before its client has it, against a power cut",
-            "--fsync",
-        ),
-    )
     publish_anyway: bool = field(
         default=False,
         metadata=as_option(

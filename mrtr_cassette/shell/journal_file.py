@@ -53,14 +53,11 @@ class Journal:
         self,
         path: Path,
         header: JournalHeader,
-        *,
-        syncs: bool = False,
         cassette: Location | None = None,
     ) -> None:
         """Create the journal.
 
         Args:
-            syncs: each line is on the medium before `append` returns.
             cassette: what it will be, where that is not what its own name says.
 
         Raises:
@@ -71,7 +68,6 @@ class Journal:
         self._header = encode_header(header)
         self._size = 0
         self._is_torn = False
-        self._syncs = syncs
         try:
             self._file = _created(path)
         except FileExistsError:
@@ -133,8 +129,6 @@ class Journal:
             count = os.write(self._file, rest)
             self._size += count
             rest = rest[count:]
-        if self._syncs:
-            os.fsync(self._file)
         self._is_torn = not line.endswith(b"\n")
 
     def _restore(self) -> Restored | None:

@@ -127,12 +127,7 @@ def keeping(
         CassetteError: the journal can't be written, or the cassette not be published.
     """
     path = journal_file.journal_path(session.path)
-    journal = journal_file.Journal(
-        path,
-        header,
-        syncs=options.fsync,
-        cassette=session.path,
-    )
+    journal = journal_file.Journal(path, header, session.path)
     settings = _settings(options, header.redaction or RedactionRules())
     recorder = settings.recorder()
     # Without an event loop there is nobody to be held up.

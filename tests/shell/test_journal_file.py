@@ -149,23 +149,6 @@ def test_a_journal_takes_short_writes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "j").read_bytes() == before + b"0123456789\n"
 
 
-def test_a_journal_that_syncs_has_each_line_on_the_medium(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `syncs` each line, the first included, is synced before `append` returns; else none is."""
-    synced: list[bytes] = []
-    path = tmp_path / "j"
-    monkeypatch.setattr(os, "fsync", lambda _: synced.append(path.read_bytes()))
-    for syncs in (False, True):
-        journal = Journal(path, JOURNAL_HEADER, syncs=syncs)
-        journal.append(b"1\n")
-        journal.append(b"2\n")
-        journal.close()
-        data = path.read_bytes()
-        path.unlink()
-    assert synced == [data[:-4], data[:-2], data]
-
-
 def test_a_file_system_without_locks_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
