@@ -11,8 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from enum import Enum
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
@@ -27,7 +26,6 @@ from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
-_COPIED_AT_ONCE = 1024 * 1024
 
 
 def journal_path(cassette: Location) -> Path:
@@ -35,15 +33,6 @@ def journal_path(cassette: Location) -> Path:
     if isinstance(cassette, Path):
         return cassette.parent / (cassette.name + _JOURNAL_SUFFIX)
     return cassette.folder / (cassette.local_name + _JOURNAL_SUFFIX)
-
-
-class Restored(Enum):
-    """What became of a journal that another program had touched."""
-
-    ANEW = "anew"
-    """It was removed, and is written anew."""
-    CUT = "cut"
-    """It was cut short, and goes on without what is lost."""
 
 
 class Journal:
@@ -64,9 +53,6 @@ class Journal:
             CassetteError: another recorder is at work, or a killed one left its journal.
         """
         self.path = path
-        self._name = os.fspath(path)
-        self._header = encode_header(header)
-        self._size = 0
         self._is_torn = False
         try:
             self._file = _created(path)
@@ -76,111 +62,41 @@ class Journal:
             is_local = cassette is None or isinstance(cassette, Path)
             hint = None if is_local else "record in a folder where the journal can be written"
             raise CassetteError(path, reason_of(error), hint=hint) from None
-        self._identity = os.fstat(self._file)
         try:
-            self._write(self._header)
+            self._write(encode_header(header))
         except OSError as error:
             os.close(self._file)
             raise CassetteError(path, reason_of(error)) from None
 
-    def append(self, line: bytes) -> Restored | None:
+    def append(self, line: bytes) -> None:
         """Hand one line to the operating system; it survives the death of this process.
-
-        Returns:
-            what another program did to the journal meanwhile, or None.
 
         Raises:
             OSError: it could not be written whole.
-            CassetteError: another file has taken the journal's place.
         """
-        try:
-            return self._restore()
-        finally:
-            self._write(line)
+        self._write(line)
 
-    def append_parts(self, parts: Iterable[bytes]) -> Iterator[Restored | None]:
+    def append_parts(self, parts: Iterable[bytes]) -> Iterator[None]:
         """Do the same with a line that comes in parts; yield as often as others may have a turn.
 
         Nothing else may be appended meanwhile.
 
         Raises:
             OSError: it could not be written whole.
-            CassetteError: another file has taken the journal's place.
         """
-        problem: Exception | None = None
-        restored = None
-        try:
-            restored = self._restore()
-        except (OSError, CassetteError) as error:
-            problem = error
         for part in parts:
             self._write(part)
-            yield restored
+            yield
             # What follows goes on in the same line.
-            restored, self._is_torn = None, False
-        if problem is not None:
-            raise problem
+            self._is_torn = False
 
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.
         rest = b"\n" + line if self._is_torn else line
         self._is_torn = True
         while rest:
-            count = os.write(self._file, rest)
-            self._size += count
-            rest = rest[count:]
+            rest = rest[os.write(self._file, rest) :]
         self._is_torn = not line.endswith(b"\n")
-
-    def _restore(self) -> Restored | None:
-        """Mend what another program did to the journal."""
-        try:
-            # A look at the name tells all of a file that nobody has touched.
-            there = os.stat(self._name)  # noqa: PTH116  a path takes as long as the system call
-            is_in_place = os.path.samestat(there, self._identity)
-            if is_in_place and there.st_size >= self._size:
-                return None
-        except FileNotFoundError:
-            is_in_place = False
-        except OSError:
-            # Nobody can tell.
-            is_in_place = True
-        ours = os.fstat(self._file)
-        if not is_in_place:
-            self._write_anew()
-        if ours.st_size >= self._size:
-            return None if is_in_place else Restored.ANEW
-        if ours.st_size < len(self._header):
-            os.ftruncate(self._file, 0)
-            self._is_torn = False
-            self._write(self._header)
-        else:
-            self._is_torn = True
-        self._size = os.fstat(self._file).st_size
-        return Restored.CUT
-
-    def _write_anew(self) -> None:
-        """Write what the open file has to a file of the old name.
-
-        Raises:
-            CassetteError: a file stands there that is no copy of this journal.
-        """
-        with suppress(FileNotFoundError):
-            with self.path.open("rb") as file:
-                start = file.read(len(self._header))
-            if not self._header.startswith(start) or is_locked(self.path):
-                raise CassetteError(self.path, "another file has taken the journal's place")
-            self.path.unlink()
-        copy = _created(self.path)
-        try:
-            at = 0
-            while chunk := os.pread(self._file, _COPIED_AT_ONCE, at):
-                at += os.write(copy, chunk)
-        except BaseException:
-            self.path.unlink()
-            os.close(copy)
-            raise
-        os.close(self._file)
-        self._file, self._identity = copy, os.fstat(copy)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -192,21 +108,22 @@ class Journal:
         finally:
             os.close(lock)
 
-    def close(self) -> Restored | None:
+    def close(self) -> None:
         """Let go of the file, which stays.
 
-        Returns:
-            what another program did to the journal meanwhile, or None.
-
         Raises:
-            CassetteError: another file has taken the journal's place, or it can't be written anew.
+            CassetteError: another program has removed it, or put another file in its place.
         """
+        ours = os.fstat(self._file)
+        os.close(self._file)
         try:
-            return self._restore()
-        except OSError as error:
-            raise CassetteError(self.path, reason_of(error)) from None
-        finally:
-            os.close(self._file)
+            is_in_place = os.path.samestat(self.path.stat(), ours)
+        except OSError:
+            is_in_place = False
+        if not is_in_place:
+            raise CassetteError(
+                self.path, "another program removed or replaced the journal; what it had is lost"
+            )
 
 
 def _created(path: Path) -> int:
@@ -220,11 +137,6 @@ def _created(path: Path) -> int:
         os.close(file)
         raise
     return file
-
-
-def cut_short(path: Path) -> CassetteError:
-    """Return the error for a journal that another program cut short."""
-    return CassetteError(path, "another program cut the journal short; what it had is lost")
 
 
 def journal_in_the_way(path: Path, cassette: Location | None = None) -> CassetteError:

@@ -148,8 +148,7 @@ def keeping(
 def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
     """Let go of a journal; return whether it stands where it belongs."""
     try:
-        if journal.close() is journal_file.Restored.CUT and session.problem is None:
-            session.problem = journal_file.cut_short(journal.path).in_terms(session.terms)
+        journal.close()
     except CassetteError as error:
         session.problem = session.problem or error.in_terms(session.terms)
         return False

@@ -29,8 +29,6 @@ from mrtr_cassette.core.report.events import (
     pushed_line,
     request_event,
     response_event,
-    restored_event,
-    restored_line,
     unreachable_event,
     unreachable_line,
     unread_event,
@@ -40,7 +38,7 @@ from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import MrtrCassetteError, internal_error
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.journal_file import Journal, Restored, cut_short
+from mrtr_cassette.shell.journal_file import Journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.sealing_process import SealingProcess, is_plain_exchange
 
@@ -126,16 +124,6 @@ class Watcher:
             partial(unread_event, observation, unread),
             partial(unread_line, observation, unread, self.announcer.terms, is_kept=is_kept),
         )
-
-    def restored(self, restored: Restored) -> None:
-        """Say what another program did to the journal."""
-        path = self.journal.path
-        if restored is Restored.CUT:
-            self.failed(cut_short(path))
-        else:
-            self.announcer.say(
-                partial(restored_event, str(path)), partial(restored_line, str(path))
-            )
 
     def failed(self, error: Exception) -> None:
         """Say, once, that the recording is not whole; what passes goes on."""
@@ -286,9 +274,7 @@ class WatchedExchange:
         watcher = self._watcher
         exchange, ask, unread = watcher.recorder.seal(due.seen, is_plain=is_plain)
         self._sealed(due, observation, ask, unread)
-        restored = watcher.journal.append(encode_line(exchange, continues=due.seen.continues))
-        if restored is not None:
-            watcher.restored(restored)
+        watcher.journal.append(encode_line(exchange, continues=due.seen.continues))
         self._caught_up()
         if not due.seen.continues:
             watcher.session.written(exchange)
@@ -380,9 +366,7 @@ class WatchedExchange:
             key = await asyncio.to_thread(watcher.recorder.key_of, due.seen.call.request)
         self._sealed(due, observation, sealed.ask, sealed.unread, key)
         async with watcher.writing:
-            for restored in watcher.journal.append_parts(sealed.line):
-                if restored is not None:
-                    watcher.restored(restored)
+            for _ in watcher.journal.append_parts(sealed.line):
                 await asyncio.sleep(0)
         self._caught_up()
         watcher.session.judged(observation.number, sealed.verdict)

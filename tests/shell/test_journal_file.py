@@ -16,7 +16,6 @@ from messages import asks, yes
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.format.journal import decode_line, encode_line
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell import journal_file
 from mrtr_cassette.shell.journal_file import Journal
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.recorded_journal import RecordedJournal
@@ -166,7 +165,7 @@ def test_a_file_system_without_locks_is_told(
 def test_a_line_in_parts_is_one_line(tmp_path: Path) -> None:
     """Parts are written one after the other, and the next line begins with a line of its own."""
     journal = Journal(tmp_path / "j", JOURNAL_HEADER)
-    assert list(journal.append_parts([b"01234", b"56789", b"\n"])) == [None, None, None]
+    assert list(journal.append_parts([b"01234", b"56789", b"\n"])) == [None] * 3
     journal.append(b"next\n")
     assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"0123456789", b"next"]
     journal.close()
@@ -180,16 +179,6 @@ def test_a_line_in_parts_that_breaks_off_costs_only_itself(tmp_path: Path) -> No
     parts.close()
     journal.append(b"next\n")
     assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"01234", b"next"]
-    journal.close()
-
-
-def test_a_journal_that_has_gone_is_written_anew_for_a_line_in_parts(tmp_path: Path) -> None:
-    """It is noticed before the first part, and told with it."""
-    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
-    journal.append(b"before\n")
-    (tmp_path / "j").unlink()
-    assert list(journal.append_parts([b"01234", b"\n"])) == [journal_file.Restored.ANEW, None]
-    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"before", b"01234"]
     journal.close()
 
 

@@ -201,16 +201,6 @@ def failed_line(problem: str) -> str:
     return f"RECORDING FAILED: {problem}; the traffic goes on"
 
 
-def restored_event(journal: str) -> dict[str, Any]:
-    """Return that the journal had gone and was written anew."""
-    return {"event": "restored", "journal": journal}
-
-
-def restored_line(journal: str) -> str:
-    """Return as a line that the journal had gone and was written anew."""
-    return f"{journal} was removed by another program; it has been written anew, nothing is lost"
-
-
 # Appending
 
 

@@ -50,8 +50,6 @@ from mrtr_cassette.core.report.events import (
     pushed_line,
     request_event,
     response_event,
-    restored_event,
-    restored_line,
     told_apart_event,
     told_apart_text,
     unreachable_event,
@@ -337,17 +335,6 @@ def test_body_that_cannot_be_read_is_told(unread: Unread, is_kept: bool, rest: s
             failed_event("disk full"),
             failed_line("disk full"),
             ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
-        ),
-        (
-            restored_event("c.json.journal"),
-            restored_line("c.json.journal"),
-            (
-                "restored",
-                (
-                    "c.json.journal was removed by another program; it has been written anew, "
-                    "nothing is lost"
-                ),
-            ),
         ),
         (
             progress_event("reading", 1500, 60_000, 11.4),
