@@ -184,7 +184,6 @@ class RecordKeywords(_Keywords, total=False):
     redact: Collection[str]
     redact_keys: Collection[str]
     no_redact: Collection[str]
-    strict_redaction: bool
     seal_answers: bool
     answers: FilePath | None
     ca_file: FilePath | None

@@ -333,15 +333,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
             metavar="NAME",
         ),
     )
-    strict_redaction: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Keep only the size and a digest of bodies that can't be searched for secrets; a "
-            "response without its body can't be replayed",
-            "--strict-redaction",
-        ),
-    )
     seal_answers: bool = field(
         default=False,
         metadata=as_option(

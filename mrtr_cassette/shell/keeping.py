@@ -159,7 +159,6 @@ def _settings(options: RecordOptions, rules: RedactionRules) -> RecorderSettings
     return RecorderSettings(
         seals=options.request_state == "sealed",
         seals_answers=options.seal_answers,
-        withholds=options.strict_redaction,
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
         rules=rules,

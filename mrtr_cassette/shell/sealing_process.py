@@ -64,14 +64,13 @@ class RecorderSettings:
     """What a recorder is made of, here and in the process.
 
     Attributes:
-        seals, seals_answers, withholds, kept_headers, largest_body: as `Recorder` has them.
+        seals, seals_answers, kept_headers, largest_body: as `Recorder` has them.
         rules: what the user changes about redaction.
         key: of the hashes that stand for secrets while recording.
     """
 
     seals: bool
     seals_answers: bool
-    withholds: bool
     kept_headers: frozenset[str]
     largest_body: int
     rules: RedactionRules
@@ -85,7 +84,6 @@ class RecorderSettings:
             redactor=redactor,
             credentials=Credentials(redactor),
             seals_answers=self.seals_answers,
-            withholds=self.withholds,
             kept_headers=self.kept_headers,
             largest_body=self.largest_body,
             largest_at_once=AT_ONCE,

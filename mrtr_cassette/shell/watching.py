@@ -119,10 +119,9 @@ class Watcher:
         if unread in self._warned_of:
             return
         self._warned_of.add(unread)
-        is_kept = not self.recorder.withholds
         self.announcer.say(
             partial(unread_event, observation, unread),
-            partial(unread_line, observation, unread, self.announcer.terms, is_kept=is_kept),
+            partial(unread_line, observation, unread, self.announcer.terms),
         )
 
     def failed(self, error: Exception) -> None:

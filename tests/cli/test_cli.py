@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import socket
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from builders import without_digests
 from commands import (
     STATE,
     SUBCOMMANDS,
@@ -42,6 +44,7 @@ from standin import (
     upstream,
 )
 
+import mrtr_cassette
 from mrtr_cassette.errors import CassetteError
 
 # --- Usage ---
@@ -236,6 +239,23 @@ async def test_a_damaged_cassette_is_3_and_explained(tmp_path: Path, name: str) 
         async with playing(path):
             pass
     assert ended.err == f"error: {caught.value}\n"
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+@looped
+async def test_a_cassette_with_a_withheld_body_is_never_played(tmp_path: Path, side: str) -> None:
+    """No command and no program loads it, and each names the file, the place and the way out."""
+    path = await pinged(tmp_path / "c.json")
+    tree = without_digests(read(path))
+    del tree["interactions"][0][side]["body"]
+    tree["interactions"][0][side]["text"] = f"mrtr-withheld:40:{'0' * 64}"
+    path.write_bytes(compact(tree))
+    why = f"{path}: at /interactions/0/{side}: the body was withheld by --strict-redaction, so it "
+    refused = Outcome(3, "", f"error: {why}can't be played; record it again\n")
+    for words in (("replay", path, "--port", 0), ("inspect", path), ("check", path, "--fix")):
+        assert await run(*words) == refused
+    with pytest.raises(CassetteError, match=re.escape(why)), mrtr_cassette.replay(path):
+        raise AssertionError("unreachable because nothing is served")
 
 
 @looped

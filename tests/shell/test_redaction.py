@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 import zlib
 from collections.abc import Sequence
@@ -28,7 +27,6 @@ from messages import input_required, result, tool_call
 from standin import JSON, answering, json_response, response
 
 from mrtr_cassette.core.report.misses import report_of_miss
-from mrtr_cassette.core.report.summary import report_of_replay
 from mrtr_cassette.shell.cassette_file import load_cassette
 
 IN_RESPONSES = {Place.RESULT, Place.ERROR, Place.EVENT}
@@ -387,35 +385,8 @@ async def test_response_in_another_encoding_is_searched_and_plays(
 
 
 @looped
-async def test_bodies_that_cannot_be_searched_are_kept_by_their_digest(tmp_path: Path) -> None:
-    """With `strict_redaction` nothing of them is on disk, a request matches, a response is a miss."""
-    path = tmp_path / "c.json"
-    unread = b"\x00\xff" + GITHUB.encode()
-    plain = json_response(result({"a": 1}))
-    script = answering(plain, response(unread, JSON, "Content-Encoding: br"), plain)
-    async with taping(path, script, strict_redaction=True) as tape:
-        recorded = await http("POST", tape.url, JSON, body=unread)
-        await post(tape.url, tool_call("x"))
-        await post(tape.url, tool_call("y"))
-        journal = path.with_name(path.name + ".journal").read_bytes()
-    assert GITHUB.encode() not in journal + path.read_bytes()
-    assert base64.b64encode(unread)[:40] not in journal + path.read_bytes()
-    withheld = f"mrtr-withheld:{len(unread)}:{hashlib.sha256(unread).hexdigest()}"
-    assert path.read_text().count(f'"text": "{withheld}"') == 2
-    async with playing(path) as replay:
-        assert (await http("POST", replay.url, JSON, body=unread)).body == recorded.body
-        for other in (unread + b"x", withheld.encode(), b""):
-            assert (await http("POST", replay.url, JSON, body=other)).status == 404
-        error = (await post(replay.url, tool_call("x"))).error
-        assert error["data"]["reason"] == "not-kept"
-        assert error["data"]["nearest"]["interaction"] == 2
-        assert (await post(replay.url, tool_call("y"))).result == {"a": 1}
-        assert [each.number for each in report_of_replay(replay.player).incomplete] == [2]
-
-
-@looped
-async def test_bodies_that_cannot_be_searched_are_kept_unless_told(tmp_path: Path) -> None:
-    """By default they are recorded as they are, and play, after one warning for each reason."""
+async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) -> None:
+    """They are recorded as they are, and play, after one warning for each reason."""
     path = tmp_path / "c.json"
     unread = b"\x00\xff\x00"
     script = answering(*[response(unread, JSON, "Content-Encoding: br")] * 2)

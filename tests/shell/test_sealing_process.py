@@ -33,7 +33,6 @@ from mrtr_cassette.shell.sealing_process import RecorderSettings, SealingProcess
 SETTINGS = RecorderSettings(
     seals=True,
     seals_answers=False,
-    withholds=False,
     kept_headers=frozenset(),
     largest_body=10**8,
     rules=RedactionRules(),

@@ -8,6 +8,7 @@ Rule: a body comes back byte for byte, or there is an error that names its place
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any, cast
 
 import orjson
@@ -17,6 +18,9 @@ from mrtr_cassette.core.wire.http import Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import is_deep
 from mrtr_cassette.core.wire.sse import read_event
 from mrtr_cassette.errors import CassetteError, printable
+
+_WITHHELD = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
+"""What earlier versions wrote for a body of which they kept only the size and the SHA-256."""
 
 
 def damaged(path: str, pointer: str, reason: str) -> CassetteError:
@@ -138,6 +142,12 @@ def _compact(value: Any, path: str, pointer: str) -> bytes:
 
 
 def _decode_opaque(body: BodyModel | EventModel | LineModel, path: str, pointer: str) -> bytes:
+    if body.text is not None and _WITHHELD.fullmatch(body.text):
+        raise CassetteError(
+            path,
+            f"at {pointer}: the body was withheld by --strict-redaction, so it can't be played",
+            hint="record it again",
+        )
     if body.base64 is not None:
         try:
             return base64.b64decode(body.base64, validate=True)

@@ -26,7 +26,6 @@ from mrtr_cassette.core.record.sealing import (
     seal_event_ids,
     seal_states,
     unread_bodies,
-    without_bodies,
     without_credentials,
 )
 from mrtr_cassette.core.secrets.answers import seal_answers
@@ -96,7 +95,6 @@ class Sealer:
         redactor: replaces secrets on the way to disk.
         credentials: those that have passed, which are replaced wherever they are repeated.
         seals_answers: of what users answer only hashes reach the disk.
-        withholds: of a body that can't be read only its size and digest reach the disk.
         kept_headers: lower-case names of headers of requests that are kept besides MCP's.
         known: the states that were issued or echoed.
     """
@@ -105,7 +103,6 @@ class Sealer:
     redactor: Redactor | None = None
     credentials: Credentials | None = None
     seals_answers: bool = False
-    withholds: bool = False
     kept_headers: frozenset[str] = frozenset()
     known: KnownStates = field(default_factory=KnownStates)
 
@@ -129,8 +126,6 @@ class Sealer:
         response = seen.response if seen.is_paced else _joined(seen.response)
         response, encoding = in_utf8(response)
         unread = unread_bodies(received, response)
-        if self.withholds:
-            request, response = without_bodies(request, response, unread)
         response = seal_event_ids(response)
         answers = call.answers
         echoed = answers.request_state if answers is not None else None

@@ -24,7 +24,6 @@ from mrtr_cassette.core.secrets.states import (
     replaced_states,
 )
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH_BYTES, sealed_hash
-from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 from mrtr_cassette.core.wire.readable import content_coding, encoding_of, may_be_encoded, why_unread
@@ -208,18 +207,6 @@ def unread_bodies(request: Request, response: Response) -> list[Unread]:
         return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
-
-
-def without_bodies(
-    request: Request, response: Response, unread: Iterable[Unread]
-) -> tuple[Request, Response]:
-    """Put their size and digest in the place of bodies that can't be read."""
-    for each in unread:
-        if each.side == "request":
-            request = replace(request, body=withheld(request.body))
-        else:
-            response = _with_whole(response, withheld(response.body))
-    return request, response
 
 
 def in_utf8(response: Response) -> tuple[Response, str]:

@@ -45,7 +45,6 @@ class Reason(Enum):
     HEADERS_CONTRADICT = "headers-contradict"
     ALREADY_PLAYED = "already-played"
     OUT_OF_ORDER = "out-of-order"
-    NOT_KEPT = "not-kept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,6 @@ class Miss:
     nearest: Playable | None = None
     differences: tuple[Difference, ...] = ()
     is_refused: bool = False
-
-
-def not_kept(call: Call, playable: Playable) -> Miss:
-    """Explain that the response to a request was recorded, and its body was not kept."""
-    detail = "of the body of this response only size and digest were kept: it can't be searched"
-    return Miss(call, Reason.NOT_KEPT, f"{detail} for secrets", playable)
 
 
 def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> Miss:

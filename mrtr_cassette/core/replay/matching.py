@@ -36,11 +36,9 @@ from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
-from mrtr_cassette.core.secrets.withheld import is_withheld, withheld
 from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pieces import substituted
-from mrtr_cassette.core.wire.readable import why_unread
 
 _RECEIVED: Final = "received."
 """What the token of a secret that a client sent begins with; a cassette's tokens are numbers."""
@@ -107,11 +105,6 @@ class MatchedForm:
         self._telling_redactor: Redactor | None = None
         self._credentials: Credentials | None = None
         self._tokens: dict[Secret, str] = {}
-        self._withholds = any(
-            is_withheld(exchange.request.body)
-            for interaction in cassette.interactions
-            for exchange in interaction.own
-        )
         self.header_names: frozenset[str] = frozenset().union(
             *{
                 named_by_user(exchange.request.headers)
@@ -149,8 +142,6 @@ class MatchedForm:
         """Return a client's request as it is matched; the same one where nothing has to change."""
         if self._telling_redactor is not None and self._credentials is not None:
             self._credentials.seen(request.headers)
-        if self._withholds and (why_unread(request) or is_withheld(request.body)):
-            request = replace(request, body=withheld(request.body))
         new_state = self._received_state if self._states_are_sealed else _raw
         request = self._sealed(request, new_state, self._is_given_answer)
         if not self.has_placeholders or not _may_have_placeholders(request):

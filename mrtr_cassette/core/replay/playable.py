@@ -21,8 +21,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Ask
 from mrtr_cassette.core.replay.matching import MatchedForm, Secret, alike
 from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.secrets.withheld import is_withheld
-from mrtr_cassette.core.wire.http import Piece, Request
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 
@@ -62,7 +61,6 @@ class Playable:
         session: id of its recorded session; empty where it has none.
         opens_session: its response gave that id to its client.
         is_listening: its response is a stream that tells what other requests caused.
-        is_withheld: of its response's body only the size and the digest were kept.
         request: its request as it is matched, without secrets.
         kind: the kind of the request's message, or None if its body is no message.
         lookup: its lookup key.
@@ -87,7 +85,6 @@ class Playable:
     session: str
     opens_session: bool
     is_listening: bool
-    is_withheld: bool
     request: Request
     kind: Kind | None
     lookup: LookupKey
@@ -195,7 +192,6 @@ def playable(
         session=session or opened,
         opens_session=bool(opened),
         is_listening=listens(call, response),
-        is_withheld=response is not None and any(map(_is_withheld, response.pieces[:1])),
         request=request,
         kind=None if call.message is None else call.message.kind,
         lookup=lookup_key(call, ignored),
@@ -255,7 +251,3 @@ def number_lookups(by_arrival: Iterable[Playable]) -> None:
         each.lookup_number = numbers.setdefault((each.lookup, pending), len(numbers))
         occurrences[each.session, each.lookup_number] += 1
         each.occurrence = occurrences[each.session, each.lookup_number]
-
-
-def _is_withheld(piece: Piece) -> bool:
-    return is_withheld(piece.raw)

@@ -29,10 +29,8 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.replay.delivery import Delivery
 from mrtr_cassette.core.replay.diagnosis import (
     Miss,
-    Reason,
     no_match,
     no_more,
-    not_kept,
     other_secrets,
 )
 from mrtr_cassette.core.replay.given import GivenOut
@@ -259,7 +257,7 @@ class Player:
             self._follow(session)
         fitting = self._order.fitting(nearest, wanted.secrets, candidates)
         chosen = self._order.choose(fitting, wanted.caller, session)
-        if chosen is None or chosen.is_withheld:
+        if chosen is None:
             return Unmatched(arrived, nearest, fitting)
         return self._play(request, chosen, session, wanted)
 
@@ -319,9 +317,6 @@ class Player:
                 return harmless
         # What is told of a miss has no secrets either.
         call = read_call(self._matched.told(recorded))
-        withheld = [each for each in fitting if each.is_withheld]
-        if withheld:
-            return not_kept(call, withheld[0])
         if not nearest:
             return no_match(call, self.playables, self._ignored)
         if not fitting:
@@ -335,7 +330,7 @@ class Player:
             return found
         answer = found.call.message
         is_answer = answer is not None and answer.kind is Kind.RESPONSE
-        if answer is not None and is_answer and found.reason is not Reason.NOT_KEPT:
+        if answer is not None and is_answer:
             is_refused = self._refuse(answer, unmatched.arrived.session, found)
             found = replace(found, is_refused=is_refused)
         self.misses.append(found)

@@ -162,22 +162,15 @@ def unread_event(observation: Observation, unread: Unread) -> dict[str, Any]:
     }
 
 
-def unread_line(
-    observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS, *, is_kept: bool = True
-) -> str:
-    """Return the warning about a body that can't be read.
-
-    Args:
-        is_kept: the body is recorded all the same.
-    """
+def unread_line(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> str:
+    """Return the warning about a body that can't be read."""
     place = f"the {unread.side} of exchange {observation.number}, {observation.label}"
-    kept = "as it is: keep only its size and digest with <<strict_redaction>>"
     text = (
         f"warning: {place}, can't be searched for asks, states and secrets, as {unread.reason}; "
-        f"it is recorded {kept if is_kept else 'by its size and digest only'}"
+        "it is recorded as it is"
     )
     if unread.side == "response" and unread.reason.startswith("its "):
-        text += ", or have it readable with <<accept_gzip>>"
+        text += ": have it readable with <<accept_gzip>>"
     return printable(in_terms(text, terms))
 
 

@@ -53,10 +53,6 @@ _FIXES = {
         "allow it again with <<repeat_always>>",
     ),
     Reason.OUT_OF_ORDER: ("send the call without answers first, then answer what it asks",),
-    Reason.NOT_KEPT: (
-        "have the server send it as text: record it with <<accept_gzip>>",
-        "record it without <<strict_redaction>>",
-    ),
 }
 """What can be done about a miss: one of these; each front fills the slots in its own terms."""
 _FIXES_OF_POSTED = (

@@ -23,7 +23,6 @@ from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
 from mrtr_cassette.core.secrets.stream_search import secrets_in_stream
 from mrtr_cassette.core.secrets.text_search import DEEPEST, TextSearch
 from mrtr_cassette.core.secrets.url_search import FORM_QUERY, URL_QUERY, Query
-from mrtr_cassette.core.secrets.withheld import is_withheld
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 from mrtr_cassette.errors import NotJsonError
 
@@ -98,8 +97,6 @@ class Redactor:
         JSON, also line by line or cut off, forms, event streams and other text are searched, and
         in bytes that are no text what is spelled as in ASCII.
         """
-        if is_withheld(raw):
-            return raw
         media_type = content_type.partition(";")[0].strip().lower()
         find = _in_stream if media_type == EVENT_STREAM else _in_body
         if media_type == _FORM:

@@ -24,7 +24,7 @@ _TAB: Final = 4
 
 _REPLACED: Final = re.compile(
     rf"(?P<redacted>{re.sub(r'[?]P<[a-z]+>', '?:', PLACEHOLDER.pattern)})"
-    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event|withheld):[0-9a-f:]+"
+    rf"|(?P<sealed>{SEALED_ANSWER.pattern}|mrtr-(?:state|session|event):[0-9a-f:]+"
     r"|sha256:[0-9a-f]{64})",
     re.ASCII,
 )

@@ -59,14 +59,6 @@ def test_secret_across_pieces_is_replaced() -> None:
     assert tuple(piece.raw for piece in paced.pieces) == parts
 
 
-def test_body_that_cannot_be_read_may_be_withheld() -> None:
-    """Of such a body only size and digest are kept, where that is wanted."""
-    exchange, _, unread = Sealer(seals=True, withholds=True).seal(seen(b"\0\xff\xfe\1"))
-    assert [each.side for each in unread] == ["response"]
-    assert exchange.response is not None
-    assert b"\xff" not in exchange.response.body
-
-
 def test_answers_are_sealed_where_that_is_wanted() -> None:
     """A request that answers keeps hashes of its answers."""
     request = post(

@@ -49,7 +49,6 @@ from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
-from mrtr_cassette.core.secrets.withheld import withheld
 from mrtr_cassette.core.wire.http import End, Request, header_value
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
@@ -736,14 +735,6 @@ def test_request_that_every_server_answers_alike_is_no_miss() -> None:
     strict = player_of((CALL, text("done")), strict=True)
     assert missed(strict, ping).reason is Reason.UNKNOWN_METHOD
     assert strict.harmless == []
-
-
-def test_response_of_which_only_the_digest_was_kept_is_a_miss() -> None:
-    """It was recorded, and its body was not."""
-    player = player_of((CALL, withheld(b"secret")))
-
-    assert missed(player, CALL).reason is Reason.NOT_KEPT
-    assert player.unplayed == [1]
 
 
 def asked() -> Player:

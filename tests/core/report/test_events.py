@@ -294,28 +294,25 @@ UNSEARCHED = (
 
 
 @pytest.mark.parametrize(
-    ("unread", "is_kept", "rest"),
+    ("unread", "rest"),
     [
         (
             Unread("response", "its content coding \x1b[1m can't be decoded here"),
-            True,
             (
                 " and secrets, as its content coding \\x1b[1m can't be decoded here; it is recorded as "
-                "it is: keep only its size and digest with STRICT, or have it readable with GZIP"
+                "it is: have it readable with GZIP"
             ),
         ),
         (
             Unread("request", "it is no text"),
-            False,
-            " and secrets, as it is no text; it is recorded by its size and digest only",
+            " and secrets, as it is no text; it is recorded as it is",
         ),
     ],
 )
-def test_body_that_cannot_be_read_is_told(unread: Unread, is_kept: bool, rest: str) -> None:  # noqa: FBT001
+def test_body_that_cannot_be_read_is_told(unread: Unread, rest: str) -> None:
     """The warning names the exchange, the reason and the way out, and a terminal obeys nothing."""
     observation = Recorder(seals=True).request_received(post(CALL), 0)
-    terms = {"accept_gzip": "GZIP", "strict_redaction": "STRICT"}
-    line = unread_line(observation, unread, terms, is_kept=is_kept)
+    line = unread_line(observation, unread, {"accept_gzip": "GZIP"})
 
     assert line == UNSEARCHED.format(unread.side) + rest
     event = unread_event(observation, unread)

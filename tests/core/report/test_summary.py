@@ -165,11 +165,6 @@ def test_event_of_a_replay_has_the_counts() -> None:
             "nothing was recorded, no cassette was written",
             {"interactions": 0, "exchanges": 0},
         ),
-        (
-            RecordingReport("c.json", None, 4, None, 0, shipped="merge them with: MERGE"),
-            "4 exchanges recorded in pieces: merge them with: MERGE",
-            {"interactions": 0, "exchanges": 4, "shipped": "merge them with: MERGE"},
-        ),
     ],
 )
 def test_recording_tells_what_it_came_to(
