@@ -7,7 +7,7 @@ Rule: each description is a sentence that users read in the published schema.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -64,11 +64,3 @@ class FileModel(_Strict):
     rule: list[RuleModel] = Field(
         default_factory=list, description="The rules, in the order in which they are tried."
     )
-
-
-def answers_schema() -> dict[str, Any]:
-    """Return the JSON Schema of an answers file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **FileModel.model_json_schema(),
-    }

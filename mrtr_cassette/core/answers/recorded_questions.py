@@ -1,6 +1,6 @@
-"""Recorded questions against an answers file, and an answers file from a recording.
+"""An answers file from a recording.
 
-Owns: which rule answers which recorded question, and writing rules that give the recorded answers.
+Owns: writing rules that give the recorded answers.
 Does not own: the file format (`rules`), reading cassettes (`format`).
 Rule: a recorded answer that is not known any more is never written as an answer.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mrtr_cassette.core.answers.asked import Asked, asked_in
-from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS, problem_of
-from mrtr_cassette.core.answers.rules import METHOD_OF, AnswersFile
+from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS
+from mrtr_cassette.core.answers.rules import METHOD_OF
 from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedInteraction
 from mrtr_cassette.core.protocol.dialect import InputRequest
@@ -53,26 +53,6 @@ class RecordedQuestion:
         return self.asked.requests[self.key]
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """What an answers file does with a recorded question.
-
-    Attributes:
-        question: the question.
-        answered_by: `rule 3`, `the endpoint` or `otherwise: decline`; None where nothing answers.
-        problem: why the answer doesn't fit; None where it does.
-    """
-
-    question: RecordedQuestion
-    answered_by: str | None
-    problem: str | None = None
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the question gets an answer that fits."""
-        return self.answered_by is not None and self.problem is None
-
-
 def recorded_questions(cassette: Cassette) -> Iterator[RecordedQuestion]:
     """Yield the questions of a cassette, in the order of its interactions and turns."""
     for interaction in cassette.interactions:
@@ -98,23 +78,6 @@ def _questions_of(interaction: RecordedInteraction) -> Iterator[RecordedQuestion
         for key in requests:
             answer = (answers_by_key or {}).get(key)
             yield RecordedQuestion(interaction.number, number, via, asked, key, answer)
-
-
-def coverage_of(questions: Iterable[RecordedQuestion], file: AnswersFile) -> list[Coverage]:
-    """Return what an answers file does with each question."""
-    return [_coverage(question, file) for question in questions]
-
-
-def _coverage(question: RecordedQuestion, file: AnswersFile) -> Coverage:
-    request = question.request
-    rule = file.rule_for(question.asked, question.key, request)
-    if rule is not None:
-        return Coverage(question, f"rule {rule.number}", problem_of(request, rule.answer))
-    if file.rest is not None:
-        return Coverage(question, "the endpoint")
-    if file.otherwise != "fail" and request.kind in ELICITATIONS:
-        return Coverage(question, f"otherwise: {file.otherwise}")
-    return Coverage(question, None)
 
 
 def answers_text(questions: Iterable[RecordedQuestion], cassette: str) -> str:

@@ -1,4 +1,4 @@
-"""Facts about recorded questions: which rule answers each, and rules from a recording."""
+"""Facts about rules from a recording."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from builders import cassette_of, loaded, retry, tool
 from messages import array_asks, text
 from pushing import asked_once, elicit
 
-from mrtr_cassette.core.answers.recorded_questions import (
-    answers_text,
-    coverage_of,
-    recorded_questions,
-)
-from mrtr_cassette.core.answers.rules import answers_of, read_answers
+from mrtr_cassette.core.answers.recorded_questions import answers_text, recorded_questions
+from mrtr_cassette.core.answers.rules import read_answers
 from mrtr_cassette.core.exchange.recorded import Cassette
 
 CALL = tool("deploy", env="prod")
@@ -53,8 +49,8 @@ def test_rules_from_a_recording_give_its_answers() -> None:
     cassette = recorded(accepted(**content))
     text_ = written(cassette)
     file = read_answers(text_.encode(), "f.toml")
-    (coverage,) = coverage_of(recorded_questions(cassette), file)
-    assert (coverage.answered_by, coverage.is_good) == ("rule 1", True)
+    (question,) = recorded_questions(cassette)
+    assert file.rule_for(question.asked, question.key, question.request) is file.rules[0]
     assert file.rules[0].answer == accepted(**{k: v for k, v in content.items() if v is not None})
     assert tomllib.loads(text_)["rule"][0]["message"] == 'Sure "now"?\n'
 
@@ -96,18 +92,6 @@ def test_array_and_pushed_questions_have_rules() -> None:
     assert rule == {"tool": "deploy", "message": "Deploy?", "kind": "form", "action": "decline"}
 
 
-def test_question_without_an_answer_is_told() -> None:
-    """And one whose answer doesn't fit; abandoned questions are no rule."""
-    cassette = loaded(cassette_of((CALL, asks())))
-    assert "[[rule]]" not in written(cassette)
-
-    def coverage(**tree: Any) -> Any:
-        (only,) = coverage_of(recorded_questions(cassette), answers_of(tree, "f.toml"))
-        return only.answered_by, only.problem, only.is_good
-
-    assert coverage() == (None, None, False)
-    wrong = {"action": "accept", "content": {"n": "x"}}
-    problem = "/n is a text, and not a whole number"
-    assert coverage(rule=[wrong]) == ("rule 1", problem, False)
-    assert coverage(rest={"url": "http://a/"}) == ("the endpoint", None, True)
-    assert coverage(otherwise="cancel") == ("otherwise: cancel", None, True)
+def test_abandoned_question_is_no_rule() -> None:
+    """It has no answer."""
+    assert "[[rule]]" not in written(loaded(cassette_of((CALL, asks()))))
