@@ -1,6 +1,6 @@
 """What `verify` takes into a cassette: the options for it, and asking at a terminal.
 
-Owns: `--accept`, `--review` and `--pending`, the questions of a review, and what is said of it.
+Owns: `--accept` and `--review`, the questions of a review, and what is said of it.
 Does not own: what can be taken (`core.drive.acceptance`), writing it (`shell.updating`).
 Rule: nothing is written that nobody asked for; without a terminal nobody can be asked.
 """
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mrtr_cassette.cli.common import CASSETTE, has_colour, painted, say
+from mrtr_cassette.cli.common import has_colour, painted, say
 from mrtr_cassette.errors import UsageError, counted, printable
-from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.compare.changes import Change
@@ -29,12 +28,6 @@ _ALL: Final = "all"
 def accept_options(command: Any) -> Any:
     """Give a command the options of updating."""
     for option in (
-        click.option(
-            "--pending",
-            metavar="FILE",
-            type=CASSETTE,
-            help="Write the updated cassette to FILE, and leave the cassette as it is.",
-        ),
         click.option(
             "--review",
             is_flag=True,
@@ -53,37 +46,19 @@ def accept_options(command: Any) -> Any:
     return command
 
 
-@dataclass(frozen=True, slots=True)
-class Acceptance:
-    """What the user wants to be taken into cassettes.
-
-    Attributes:
-        choose: says which proposals are accepted.
-        pending: where an updated cassette is written, in the place of the cassette itself.
-    """
-
-    choose: Choose
-    pending: Location | None
-
-
-def acceptance_of(
-    verdicts: Sequence[str], pending: Location | None, count: int, *, reviews: bool
-) -> Acceptance | None:
-    """Return what is to be accepted; None where the cassettes are only read.
+def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
+    """Return what says which proposals are accepted; None where the cassettes are only read.
 
     Args:
         verdicts: those that are accepted, or `all`.
-        count: how many cassettes there are.
 
     Raises:
         UsageError: they can't be meant, or there is no terminal to ask at.
     """
     from mrtr_cassette.core.drive.acceptance import ACCEPTABLE, accepted_by_verdict
 
-    if not (verdicts or reviews or pending is not None):
+    if not (verdicts or reviews):
         return None
-    if pending is not None and count > 1:
-        raise UsageError(f"--pending names one file, and there are {count} cassettes")
     for verdict in verdicts:
         if verdict in ("error-changed", "rounds-changed"):
             raise UsageError(
@@ -95,14 +70,12 @@ def acceptance_of(
                 f"--accept {verdict!r} is no verdict that can be accepted",
                 hint=f"these are {', '.join(ACCEPTABLE)}, and all",
             )
-    by_verdict = set(verdicts) - {_ALL}
-    if _ALL in verdicts or not (verdicts or reviews):
-        by_verdict = set(ACCEPTABLE)
+    by_verdict = set(ACCEPTABLE if _ALL in verdicts else verdicts)
     if not reviews:
-        return Acceptance(lambda proposed: accepted_by_verdict(proposed, by_verdict), pending)
+        return lambda proposed: accepted_by_verdict(proposed, by_verdict)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("--review needs a terminal", hint="use --accept VERDICT or --pending FILE")
-    return Acceptance(Review(set(by_verdict)).choose, pending)
+        raise UsageError("--review needs a terminal", hint="use --accept VERDICT")
+    return Review(by_verdict).choose
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mrtr_cassette.cli.accept import Acceptance, accept_options, acceptance_of, tell_of_update
+from mrtr_cassette.cli.accept import accept_options, acceptance_of, tell_of_update
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
@@ -28,6 +28,7 @@ from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.verification import Verification
+    from mrtr_cassette.shell.updating import Choose
 
 
 @click.command(cls=TakesServer)
@@ -53,7 +54,6 @@ def verify(
     upstream: str | None,
     reports: tuple[Path, ...],
     verdicts: tuple[str, ...],
-    pending: Location | None,
     review: bool,
     **given: Any,
 ) -> None:
@@ -61,13 +61,13 @@ def verify(
 
     A folder stands for all cassettes in it. The server is at --upstream, or -- SERVER starts it: on
     pipes, or over HTTP where an argument has {port}. Each question of the server is compared with
-    the recorded one, and only the recorded one is answered. With --accept, --review or --pending,
-    what the server says now is taken into the cassette.
+    the recorded one, and only the recorded one is answered. With --accept or --review, what the
+    server says now is taken into the cassette.
 
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.cassette_file import check_replaceable, check_writable
+    from mrtr_cassette.shell.cassette_file import check_writable
     from mrtr_cassette.shell.running import run_until_signal
 
     log = Log("text")
@@ -80,11 +80,9 @@ def verify(
         )
     for report in reports:
         check_writable(report)
-    if pending is not None:
-        check_replaceable(pending)
     paths = _cassettes_in(cassettes)
-    acceptance = acceptance_of(verdicts, pending, len(paths), reviews=review)
-    verifications, code = run_until_signal(_verify(paths, upstream or command, options, acceptance))
+    choose = acceptance_of(verdicts, reviews=review)
+    verifications, code = run_until_signal(_verify(paths, upstream or command, options, choose))
     _report(verifications, reports)
     sys.exit(code)
 
@@ -113,7 +111,7 @@ async def _verify(
     paths: Sequence[Location],
     upstream: str | Sequence[str],
     options: VerifyOptions,
-    acceptance: Acceptance | None,
+    choose: Choose | None,
 ) -> tuple[list[Verification], int]:
     from mrtr_cassette.core.report.verification import exit_code_of, verification_text
     from mrtr_cassette.shell.updating import update_cassette
@@ -124,11 +122,10 @@ async def _verify(
     for path in paths:
         try:
             update = None
-            if acceptance is None:
+            if choose is None:
                 verification = await verify_cassette(path, upstream, options)
             else:
-                choose, pending = acceptance.choose, acceptance.pending
-                update = await update_cassette(path, upstream, options, choose, pending)
+                update = await update_cassette(path, upstream, options, choose)
                 verification = update.verification
         except CassetteError as error:
             say(f"error: {error.in_terms(TERMS)}")

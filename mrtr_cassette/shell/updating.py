@@ -48,13 +48,11 @@ async def update_cassette(
     upstream: str | Sequence[str],
     options: VerifyOptions,
     choose: Choose,
-    pending: Location | None = None,
 ) -> Update:
     """Hold a live server to one cassette, and take what is accepted into it.
 
     Args:
         upstream: URL of the server, or the command that starts it.
-        pending: where the updated cassette is written, in the place of the cassette itself.
 
     Raises:
         UsageError: the cassette was recorded over another transport than the live server's.
@@ -68,26 +66,25 @@ async def update_cassette(
             hint="verify it over that one, or record it again",
         )
     updating = _Updating(held.verification)
-    source, written = path, None
+    is_written = False
     # Each time a conversation gets at least one turn further.
     for _ in range(max((len(each.exchanges) for each in held.cassette.interactions), default=0)):
         chosen = updating.choose(held, choose)
         if chosen:
-            written = pending or path
-            _write(held, source, written, chosen)
-            source = written
+            _write(held, path, chosen)
+            is_written = True
         unfollowed = {str(each.number) for each in chosen if each.goes_on}
         if not unfollowed:
             break
-        held = await hold(source, upstream, replace(options, only=sorted(unfollowed)))
-    return updating.update(written)
+        held = await hold(path, upstream, replace(options, only=sorted(unfollowed)))
+    return updating.update(path if is_written else None)
 
 
-def _write(held: Held, source: Location, target: Location, chosen: Sequence[Proposal]) -> None:
-    if read_file(source) != held.data:
-        raise CassetteError(source, "it was changed meanwhile", hint="verify it once more")
+def _write(held: Held, path: Location, chosen: Sequence[Proposal]) -> None:
+    if read_file(path) != held.data:
+        raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
     responses = [each.taken for each in chosen if each.taken is not None]
-    publish(target, [accepted(held.data, held.cassette, responses)], replace=True)
+    publish(path, [accepted(held.data, held.cassette, responses)], replace=True)
 
 
 class _Updating:

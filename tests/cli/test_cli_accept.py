@@ -96,38 +96,31 @@ def test_what_can_not_be_taken_is_not_asked_about(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "pending", "count", "reviews", "words"),
+    ("verdicts", "reviews", "words"),
     [
-        (["error-changed"], None, 1, False, "errors and changed rounds are accepted one by one"),
-        (["rounds-changed"], None, 1, False, "accepted one by one; use --review"),
-        (["text"], None, 1, False, "'text' is no verdict that can be accepted; these are text-ch"),
-        (["same"], None, 1, False, "'same' is no verdict that can be accepted"),
-        (["all"], Path("p"), 2, False, "--pending names one file, and there are 2 cassettes"),
-        ([], None, 1, True, "--review needs a terminal"),
+        (["error-changed"], False, "errors and changed rounds are accepted one by one"),
+        (["rounds-changed"], False, "accepted one by one; use --review"),
+        (["text"], False, "'text' is no verdict that can be accepted; these are text-ch"),
+        (["same"], False, "'same' is no verdict that can be accepted"),
+        ([], True, "--review needs a terminal"),
     ],
 )
 def test_what_can_not_be_accepted_is_said(
-    verdicts: list[str], pending: Path | None, count: int, words: str, *, reviews: bool
+    verdicts: list[str], words: str, *, reviews: bool
 ) -> None:
     """Before anything is sent to the server."""
     with pytest.raises(UsageError, match=words):
-        acceptance_of(verdicts, pending, count, reviews=reviews)
+        acceptance_of(verdicts, reviews=reviews)
 
 
 def test_verdicts_choose() -> None:
-    """`all` is all but errors and rounds; a pending file alone has all of these."""
+    """`all` is all but errors and rounds."""
     each = [proposal(change(name)) for name in ("text-changed", "surface-changed", "error-changed")]
-    for verdicts, pending, chosen in (
-        (["text-changed"], None, 1),
-        (["all"], None, 2),
-        ([], Path("p"), 2),
-        (["surface-changed"], Path("p"), 1),
-    ):
-        acceptance = acceptance_of(verdicts, pending, 1, reviews=False)
-        assert acceptance is not None
-        assert len(acceptance.choose(each)) == chosen
-        assert acceptance.pending == pending
-    assert acceptance_of([], None, 1, reviews=False) is None
+    for verdict, chosen in (("text-changed", 1), ("all", 2), ("surface-changed", 1)):
+        choose = acceptance_of([verdict], reviews=False)
+        assert choose is not None
+        assert len(choose(each)) == chosen
+    assert acceptance_of([], reviews=False) is None
 
 
 def saying(words: str) -> Any:

@@ -42,13 +42,11 @@ def all_possible(proposed: Sequence[Proposal]) -> list[Proposal]:
     return [each for each in proposed if each.problem is None]
 
 
-async def updated(
-    path: Path, server: Contract, choose: Any = None, pending: Path | None = None
-) -> Update:
+async def updated(path: Path, server: Contract, choose: Any = None) -> Update:
     """Hold a server to a cassette, and take what is chosen, or what has no verdict of its own."""
     choose = by(*ACCEPTABLE) if choose is None else choose
     async with upstream(server) as live:
-        return await update_cassette(path, live.url, VerifyOptions(), choose, pending)
+        return await update_cassette(path, live.url, VerifyOptions(), choose)
 
 
 async def counts(path: Path, server: Contract) -> dict[str, int]:
@@ -242,23 +240,6 @@ async def test_a_pushed_question_is_not_taken(cassette: Path) -> None:
     assert left.problem is not None
     assert "pushed" in left.problem
     assert cassette.read_bytes() == before
-
-
-@looped
-async def test_a_pending_file_is_written_in_the_place_of_the_cassette(
-    cassette: Path, tmp_path: Path
-) -> None:
-    """The cassette stays as it is, and the other one is what it would be."""
-    before = cassette.read_bytes()
-    pending = tmp_path / "pending.json"
-    plants = {"train.1": question("a", "First?"), "train.end": result_of(text("Arrived"))}
-    update = await updated(cassette, Contract(**plants), pending=pending)
-
-    assert update.written == pending
-    assert cassette.read_bytes() == before
-    assert set(await counts(pending, Contract(**plants))) == {"same"}
-    await updated(cassette, Contract(**plants))
-    assert cassette.read_bytes() == pending.read_bytes()
 
 
 @looped
