@@ -206,10 +206,7 @@ class VerifyKeywords(TypedDict, total=False):
     learn: FilePath | None
     allow_destructive: bool
     fail_on: Collection[str]
-    jobs: int
     timeout: int
-    before: str
-    after: str
 
 
 def record(

@@ -77,18 +77,6 @@ class VerifyOptions(UpstreamOptions):
             metavar="VERDICT",
         ),
     )
-    jobs: int = field(
-        default=1,
-        metadata=as_option(
-            "number",
-            "How many conversations without a session are repeated at once",
-            "--jobs",
-            metavar="N",
-            in_suites=False,
-            smallest=1,
-            largest=256,
-        ),
-    )
     timeout: int = field(
         default=60,
         metadata=as_option(
@@ -97,18 +85,6 @@ class VerifyOptions(UpstreamOptions):
             "--timeout",
             metavar="SECONDS",
             smallest=1,
-        ),
-    )
-    before: str = field(
-        default="",
-        metadata=as_option(
-            "text", "Run this shell command before each call", "--before", metavar="COMMAND"
-        ),
-    )
-    after: str = field(
-        default="",
-        metadata=as_option(
-            "text", "Run this shell command after each call", "--after", metavar="COMMAND"
         ),
     )
 

@@ -1,7 +1,7 @@
 """Verifying: a live server is held to a cassette.
 
-Owns: starting or reaching the server for one cassette, sending what is repeated, in order or
-several at once, the commands around calls, and the files that say what doesn't count.
+Owns: starting or reaching the server for one cassette, sending what is repeated, in order, and the
+files that say what doesn't count.
 Does not own: what is sent and what comes of it (`core.drive.verification`), the loop
 (`live_server`).
 Rule: a cassette is only read.
@@ -9,14 +9,12 @@ Rule: a cassette is only read.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from mrtr_cassette.core.drive.ignored import (
     IgnoredPlaces,
@@ -43,9 +41,6 @@ from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.upstream_servers import PORT, running_command
 from mrtr_cassette.shell.upstream_target import Target, target_of
 from mrtr_cassette.verify_options import VerifyOptions
-
-_STDERR: Final = 2
-"""The file descriptor of this process's stderr."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,23 +167,11 @@ class _Run:
         )
 
     async def all(self) -> list[Verified]:
-        """Repeat all conversations; those without sessions at once, where that is wanted."""
+        """Repeat all conversations, in recorded order."""
         plan = planned(
             self.verifier.cassette, tuple(self.options.only), is_on_pipes=self.target.is_on_pipes
         )
-        at_once: list[Planned] = []
-        in_order: list[Planned] = []
-        for each in plan:
-            alone = self.options.jobs > 1 and not each.needs_session
-            (at_once if alone else in_order).append(each)
-        verified = [await self._one(each) for each in in_order]
-        places = asyncio.Semaphore(self.options.jobs)
-
-        async def limited(each: Planned) -> Verified | None:
-            async with places:
-                return await self._one(each)
-
-        verified += await asyncio.gather(*map(limited, at_once))
+        verified = [await self._one(each) for each in plan]
         for server in self._servers.values():
             await server.close()
         return [
@@ -225,16 +208,10 @@ class _Run:
             return self.verifier.failed(each, str(error))
 
     async def _followed(self, server: LiveServer, repeated: Repeated) -> Verified:
-        """Repeat a conversation, with the commands before and after it."""
-        each = repeated.planned
-        is_call = each.part == "call"
-        if is_call:
-            await self._run_command(self.options.before, each)
+        """Repeat a conversation."""
         await server.follow(repeated.conversation)
         verified = self.verifier.ended(repeated)
-        if is_call:
-            await self._run_command(self.options.after, each)
-        if self.options.learn is not None and self.verifier.only_reads(each):
+        if self.options.learn is not None and self.verifier.only_reads(repeated.planned):
             return await self._learned(server, verified)
         return verified
 
@@ -255,23 +232,3 @@ class _Run:
             # What has been learned doesn't count in this conversation either.
             first = self.verifier.verified_again(first)
         return self.verifier.unstable(first, refused[0]) if refused else first
-
-    async def _run_command(self, command: str, each: Planned) -> None:
-        """Run a command around a call; what it prints goes to stderr.
-
-        Raises:
-            UpstreamError: it fails, so the server is not where it should be.
-        """
-        if not command:
-            return
-        about = {
-            "MRTR_CASSETTE_PATH": self.recorded.path,
-            "MRTR_CASSETTE_CALL": each.label,
-            "MRTR_CASSETTE_INTERACTION": str(each.interaction.number),
-        }
-        process = await asyncio.create_subprocess_shell(
-            command, stdin=asyncio.subprocess.DEVNULL, stdout=_STDERR, env={**os.environ, **about}
-        )
-        code = await process.wait()
-        if code:
-            raise UpstreamError(f"the command {command!r} around it failed with {code}")

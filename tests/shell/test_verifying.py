@@ -456,8 +456,8 @@ async def test_run_that_compared_nothing_is_no_good_one(cassette: Path) -> None:
 
 
 @looped
-async def test_selection_and_several_at_once(cassette: Path) -> None:
-    """By name, by method and by number; several at once, each with its own state."""
+async def test_selection(cassette: Path) -> None:
+    """By name, by method and by number."""
     server = Contract()
     verification = await verified(cassette, server, only=["train", "tools/list", "9"])
     assert [each.number for each in verification.interactions if each.verdict == "same"] == [
@@ -466,9 +466,6 @@ async def test_selection_and_several_at_once(cassette: Path) -> None:
         9,
     ]
     assert set(server.answers) == {"train.1", "train.2", "train.3", "deploy.1"}
-    at_once = await verified(cassette, Contract(), jobs=8)
-    assert at_once.counts == ALL_SAME
-    assert [each.number for each in at_once.interactions] == list(range(1, 18))
 
 
 @looped
@@ -499,22 +496,6 @@ async def test_only_chosen_verdicts_fail(cassette: Path) -> None:
     changed = Contract(**{"train.end": at("result", "content", 0, "text")("Finished")})
     for verdict, code in (("question-changed", 0), ("text-changed", 1)):
         assert (await verified(cassette, changed, fail_on=[verdict])).exit_code == code
-
-
-@looped
-async def test_commands_run_around_each_call(cassette: Path, tmp_path: Path) -> None:
-    """Before and after, with the call in the environment; one that fails leaves it unreached."""
-    log = tmp_path / "log"
-    note = f'echo "$0 $MRTR_CASSETTE_INTERACTION $MRTR_CASSETTE_CALL" >> {log}'
-    only = ["5", "6"]
-    await verified(
-        cassette, Contract(), only=only, before=f"echo before >> {log}; {note}", after=note
-    )
-    lines = [line for line in log.read_text().splitlines() if line != "before"]
-    assert [line.split()[1] for line in lines] == ["5", "5", "6", "6"]
-    failing_ = await verified(cassette, Contract(), only=only, before="exit 3")
-    assert failing_.counts["not-reached"] == 2
-    assert failing_.exit_code == 4
 
 
 DESTRUCTIVE = {"annotations": {"destructiveHint": True}}

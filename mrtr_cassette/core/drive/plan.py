@@ -56,11 +56,6 @@ class Planned:
         return self.call.title
 
     @property
-    def needs_session(self) -> bool:
-        """Whether what was sent before it in its session matters."""
-        return bool(self.session or self.opens) or self.part in ("opening", "listening")
-
-    @property
     def opens_or_closes(self) -> bool:
         """Whether others may need that it is sent: it is no call that a user makes."""
         return self.part in ("opening", "listening")

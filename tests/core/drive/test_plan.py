@@ -95,7 +95,6 @@ def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
     cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
     plan = planned(over_pipes(cassette), is_on_pipes=True)
     assert [each.skipped for each in plan] == [None]
-    assert plan[0].needs_session
     over = planned(over_pipes(cassette))
     assert "beginning of a pipe" in str(over[0].skipped)
 

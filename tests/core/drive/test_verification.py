@@ -138,7 +138,6 @@ def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
 
     opened = opened_by(opening)
     verifier, (first, second) = scripted((opening, opened), (post(CALL, session), text("done")))
-    assert first.needs_session
     good, _ = repeated(verifier, first, opened_by)
     assert good.verdict == "same"
     _, sent = repeated(verifier, second, text("done"))
