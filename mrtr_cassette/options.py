@@ -7,8 +7,7 @@ and how a front reads them (`cli`, `api`, `testing`).
 Rule: every run of pytest imports this module, so it imports nothing large before there is a value
 to check. A new option is one field here, and one line in the keywords of `api`.
 
-The library, the marker of pytest and its ini values use the name of the field; an ini value has
-`mrtr_cassette_` before it.
+The library and the marker of pytest use the name of the field.
 """
 
 from __future__ import annotations

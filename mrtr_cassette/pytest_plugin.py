@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from mrtr_cassette.option_values import Kind, Option, options_of
-from mrtr_cassette.options import RecordOptions, ReplayOptions
-from mrtr_cassette.testing.suite_options import SuiteOptions
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.option_values import options_of
+from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.errors import MrtrCassetteError
@@ -29,16 +27,15 @@ if TYPE_CHECKING:
     from mrtr_cassette.testing.uses import Uses
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
-INI = "mrtr_cassette_"
-"""What stands before the name of an option in the ini file."""
-_INI_TYPES: dict[Kind, Any] = {"list": "linelist", "headers": "linelist", "switch": "bool"}
+_INI = "mrtr_cassette_"
+_INI_OPTIONS = ("ignore", "redact", "redact_keys", "no_redact", "seal_answers")
+"""The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
 _STARTED = "mrtr_cassette_started_ns"
 _COUNTS = "mrtr_cassette_counts"
 _COUNTS_KEY = pytest.StashKey[Counter[str]]()
 _STARTED_KEY = pytest.StashKey[int]()
 _MODE_KEY = pytest.StashKey["Mode"]()
-_INI_KEY = pytest.StashKey["Place"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,23 +70,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "One folder for all cassettes, from the root directory; else each test file has a folder "
         "`cassettes` beside it.",
     )
-    for name, option in _ini_options().items():
-        parser.addini(
-            INI + name, f"{option.help}.", type=_INI_TYPES.get(option.kind, "string"), default=None
-        )
-
-
-def _ini_options() -> dict[str, Option]:
-    options = {
-        name: option
-        for each in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
-        for name, option in options_of(each).items()
-    }
-    return {
-        name: option
-        for name, option in options.items()
-        if option.in_suites and option.kind != "function"
-    }
+    options = options_of(RecordOptions)
+    for name in _INI_OPTIONS:
+        kind: Any = "bool" if options[name].kind == "switch" else "linelist"
+        parser.addini(_INI + name, f"{options[name].help}.", type=kind, default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -297,17 +281,9 @@ def _settings(request: pytest.FixtureRequest, places: list[Place]) -> Settings:
     if not isinstance(values, dict):
         raise UsageError(f"the fixture mrtr_cassette_config returns {values!r}, and not a dict")
     suite = Place("the fixture mrtr_cassette_config", values)
-    return settings_of([_ini_place(request.config), suite, *places])
-
-
-def _ini_place(config: pytest.Config) -> Place:
-    from mrtr_cassette.testing.settings import place_of_ini
-
-    if _INI_KEY not in config.stash:
-        values = {name: config.getini(INI + name) for name in _ini_options()}
-        written = {name: value for name, value in values.items() if value is not None}
-        config.stash[_INI_KEY] = place_of_ini(written, INI, config.rootpath)
-    return config.stash[_INI_KEY]
+    written = {name: request.config.getini(_INI + name) for name in _INI_OPTIONS}
+    ini = Place("the ini file", {key: each for key, each in written.items() if each is not None})
+    return settings_of([ini, suite, *places])
 
 
 def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:

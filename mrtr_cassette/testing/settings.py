@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.option_values import Option, check_names, checked, header_of, options_of
+from mrtr_cassette.option_values import Option, check_names, checked, options_of
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.testing.suite_options import SuiteOptions
 from mrtr_cassette.verify_options import VerifyOptions
@@ -95,33 +94,6 @@ def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) 
     if "://" in str(names[0]):
         raise UsageError(f"{name} takes the name of a file, and not a URL")
     return Place(name, {**keywords, "name": names[0]})
-
-
-def place_of_ini(values: Mapping[str, Any], prefix: str, root: Path) -> Place:
-    """Return what the ini file sets.
-
-    Args:
-        values: by option, as pytest gives them: texts, lists of texts, and switches.
-        prefix: what stands before an option's name in the ini file.
-        root: where a relative path begins.
-
-    Raises:
-        UsageError: a value can't be read.
-    """
-    read: dict[str, Any] = {}
-    for name, value in values.items():
-        match OPTIONS[name].kind:
-            case "number":
-                if not str(value).isdecimal():
-                    raise UsageError(f"{prefix}{name} is {value!r}, and not a whole number")
-                read[name] = int(value)
-            case "headers":
-                read[name] = [header_of(line) for line in value]
-            case "file":
-                read[name] = root / value
-            case _:
-                read[name] = value
-    return Place("the ini file", read)
 
 
 def settings_of(places: Sequence[Place]) -> Settings:

@@ -2,7 +2,6 @@
 
 Owns: which of these there are.
 Does not own: reading them (`settings`), what they do (`use`).
-Rule: every run of pytest imports this module, as it does `mrtr_cassette.options`.
 """
 
 from __future__ import annotations

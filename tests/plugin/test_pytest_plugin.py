@@ -718,8 +718,7 @@ def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
         """,
     )
     suite.run()
-    for flag in ("--mrtr-fail-on-unplayed", "--override-ini=mrtr_cassette_fail_on_unplayed=true"):
-        result = suite.run(flag, passed=1, errors=1)
+    result = suite.run("--mrtr-fail-on-unplayed", passed=1, errors=1)
     result.stdout.fnmatch_lines(
         [
             f"not all that is on {recorded} was played:",

@@ -215,13 +215,14 @@ def test_old_cassette_is_recorded_anew_or_told(suite):
     path.write_text(json.dumps(tree))
     suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
     suite.run("--mrtr-mode=none").stdout.no_fnmatch_line("*days old*")
-    max_age = "--override-ini=mrtr_cassette_max_age=30"
-    warned = suite.run("--mrtr-mode=none", max_age, passed=1, warnings=1)
+    marked = ONE_TEST.replace("upstream=APPLICATION", "upstream=APPLICATION, max_age=30")
+    suite.write("test_one.py", marked)
+    warned = suite.run("--mrtr-mode=none", passed=1, warnings=1)
     warned.stdout.fnmatch_lines(["*test_deploy.json is * days old; record it anew with *"])
     assert old.encode() in path.read_bytes()
-    suite.run("--mrtr-mode=once", max_age).stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
+    suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 recorded"])
     assert old.encode() not in path.read_bytes()
-    suite.run("--mrtr-mode=once", max_age).stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
+    suite.run("--mrtr-mode=once").stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
 
 
 # --- Options ---
@@ -269,8 +270,8 @@ def test_what_recording_takes_the_suite_takes(suite):
         """
         [pytest]
         mrtr_cassette_seal_answers = true
-        mrtr_cassette_headers =
-            X-Env: secret-header
+        mrtr_cassette_redact =
+            Depl(oy) to
         pythonpath = .
         """,
     )
@@ -281,7 +282,7 @@ def test_what_recording_takes_the_suite_takes(suite):
 
         @pytest.fixture(scope="session")
         def mrtr_cassette_config():
-            return {"redact": ["Depl(oy) to"]}
+            return {"headers": {"X-Env": "secret-header"}}
         """,
     )
     suite.write("test_one.py", ONE_TEST)
@@ -295,7 +296,7 @@ def test_what_recording_takes_the_suite_takes(suite):
 @pytest.mark.parametrize(
     ("ini", "config", "text"),
     [
-        ("mrtr_cassette_port = high", "{}", "mrtr_cassette_port is 'high', and not a whole number"),
+        ("mrtr_cassette_ignore = a", "{}", "ignore 'a' is no JSON Pointer*"),
         ("", "{'retpeat': 1}", "the fixture mrtr_cassette_config has no option 'retpeat'; did *"),
         ("", "{'redact': 'a'}", "the fixture mrtr_cassette_config: redact is one text; give a *"),
         ("", "5", "the fixture mrtr_cassette_config returns 5, and not a dict"),

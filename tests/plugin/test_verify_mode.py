@@ -79,7 +79,16 @@ def test_selected_cassettes_are_held_to_their_upstreams(suite):
     (suite.path / "ignore.toml").write_text(
         '[[ignore]]\ncall = "say"\npointers = ["/content/0/text"]\n'
     )
-    suite.write("pytest.ini", "[pytest]\nmrtr_cassette_ignore_from = ignore.toml\n")
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def mrtr_cassette_config():
+            return {"ignore_from": "ignore.toml"}
+        """,
+    )
     suite.run("--mrtr-mode=verify", passed=5, deselected=1)
     assert {name: (suite.path / name).read_bytes() for name in suite.cassettes()} == before
 

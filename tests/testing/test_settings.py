@@ -7,7 +7,6 @@ from mrtr_cassette.testing.settings import (
     OPTIONS,
     Place,
     place_of_call,
-    place_of_ini,
     settings_of,
 )
 
@@ -121,23 +120,3 @@ def test_a_file_is_named_once(names, text):
     """The one positional argument is the name of a file."""
     with pytest.raises(UsageError, match=text):
         place_of_call("the marker", names, {})
-
-
-def test_ini_values_are_read_by_what_they_are(tmp_path):
-    """Numbers, headers and paths are texts in an ini file; a path begins at the root."""
-    values = {
-        "port": "8722",
-        "headers": ["X-Env: test"],
-        "ca_file": "ca.pem",
-        "ignore": ["/a"],
-        "insecure": True,
-        "repeat": "never",
-    }
-    settings = settings_of([place_of_ini(values, "mrtr_cassette_", tmp_path)])
-    assert settings.record.port == 8722
-    assert settings.record.added_headers == (("X-Env", "test"),)
-    assert settings.record.ca_path == tmp_path / "ca.pem"
-    assert (settings.record.ignore, settings.record.insecure) == (("/a",), True)
-    assert settings.replay.repeat == "never"
-    with pytest.raises(UsageError, match="mrtr_cassette_port is 'x', and not a whole number"):
-        place_of_ini({"port": "x"}, "mrtr_cassette_", tmp_path)
