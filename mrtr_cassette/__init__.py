@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.core.compare.changes import Change
     from mrtr_cassette.core.compare.conversations import Stage
     from mrtr_cassette.core.drive.recorded_script import TurnChange
-    from mrtr_cassette.core.report.calls import CallResult
+    from mrtr_cassette.core.report.calls import CallResult, UnansweredError
     from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
     from mrtr_cassette.core.report.inspection import Interaction, Turn
     from mrtr_cassette.core.report.misses import MissReport
@@ -46,6 +46,7 @@ __all__ = [
     "Stage",
     "Turn",
     "TurnChange",
+    "UnansweredError",
     "UnplayedError",
     "UnpublishedError",
     "UpstreamError",
@@ -78,6 +79,7 @@ _ELSEWHERE = {
     "ReplayOptions": "options",
     "Turn": "core.report.inspection",
     "TurnChange": "core.drive.recorded_script",
+    "UnansweredError": "core.report.calls",
     "UnplayedError": "core.report.failures",
     "UnpublishedError": "core.report.failures",
     "UpstreamError": "errors",

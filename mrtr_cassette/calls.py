@@ -8,6 +8,7 @@ Rule: the keywords of `call` are the fields of `CallOptions`.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -20,7 +21,7 @@ from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
 from mrtr_cassette.core.answers.pairs import WrittenPair
 from mrtr_cassette.core.protocol.calls import NAMED_BY
-from mrtr_cassette.core.report.calls import CallResult
+from mrtr_cassette.core.report.calls import CallResult, UnansweredError, unused_text
 from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.option_values import FilePath
@@ -72,8 +73,25 @@ def call(
 
     Raises:
         UsageError: an option, an answer or an argument is wrong, or the tool is unknown.
+        UnansweredError: nothing answers a question of the server.
         CassetteError: the cassette can't be written, or exists.
     """
+    result = answered_call(upstream, name, arguments, method, answers, path, **options)
+    if result.unused:
+        warnings.warn(unused_text(result.unused), stacklevel=2)
+    return result
+
+
+def answered_call(
+    upstream: str | Sequence[str],
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    method: str,
+    answers: Answers,
+    path: FilePath | None = None,
+    **options: Unpack[CallKeywords],
+) -> CallResult:
+    """Make a call as `call` does, but for the warning."""
     checked = CallOptions(**options)
     if method not in NAMED_BY:
         raise UsageError(f"the method {method!r} is not one of {', '.join(NAMED_BY)}")
@@ -86,7 +104,10 @@ def call(
         Announcer(checked.log),
         cassette=None if path is None else location(path),
     )
-    return result_in_thread(calling)
+    result = result_in_thread(calling)
+    if result.unanswered is not None:
+        raise UnansweredError(result)
+    return result
 
 
 def _sources_of(answers: Answers) -> Sources:

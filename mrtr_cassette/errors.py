@@ -8,6 +8,7 @@ MrtrCassetteError
 ├── UpstreamError             the real server can't be used                   exit 4
 ├── UnpublishedError          a recording of errors only is no cassette       exit 4
 ├── MissesError               a replay was asked what was not recorded        exit 1
+├── UnansweredError           nothing answers what a server asks              exit 5
 ├── UnplayedError             a replay was to play all, and did not           exit 1
 └── NotJsonError              a peer's bytes; raised and caught inside the core
 ```

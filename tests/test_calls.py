@@ -52,3 +52,22 @@ def test_what_is_wrong_is_told(url: str) -> None:
         mrtr_cassette.call(url, "deploy", 5)  # type: ignore[arg-type]
     with pytest.raises(mrtr_cassette.UsageError, match="env is a whole number, and not a text"):
         mrtr_cassette.call(url, "deploy", {"env": 5})
+
+
+def test_question_that_nothing_answers_is_an_error(url: str) -> None:
+    """With the text of the command line, which names an answer that nothing asked for."""
+    arguments = {"env": "production"}
+    with pytest.raises(mrtr_cassette.UnansweredError) as mistyped:
+        mrtr_cassette.call(url, "deploy", arguments, answers={"confrim": True})
+    assert str(mistyped.value) == (
+        "turn 1 is not answered: 'confirm': nothing answers it; "
+        "nothing asked for the answer 'confrim'"
+    )
+    unanswered = mistyped.value.result.unanswered
+    assert unanswered is not None
+    assert unanswered.asked.requests["confirm"].message == "Deploy to production?"
+    with pytest.warns(UserWarning, match="nothing asked for the answer 'spare'"):
+        mrtr_cassette.call(url, "deploy", arguments, answers={"confirm": True, "spare": 1})
+    gone = mrtr_cassette.call("http://127.0.0.1:9/mcp", "deploy")
+    with pytest.raises(mrtr_cassette.UpstreamError, match="connection refused"):
+        _ = gone.text

@@ -26,6 +26,7 @@ def test_public_names_are_these():
         "Stage",
         "Turn",
         "TurnChange",
+        "UnansweredError",
         "UnplayedError",
         "UnpublishedError",
         "UpstreamError",

@@ -43,6 +43,8 @@ class MrtrCassette:
         self._session = session
         self._path = path
         self._answers = answers
+        self._unused: set[str] = set()
+        self._unused_of_all: set[str] | None = None
         self.mode = mode
         self.is_recording = isinstance(session, Recording)
 
@@ -75,8 +77,9 @@ class MrtrCassette:
 
         Raises:
             UsageError: an answer or an argument is wrong, or the tool is unknown.
+            UnansweredError: nothing answers a question of the server.
         """
-        from mrtr_cassette.calls import call
+        from mrtr_cassette.calls import answered_call
 
         upstream: str | list[str]
         try:
@@ -84,7 +87,19 @@ class MrtrCassette:
         except UsageError:
             upstream = self.command
         own = self._answers if answers is None else answers
-        return call(upstream, name, arguments, method=method, answers=own)
+        result = answered_call(upstream, name, arguments, method, own)
+        if answers is not None:
+            self._unused.update(result.unused)
+        elif self._unused_of_all is None:
+            self._unused_of_all = set(result.unused)
+        else:
+            self._unused_of_all.intersection_update(result.unused)
+        return result
+
+    @property
+    def unused_answers(self) -> list[str]:
+        """The names of answers that nothing asked for: of a call, or of the marker in all calls."""
+        return sorted(self._unused | (self._unused_of_all or set()))
 
     @property
     def path(self) -> Path:

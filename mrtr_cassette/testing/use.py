@@ -8,7 +8,7 @@ Rule: a test passes only on what was recorded, and a cassette is written only by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.report.calls import unused_text
 from mrtr_cassette.core.report.failures import UnplayedError
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions
@@ -308,17 +309,17 @@ class CassetteUse:
         return []
 
     @property
-    def warning(self) -> str | None:
-        """What is hardly meant, though no test fails for it; or None."""
+    def warnings(self) -> Iterator[str]:
+        """What is hardly meant, though no test fails for it."""
+        if self.cassette.unused_answers:
+            yield unused_text(self.cassette.unused_answers)
         if self.outcome == "left empty":
-            return (
+            yield (
                 f"nothing was recorded, and {self.path} not written: no client sent a request to "
                 "the url of the cassette"
             )
-        age_days = self.age_days
-        if age_days is None:
-            return None
-        return f"{self.path} is {age_days} days old; record it anew with --mrtr-mode=all"
+        elif self.age_days is not None:
+            yield f"{self.path} is {self.age_days} days old; record it anew with --mrtr-mode=all"
 
     def load_recorded(self) -> Cassette | None:
         """Return what is on the cassette, while recording what has been recorded so far, if any.

@@ -25,7 +25,7 @@ _USES: Final = pytest.StashKey["Uses"]()
 
 
 class MrtrCassetteWarning(pytest.PytestWarning):
-    """A test recorded nothing, or replays what is old; both are hardly what was meant."""
+    """A test recorded nothing, replays what is old, or has answers that nothing asked for."""
 
 
 def uses_of(config: pytest.Config) -> Uses | None:
@@ -138,9 +138,8 @@ class Uses:
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
             problems += objections
             self._counts[use.outcome] += 1
-            warning = use.warning if passes and not objections else None
-            if warning is not None:
-                warnings.append(warning)
+            if passes and not objections:
+                warnings += use.warnings
         return problems, warnings
 
     @pytest.hookimpl(wrapper=True)

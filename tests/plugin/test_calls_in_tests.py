@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from processes import PEERS
+from suites import Suite
 
 pytest_plugins = ["pytester"]
 
@@ -23,3 +24,34 @@ def test_fixture_calls_over_pipes_too(pytester: pytest.Pytester) -> None:
     """)
     for mode in ("once", "none"):
         pytester.runpytest("-q", f"--mrtr-mode={mode}").assert_outcomes(passed=1)
+
+
+def test_answer_that_no_call_of_a_test_needs_is_told(suite: Suite) -> None:
+    """Those of the marker are for all of its calls; a question without an answer is a failure."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    suite.write(
+        "test_one.py",
+        """
+        import pytest
+        from agent import APPLICATION
+
+        PRODUCTION = {"env": "production"}
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION, answers={"confirm": True, "spare": 1})
+        def test_deploy(mrtr_cassette):
+            assert not mrtr_cassette.call("add", {"a": 1, "b": 2}).is_error
+            mrtr_cassette.call("deploy", PRODUCTION)
+            mrtr_cassette.call("deploy", PRODUCTION, answers={"confirm": True, "more": 1})
+
+        @pytest.mark.mrtr_cassette(upstream=APPLICATION)
+        def test_mistyped(mrtr_cassette):
+            mrtr_cassette.call("deploy", PRODUCTION, answers={"confrim": True})
+        """,
+    )
+    result = suite.run(passed=1, failed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*UnansweredError: turn 1 is not answered: 'confirm': nothing answers it; *'confrim'",
+            "*MrtrCassetteWarning: nothing asked for the answer 'more' or 'spare'",
+        ]
+    )

@@ -168,6 +168,43 @@ async def test_nothing_is_answered_without_a_source() -> None:
 
 
 @looped
+@pytest.mark.parametrize(
+    ("keys", "given", "rules", "written"),
+    [
+        (["first", "second"], [], None, "second.confirm"),
+        (["confirm", "confirm"], [], None, "confirm.confirm"),
+        (["first", "second"], ["second.confirm=no"], None, None),
+        (["first", "second"], [], {"rule": [{"key": "second", "action": "cancel"}]}, None),
+    ],
+)
+async def test_answer_by_field_answers_one_question(
+    keys: list[str], given: list[str], rules: Any, written: str | None
+) -> None:
+    """A later question with that field is open, unless its key is named or a rule is given."""
+    asks = [asking(key) for key in keys]
+    for number, (key, ask) in enumerate(zip(keys, asks, strict=True)):
+        fields = {"confirm": {"type": "boolean"}}
+        schema = {"type": "object", "properties": fields, "required": ["confirm"]}
+        params = {"message": f"Question {number}", "requestedSchema": schema}
+        ask["inputRequests"][key]["params"] |= params
+    server = Server(*asks, DONE)
+    ended = await called(server, given=("confirm=yes", *given), rules=rules)
+    if written is None:
+        assert ended.text == "done"
+        later = server.params[2]["inputResponses"][keys[1]]
+        assert later in ({"action": "accept", "content": {"confirm": False}}, {"action": "cancel"})
+        return
+    assert ended.exit_code == 5
+    assert ended.unanswered is not None
+    assert ended.unanswered.asked.turn == 2
+    assert ended.unanswered.detail == (
+        f"nothing answers it: the answer 'confirm' is for one question, and was given before; "
+        f"name the key too, {written}=…"
+    )
+    assert len(server.params) == 2
+
+
+@looped
 async def test_only_what_the_sources_can_answer_is_declared() -> None:
     """Servers on the SDKs refuse what is undeclared, and never ask."""
     server = Server(DONE)

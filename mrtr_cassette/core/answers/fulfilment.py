@@ -180,10 +180,19 @@ class Fulfilment:
             if action != "fail" and is_elicitation:
                 self._answers[key] = Answer(elicited(action), "otherwise")
             elif is_required(request):
-                return Unanswered(self._asked, key, "nothing answers it")
+                return Unanswered(self._asked, key, self._why_open(key, request))
         # As the server asked, not as the sources came.
         requests = self._asked.requests
         return Fulfilled({key: self._answers[key] for key in requests if key in self._answers})
+
+    def _why_open(self, key: str, request: InputRequest) -> str:
+        spent = self._sources.given.spent_name(key, request)
+        if spent is None:
+            return "nothing answers it"
+        return (
+            f"nothing answers it: the answer {spent!r} is for one question, and was given "
+            f"before; name the key too, {key}.{spent}=…"
+        )
 
 
 _SHOWN: Mapping[str, str] = {"call": "the call", "rest": "the endpoint", "person": "the person"}

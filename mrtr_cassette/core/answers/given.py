@@ -28,6 +28,8 @@ class GivenAnswers:
     """The answers that a call brings.
 
     A name is a request's key, a form's field, or both with a dot between, such as `confirm.env`.
+    A field's name alone answers one question: the next one may be about deleting what the first
+    one was about.
     """
 
     def __init__(self, pairs: Iterable[WrittenPair]) -> None:
@@ -56,6 +58,8 @@ class GivenAnswers:
         if own is not None and isinstance(own.value, dict):
             self._used.add(key)
             return own.value
+        if self.spent_name(key, request):
+            return None
         names = {
             field: name
             for field in fields
@@ -74,6 +78,15 @@ class GivenAnswers:
             "accept",
             {field: self._pairs[name].read_as(fields[field]) for field, name in names.items()},
         )
+
+    def spent_name(self, key: str, request: InputRequest) -> str | None:
+        """Return the name of a field that has answered another question; None without one."""
+        spent = (
+            field
+            for field in fields_of(request)
+            if field in self._used and f"{key}.{field}" not in self._pairs
+        )
+        return next(spent, None)
 
     def _action_of(self, own: WrittenPair | None, fields: Any) -> str | None:
         """Return what a word says to do with a form, where it is not the text of its field."""

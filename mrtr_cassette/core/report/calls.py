@@ -7,14 +7,14 @@ Rule: events have no answer and no request state, only who answered and a hash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from mrtr_cassette.core.answers.fulfilment import Unanswered
 from mrtr_cassette.core.answers.rounds import CallTurn
 from mrtr_cassette.core.report.wording import json_text
-from mrtr_cassette.errors import counted, printable, shorten
+from mrtr_cassette.errors import MrtrCassetteError, UpstreamError, counted, printable, shorten
 
 _DONE: Final = 0
 _REFUSED: Final = 1
@@ -53,10 +53,16 @@ class CallResult:
 
     @property
     def text(self) -> str:
-        """The texts of the result, each on lines of its own; an error's message."""
+        """The texts of the result, each on lines of its own; an error's message.
+
+        Raises:
+            UpstreamError: the call has neither.
+        """
         if self.error is not None:
             return str(self.error.get("message", ""))
-        return "\n".join(_texts(self.result or {}))
+        if self.result is None:
+            raise UpstreamError("; ".join(_problems(self)) or "the call has no result")
+        return "\n".join(_texts(self.result))
 
     @property
     def exit_code(self) -> int:
@@ -167,15 +173,35 @@ def ended_event(result: CallResult) -> dict[str, Any]:
 
 def problem_lines(result: CallResult) -> list[str]:
     """Return what went wrong, and what was given for nothing, for people."""
-    lines = []
+    warnings = [f"warning: {unused_text([name])}" for name in result.unused]
+    return [*(f"error: {problem}" for problem in _problems(result)), *warnings]
+
+
+def _problems(result: CallResult) -> Iterator[str]:
     if result.problem is not None:
-        lines.append(f"error: {result.problem}")
+        yield result.problem
     if result.unanswered is not None:
         asked = result.unanswered
-        lines.append(
-            f"error: turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
-        )
+        yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
     if result.error is not None:
-        lines.append(f"error: {result.error.get('code')}: {result.error.get('message')}")
-    lines += [f"warning: nothing asked for the answer {name!r}" for name in result.unused]
-    return lines
+        yield f"{result.error.get('code')}: {result.error.get('message')}"
+
+
+def unused_text(names: Sequence[str]) -> str:
+    """Return that answers were given for nothing."""
+    return f"nothing asked for the answer {' or '.join(map(repr, names))}"
+
+
+class UnansweredError(MrtrCassetteError):
+    """A call ended with a question that nothing answers.
+
+    Attributes:
+        result: what the call came to, with the question.
+    """
+
+    exit_code = _UNANSWERED
+
+    def __init__(self, result: CallResult) -> None:
+        hint = unused_text(result.unused) if result.unused else None
+        super().__init__("; ".join(_problems(result)), hint=hint)
+        self.result = result
