@@ -73,13 +73,13 @@ def replay(
     """
     # What is imported and loaded stays: the collector need not look at it again and again.
     gc.disable()
-    from mrtr_cassette.shell.cassette_file import check_writable
+    from mrtr_cassette.shell.files import REPORT, check_place
     from mrtr_cassette.shell.running import allow_many_files, run
 
     log = Log(log_format)
     options = read_options(ReplayOptions, given, log)
     if report is not None:
-        check_writable(report)
+        check_place(report, REPORT)
     tell_of_journal(cassette, log)
     if stdio:
         refuse_http_options(context)
@@ -146,7 +146,7 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     from mrtr_cassette.core.report.junit import junit
     from mrtr_cassette.core.report.misses import annotation
     from mrtr_cassette.core.report.summary import summary_data
-    from mrtr_cassette.shell.files import write_report
+    from mrtr_cassette.shell.files import REPORT, write_own
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # Standard error has one JSON object a line, if asked for; the runner reads both streams.
@@ -154,7 +154,6 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
             click.echo(annotation(miss))
     if path is None:
         return
-    if path.suffix.lower() == ".xml":
-        write_report(path, junit(summary))
-    else:
-        write_report(path, f"{json_report(summary_data(summary))}\n".encode())
+    is_xml = path.suffix.lower() == ".xml"
+    data = junit(summary) if is_xml else f"{json_report(summary_data(summary))}\n".encode()
+    write_own(path, REPORT, [data])

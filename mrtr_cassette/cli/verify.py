@@ -67,7 +67,7 @@ def verify(
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.cassette_file import check_writable
+    from mrtr_cassette.shell.files import REPORT, check_place
     from mrtr_cassette.shell.running import run_until_signal
 
     log = Log("text")
@@ -79,7 +79,7 @@ def verify(
             hint="give --upstream URL, or -- SERVER ARGS, which starts it",
         )
     for report in reports:
-        check_writable(report)
+        check_place(report, REPORT)
     paths = _cassettes_in(cassettes)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream or command, options, choose))
@@ -146,7 +146,7 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
         verification_data,
         verification_markdown,
     )
-    from mrtr_cassette.shell.files import write_report
+    from mrtr_cassette.shell.files import REPORT, write_own
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for verification in verifications:
@@ -160,4 +160,4 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
                 data = verification_markdown(verifications).encode()
             case _:
                 data = f"{json_report(verification_data(verifications))}\n".encode()
-        write_report(path, data)
+        write_own(path, REPORT, [data])

@@ -51,13 +51,14 @@ def view(
     from mrtr_cassette.core.view.differences import Earlier
     from mrtr_cassette.core.view.page import View
     from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
-    from mrtr_cassette.shell.page_file import check_page_place, open_page, write_page
+    from mrtr_cassette.shell.files import check_place
+    from mrtr_cassette.shell.page_file import PAGE, open_page, write_page
 
     if other is not None and report is not None:
         raise UsageError("--report is about one cassette; don't name a second one with it")
     shown = cassette if other is None else other
     page = output if output is not None else Path(f"{shown.stem}.html")
-    check_page_place(page)
+    check_place(page, PAGE)
     tell_of_journal(shown, Log("text"))
     with without_collection(), progress_shown("reading", shown) as progress:
         recording = load_cassette(shown, progress)

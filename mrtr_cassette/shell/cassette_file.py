@@ -19,7 +19,13 @@ from pathlib import Path
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files import real_path, reason_of, remove_leftovers, write_whole
+from mrtr_cassette.shell.files import (
+    check_writable,
+    real_path,
+    reason_of,
+    remove_leftovers,
+    write_whole,
+)
 from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
 from mrtr_cassette.shell.progress import Progress
 from mrtr_cassette.shell.stores import Location
@@ -160,19 +166,6 @@ def cassette_exists(path: Location) -> CassetteError:
     return CassetteError(
         path, "the cassette exists", hint="use <<replace>> to replace it or <<append>> to add to it"
     )
-
-
-def check_writable(path: Path) -> None:
-    """Make sure that a cassette can be written to this place.
-
-    Raises:
-        CassetteError: its directory is missing or no directory, or it is itself one.
-    """
-    if path.is_dir():
-        raise CassetteError(path, "is a directory", hint="name a file")
-    folder = real_path(path).parent if path.is_symlink() else path.parent
-    if not folder.is_dir():
-        raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
 
 
 def check_replaceable(path: Location) -> None:

@@ -1,8 +1,9 @@
 """Files as a careful program writes them, and the system's words for failures of any file.
 
-Owns: why the system refused a file operation, writing a file whole, and writing reports.
+Owns: why the system refused a file operation, writing a file whole, and writing reports and pages.
 Does not own: journals (`journal_file`), cassettes (`cassette_file`), locks (`locks`).
-Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode.
+Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode. What
+is written for people takes the place of its own kind only.
 """
 
 from __future__ import annotations
@@ -17,8 +18,36 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Final, NamedTuple
 
-from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.errors import CassetteError, UsageError
+
+
+class Kind(NamedTuple):
+    """What is written for people.
+
+    Attributes:
+        noun: how messages name it.
+        start: how a file of this kind begins.
+    """
+
+    noun: str
+    start: re.Pattern[bytes]
+
+
+REPORT: Final = Kind(
+    "report",
+    re.compile(
+        rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
+        |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
+        |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
+        |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ """,
+        re.VERBOSE,
+    ),
+)
+"""What a replay or a verification came to, in any of its formats."""
+_BEGINNING: Final = 32 * 1024
+"""Bytes of a file by which its kind is known; a report begins with the path of a cassette."""
 
 
 def reason_of(error: OSError) -> str:
@@ -29,25 +58,59 @@ def reason_of(error: OSError) -> str:
     return reason[:1].lower() + reason[1:]
 
 
-def write_report(path: Path, report: bytes) -> None:
-    """Write what a replay came to, in the place of an earlier report, or to a pipe or a device.
+def check_place(path: Path, kind: Kind) -> None:
+    """Make sure that a report or a page can be written to this place.
+
+    Raises:
+        CassetteError: there is no folder for it, or the system refuses the name.
+        UsageError: a file of another kind is there.
+    """
+    try:
+        check_writable(path)
+        if not (_can_be_replaced(path) and path.exists()):
+            return
+        with path.open("rb") as file:
+            start = file.read(_BEGINNING)
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    if start and not kind.start.match(start):
+        raise UsageError(
+            f"{path} exists and is no {kind.noun} of this program", hint="name another file"
+        )
+
+
+def write_own(path: Path, kind: Kind, pieces: Iterable[bytes]) -> None:
+    """Write a report or a page, in the place of an earlier one, or to a pipe or a device.
 
     Raises:
         CassetteError: it can't be written.
+        UsageError: a file of another kind is there.
     """
+    check_place(path, kind)
     try:
         if _can_be_replaced(path):
-            write_whole(path, [report], replace=True)
+            write_whole(path, pieces, replace=True)
             return
         # A pipe that nobody reads is an error at once, and not a wait without an end.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
         os.set_blocking(handle, True)
-        with os.fdopen(handle, "wb", buffering=0) as file:
-            rest = memoryview(report)
-            while rest:
-                rest = rest[file.write(rest) :]
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
     except OSError as error:
-        raise CassetteError(path, f"can't write the report: {reason_of(error)}") from None
+        raise CassetteError(path, f"can't write the {kind.noun}: {reason_of(error)}") from None
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a file can be written to this place.
+
+    Raises:
+        CassetteError: its directory is missing or no directory, or it is itself one.
+    """
+    if path.is_dir():
+        raise CassetteError(path, "is a directory", hint="name a file")
+    folder = real_path(path).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
 
 
 _DESCRIPTOR = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")

@@ -7,45 +7,24 @@ Rule: a page takes the place of a page only, never of another file.
 
 from __future__ import annotations
 
+import re
 import webbrowser
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
 from mrtr_cassette.core.view.page import START, Assets, View, page
-from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.cassette_file import check_writable
-from mrtr_cassette.shell.files import reason_of, write_whole
+from mrtr_cassette.shell.files import Kind, write_own
+
+PAGE: Final = Kind("page", re.compile(re.escape(START.encode())))
 
 
 @cache
 def _assets() -> Assets:
     folder = resources.files("mrtr_cassette.core.view")
     return Assets(*((folder / name).read_text("utf-8") for name in ("page.css", "page.js")))
-
-
-def check_page_place(path: Path) -> None:
-    """Make sure that a page can be written to this place.
-
-    Raises:
-        CassetteError: there is no folder for it, or the system refuses the name.
-        UsageError: another file is there.
-    """
-    start = START.encode()
-    try:
-        check_writable(path)
-        if path.exists() and (not path.is_file() or _first_bytes(path, len(start)) != start):
-            raise UsageError(
-                f"{path} exists and is no page of this program", hint="name another file"
-            )
-    except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
-
-
-def _first_bytes(path: Path, count: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(count)
 
 
 def write_page(
@@ -60,11 +39,7 @@ def write_page(
         CassetteError: it can't be written.
         UsageError: another file is there.
     """
-    check_page_place(path)
-    try:
-        write_whole(path, _pieces(view, progress), replace=True)
-    except OSError as error:
-        raise CassetteError(path, f"can't write the page: {reason_of(error)}") from None
+    write_own(path, PAGE, _pieces(view, progress))
 
 
 def _pieces(view: View, progress: Callable[[int, int], None]) -> Iterator[bytes]:

@@ -181,11 +181,37 @@ async def test_a_report_is_written_whatever_the_command_came_to(tmp_path: Path, 
 async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
     """Where the name ends in `.xml` it is JUnit, and Ctrl-C doesn't lose it."""
     path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.XML"
-    report.write_text("an earlier one")
-    async with command("replay", path, "--port", 0, "--report", report) as process:
-        await process.listening()
-        assert (await process.stopped()).code == 0
-    assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
+    report.touch()
+    for _ in range(2):
+        async with command("replay", path, "--port", 0, "--report", report) as process:
+            await process.listening()
+            assert (await process.stopped()).code == 0
+        assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
+
+
+@looped
+async def test_a_report_takes_the_place_of_a_report_only(tmp_path: Path) -> None:
+    """The cassette itself and any other file are refused before anything is played or written."""
+    path, link = await pinged(tmp_path / "c.json"), tmp_path / "link.xml"
+    link.symlink_to(path)
+    foreign = {
+        "notes.md": "# mine",
+        "package.json": '{"name": "mine"}',
+        "tests.xml": "<testsuites/>",
+        "other.json": '{"cassette": "mine"}',
+    }
+    for name, text in foreign.items():
+        (tmp_path / name).write_text(text)
+    for report in (path, link, *(tmp_path / name for name in foreign)):
+        before = report.read_bytes()
+        ended = await run("replay", path, "--port", 0, "--report", report, "--", "true")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{report} exists and is no report of this program; name another" in ended.err
+        assert report.read_bytes() == before
+    own = tmp_path / "own.json"
+    program = (sys.executable, "-c", f"open({str(own)!r}, 'w').write('mine')")
+    ended = await run("replay", path, "--port", 0, "--report", own, "--", *program)
+    assert (ended.code, own.read_text()) == (2, "mine")
 
 
 @looped

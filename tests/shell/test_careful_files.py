@@ -102,21 +102,22 @@ async def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
 def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
     """Through a link, with the mode that the file has; a pipe gets it; a pipe without a reader doesn't."""
     report, link, pipe = tmp_path / "r.json", tmp_path / "link", tmp_path / "pipe"
-    report.write_text("old")
+    old, new = (b'{"cassettes": []}', b'{"cassette": "c", "interactions": []}')
+    report.write_bytes(old)
     report.chmod(0o640)
     link.symlink_to(report)
-    files.write_report(link, b"new")
+    files.write_own(link, files.REPORT, [new])
     assert link.is_symlink()
-    assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (b"new", 0o640)
+    assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (new, 0o640)
     os.mkfifo(pipe)
     with pytest.raises(CassetteError, match="can't write the report"):
-        files.write_report(pipe, b"x")
+        files.write_own(pipe, files.REPORT, [b"x"])
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.write_report(pipe, b"piped")
+    files.write_own(pipe, files.REPORT, [b"piped"])
     assert os.read(reader, 100) == b"piped"
     os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
-    files.write_report(Path("/dev/null"), b"x")
+    files.write_own(Path("/dev/null"), files.REPORT, [b"x"])
     assert not Path("/dev/null").is_file()
 
 
@@ -125,5 +126,5 @@ def test_a_report_goes_to_an_open_file(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         file.write(b"before\n")
         file.flush()
-        files.write_report(Path(f"/dev/fd/{file.fileno()}"), b"report")
+        files.write_own(Path(f"/dev/fd/{file.fileno()}"), files.REPORT, [b"report"])
     assert (tmp_path / "out").read_bytes() == b"before\nreport"
