@@ -1,7 +1,7 @@
 """Appending: what is recorded is played, what is missing is recorded.
 
-Owns: which of the two a request gets, and repeating a recorded conversation with the live server
-before a retry that continues it is relayed.
+Owns: which of the two a request gets, and repeating what was recorded with the live server before
+a retry or the request for a further page, which continue it, is relayed.
 Does not own: the relay and its upstream (`relay`), playing (`replaying`), what is sent to repeat a
 conversation (`core.drive`).
 Rule: nothing of what is sent for that is recorded.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
+from mrtr_cassette.core.drive.catching_up import CatchUp, PagesBefore, RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
@@ -122,15 +122,18 @@ class Appender:
             return opening
         sent = self.sessions.in_live(request)
         catch_up = await _aside(request, self._catch_up_for, sent, shown)
-        if not isinstance(catch_up, CatchUp):
-            return sent if catch_up is None else catch_up
+        if catch_up is None or isinstance(catch_up, Unrecorded):
+            return catch_up or sent
         await self.live_server.follow(catch_up)
         if catch_up.failure is not None:
             return catch_up.failure
-        self._say_caught_up(catch_up)
+        if isinstance(catch_up, CatchUp):
+            self._say_caught_up(catch_up)
         return catch_up.retry()
 
-    def _catch_up_for(self, sent: Request, shown: Sequence[Call]) -> CatchUp | Unrecorded | None:
+    def _catch_up_for(
+        self, sent: Request, shown: Sequence[Call]
+    ) -> CatchUp | PagesBefore | Unrecorded | None:
         return self.recorded_asks.catch_up_for(read_call(sent), shown[0])
 
     def _say_caught_up(self, catch_up: CatchUp) -> None:

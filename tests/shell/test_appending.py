@@ -748,3 +748,69 @@ async def test_a_large_request_is_not_read_by_the_loop(tmp_path: Path) -> None:
     assert sizes == []
     assert tape.session.unrecorded == []
     assert [len(each["elicitation_turns"]) for each in read(path)["interactions"]] == [2, 1]
+
+
+def pager(run: str) -> Script:
+    """List a letter a page, three in all, under cursors that no other run has issued."""
+    issued: dict[str | None, int] = {None: 0}
+
+    async def script(visit: Visit) -> None:
+        body = visit.request.json
+        page = issued.get(body["params"].get("cursor"))
+        if page is None:
+            error = {"code": -32602, "message": "Invalid cursor"}
+            await visit.send(json_response({"jsonrpc": "2.0", "id": body["id"], "error": error}))
+            return
+        issued[f"{run}-{page}-{len(issued)}"] = page + 1
+        more = {} if page == 2 else {"nextCursor": list(issued)[-1]}
+        tools = [{"name": f"{'abc'[page]}", "inputSchema": {"type": "object"}}]
+        await visit.send(json_response(result({"tools": tools, **more}, id=body["id"])))
+
+    return script
+
+
+async def listed(url: str, most: int = 3) -> list[str]:
+    """List tools page by page, as a client does; return their names."""
+    names: list[str] = []
+    params: JsonObject = {}
+    for number in range(most):
+        answer = await post(url, message("tools/list", id=number, params=params))
+        names += [each["name"] for each in answer.result["tools"]]
+        params = {"cursor": answer.result.get("nextCursor")}
+    return names
+
+
+@pytest.mark.parametrize("recorded_pages", [1, 2])
+@looped
+async def test_page_after_a_recorded_one_is_the_live_servers(
+    tmp_path: Path, recorded_pages: int
+) -> None:
+    """The live server's own cursor takes the place of the recorded one, which it never issued."""
+    path = tmp_path / "c.json"
+    async with taping(path, pager("first")) as tape:
+        await listed(tape.url, recorded_pages)
+    async with taping(path, pager("second"), existing="append") as tape:
+        assert await listed(tape.url) == ["a", "b", "c"]
+        assert (tape.session.played, tape.session.exchanges) == (recorded_pages, 3 - recorded_pages)
+    async with playing(path) as replay:
+        assert await listed(replay.url) == ["a", "b", "c"]
+        assert replay.player.misses == []
+    async with taping(path, pager("third"), existing="append") as tape:
+        assert await listed(tape.url) == ["a", "b", "c"]
+        assert tape.server.received == []
+
+
+@looped
+async def test_page_that_the_live_server_lacks_is_not_recorded(tmp_path: Path) -> None:
+    """Where the live list ends earlier, its client and the run are told."""
+    path = tmp_path / "c.json"
+    async with taping(path, pager("first")) as tape:
+        await listed(tape.url, 1)
+    before = path.read_bytes()
+    last = result({"tools": []}, id="mrtr-cassette-1")
+    async with taping(path, answering(json_response(last)), existing="append") as tape:
+        cursor = (await post(tape.url, message("tools/list", params={}))).result["nextCursor"]
+        answer = await post(tape.url, message("tools/list", params={"cursor": cursor}))
+    assert answer.error["code"] == NOT_LED
+    assert "the live server's list has no page 2" in answer.error["message"]
+    assert path.read_bytes() == before

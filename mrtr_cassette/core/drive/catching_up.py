@@ -1,12 +1,13 @@
-"""Bringing a live server to the recorded ask that a client's retry answers.
+"""Bringing a live server to where a client of the cassette is.
 
 A retry that isn't recorded answers an ask of the cassette, whose state no live server knows. So
 the recorded conversation is repeated with it, from the first request to the ask, and the retry goes
-on with the state that the server issues now.
+on with the state that the server issues now. The same holds for the page of a list that isn't
+recorded, and the cursor that a recorded page issued.
 
-Owns: which recorded ask a retry answers, and the retry with the live state in it.
+Owns: which recorded response a request goes on from, and the request with the live value in it.
 Does not own: the conversation (`conversation`), the recorded answers (`recorded_script`).
-Rule: the retry is the client's own; only the request state in it is another one.
+Rule: the request is the client's own; only the request state or the cursor in it is another one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from json.encoder import encode_basestring_ascii
 from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
 from mrtr_cassette.core.drive.recorded_script import RecordedScript
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
+from mrtr_cassette.core.drive.tool_list import Pages, next_cursor, page_at
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, outcome
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
@@ -30,7 +32,7 @@ from mrtr_cassette.core.wire.jsonbytes import find_spans, parse, splice
 
 
 class RecordedAsks:
-    """The asks of a cassette that issued a state, by this state."""
+    """The asks of a cassette that issued a state, by this state; and its pages, by their cursor."""
 
     def __init__(self, player: Player, redactor: Redactor | None) -> None:
         """Find them; what the live server says will be redacted as what was recorded is."""
@@ -42,11 +44,11 @@ class RecordedAsks:
                 if playable.ask is not None and playable.ask.request_state is not None:
                     self._askers.setdefault(playable.ask.request_state, []).append(playable)
 
-    def catch_up_for(self, call: Call, shown: Call) -> CatchUp | Unrecorded | None:
-        """Return how the server is brought to the ask that a request answers.
+    def catch_up_for(self, call: Call, shown: Call) -> CatchUp | PagesBefore | Unrecorded | None:
+        """Return how the server is brought to the ask that a request answers, or to a page.
 
-        None stands for a request that can be sent as it is: one without state, or with a state
-        that a server issued.
+        None stands for a request that can be sent as it is: one without state and cursor, or with
+        one that no recorded response issued.
 
         Args:
             call: the request as it would be sent.
@@ -55,7 +57,7 @@ class RecordedAsks:
         answers = call.answers
         state = None if answers is None else answers.request_state
         if state is None:
-            return None
+            return self._pages_before(call, shown)
         # What a client adds to a state goes to the server too, to be refused there.
         within = [issued for issued in self._askers if _is_within(issued, state)]
         if within:
@@ -74,6 +76,35 @@ class RecordedAsks:
         if STATE_SURROGATE.search(state):
             return Unrecorded(shown, "no ask in this cassette has its request state")
         return None
+
+    def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
+        """Return how the live server gets to the page whose cursor a recorded one issued."""
+        cursor, seen = _cursor_of(call), set[str]()
+        while cursor is not None and cursor not in seen:
+            page = self._page_with(call, cursor)
+            if page is None:
+                break
+            seen.add(cursor)
+            cursor = _cursor_of(page.call)
+        if not seen:
+            return None
+        # Nothing of these pages is shown, and a cursor has to be the live server's own.
+        session = ServerSession(Recorder(seals=False), call.request.header(SESSION_HEADER))
+        return PagesBefore(page_at(call.request, cursor), shown, session, len(seen))
+
+    def _page_with(self, call: Call, cursor: str) -> Playable | None:
+        """Return a recorded page of the same list that issued a cursor."""
+        pages = (
+            each
+            for each in self._player.playables
+            if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
+        )
+        return next((each for each in pages if next_cursor(each.exchange) == cursor), None)
+
+
+def _cursor_of(call: Call) -> str | None:
+    cursor = None if call.message is None else call.message.params.get("cursor")
+    return cursor if isinstance(cursor, str) else None
 
 
 def _is_within(issued: str, state: str) -> bool:
@@ -136,3 +167,25 @@ class CatchUp(Conversation):
                 value = value.replace(recorded, live)
                 replacements.append((span, encode_basestring_ascii(value).encode()))
         return with_body(self._retry, splice(body, replacements))
+
+
+class PagesBefore(Pages):
+    """The pages before the one that a client requests, fetched from the live server."""
+
+    def __init__(self, first: Request, shown: Call, session: ServerSession, most: int) -> None:
+        """Begin with the first of these pages; messages may show the client's request as `shown`."""
+        super().__init__(first, session, most)
+        self._shown = shown
+        self._most = most
+
+    @property
+    def failure(self) -> Unrecorded | None:
+        """Why the live server has no such page, or None."""
+        if self.last is None or next_cursor(self.last) is not None:
+            return None
+        page = self._most - self._left + 1
+        return Unrecorded(self._shown, f"the live server's list has no page {page}")
+
+    def retry(self) -> Request:
+        """Return the client's request with the live cursor in the place of the recorded one."""
+        return self.listing

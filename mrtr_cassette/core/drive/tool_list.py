@@ -1,6 +1,6 @@
-"""The tools of a live server: which there are, and whether they only read or may destroy something.
+"""The lists of a live server, page after page, and what it says of its tools.
 
-Owns: listing them in a session, page after page, and reading their hints.
+Owns: fetching a list in a session, and reading the hints of tools.
 Does not own: what follows from a hint (`verification`), arguments (`answers.arguments`).
 Source: MCP 2026-07-28, "Tools", `ToolAnnotations`; "Pagination".
 """
@@ -8,9 +8,11 @@ Source: MCP 2026-07-28, "Tools", `ToolAnnotations`; "Pagination".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
+from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
@@ -21,30 +23,26 @@ _MOST_PAGES: Final = 100
 _OF_CALL: Final = ("mcp-name", "mcp-param-")
 
 
-class ToolList:
-    """The tools of a live server, while they are listed and after.
+class Pages:
+    """A list of a live server, page after page.
 
     Attributes:
-        tools: what has been listed so far, as the server spelled it.
-        is_over: there is no further page.
-        is_whole: each response so far was a list.
+        listing: the request for the next page, or for the last one once there is none.
+        last: the exchange of the last page so far; None before the first one.
+        is_over: there is no further page, or none that is wanted.
     """
 
-    def __init__(self, listing: Request, session: ServerSession) -> None:
-        """Begin before the first page, which `listing` requests in a session."""
-        self.tools: list[Any] = []
+    def __init__(self, listing: Request, session: ServerSession, most: int = _MOST_PAGES) -> None:
+        """Begin before the first of `most` pages, which `listing` requests in a session."""
+        self.listing = listing
+        self.last: RecordedExchange | None = None
         self.is_over = False
-        self.is_whole = True
-        self._listing = listing
         self._session = session
-        self._pages = 0
+        self._left = most
 
     def next(self) -> Observation | None:
         """Return the request for the next page; None where there is none."""
-        if self.is_over:
-            return None
-        self._pages += 1
-        return self._session.request(self._listing, self)
+        return None if self.is_over else self._session.request(self.listing, self)
 
     def pushed(self, push: OpenPush) -> Observation | None:
         """Take a request that stood in a response; it may belong to a conversation."""
@@ -56,15 +54,49 @@ class ToolList:
     def responded(self, observation: Observation) -> None:
         """Take the next page."""
         self._session.responded(observation)
-        result = observation.seal(End.COMPLETE, 0.0).rpc_members.get("result")
-        result = result if isinstance(result, dict) else {}
-        tools, cursor = result.get("tools"), result.get("nextCursor")
+        self.last = observation.seal(End.COMPLETE, 0.0)
+        cursor = next_cursor(self.last)
+        self._left -= 1
+        self.is_over = cursor is None or not self._left
+        if cursor is not None:
+            self.listing = page_at(self.listing, cursor)
+
+
+def next_cursor(page: RecordedExchange) -> str | None:
+    """Return the cursor of the page after another one; None where there is no such page."""
+    result = page.rpc_members.get("result")
+    cursor = result.get("nextCursor") if isinstance(result, dict) else None
+    return cursor if isinstance(cursor, str) else None
+
+
+def page_at(listing: Request, cursor: str | None) -> Request:
+    """Return the request for the page at a cursor; None stands for the first page."""
+    value = None if cursor is None else encode_basestring_ascii(cursor).encode()
+    return with_body(listing, replace_members(listing.body, ("params",), {"cursor": value}))
+
+
+class ToolList(Pages):
+    """The tools of a live server, while they are listed and after.
+
+    Attributes:
+        tools: what has been listed so far, as the server spelled it.
+        is_whole: each response so far was a list.
+    """
+
+    def __init__(self, listing: Request, session: ServerSession) -> None:
+        """Begin before the first page, which `listing` requests in a session."""
+        super().__init__(listing, session)
+        self.tools: list[Any] = []
+        self.is_whole = True
+
+    def responded(self, observation: Observation) -> None:
+        """Take the next page."""
+        super().responded(observation)
+        result = None if self.last is None else self.last.rpc_members.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
         self.is_whole = isinstance(tools, list)
+        self.is_over = self.is_over or not self.is_whole
         self.tools += tools if isinstance(tools, list) else ()
-        self.is_over = not (self.is_whole and isinstance(cursor, str)) or self._pages == _MOST_PAGES
-        member = {"cursor": canonical(cursor).encode()}
-        body = replace_members(self._listing.body, ("params",), member)
-        self._listing = with_body(self._listing, body)
 
     def destroys(self, name: str) -> bool:
         """Tell whether the server says that a tool may destroy something."""
