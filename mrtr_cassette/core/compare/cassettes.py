@@ -94,7 +94,7 @@ def compared(
     recorded: Cassette, received: Cassette, ignored: Collection[str] = ()
 ) -> CassetteComparison:
     """Compare two cassettes; at the ignored pointers, and below them, nothing counts."""
-    old, new = ([side_of(each) for each in side.interactions] for side in (recorded, received))
+    old, new = (list(_sides_of(side)) for side in (recorded, received))
     partners = _partners(old, new)
     kept = in_order(partners)
     moved = set(partners).difference(kept)
@@ -115,6 +115,17 @@ def compared(
         for at_old, at_new in _in_both(kept, partners, len(old), len(new))
     ]
     return CassetteComparison(recorded.path, received.path, tuple(interactions))
+
+
+def _sides_of(cassette: Cassette) -> Iterator[Side]:
+    """Read its interactions; a page is told by the one whose cursor its request has."""
+    pages: dict[tuple[str, str, str | None], int] = {}
+    for interaction in cassette.interactions:
+        call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
+        page = pages.get((call.endpoint, call.method, call.cursor), 0)
+        if issued is not None:
+            pages[call.endpoint, call.method, issued] = page + 1
+        yield side_of(interaction, page)
 
 
 def _partners(old: Sequence[Side], new: Sequence[Side]) -> list[tuple[int, int]]:
@@ -142,7 +153,8 @@ def _keys_of(side: Side) -> tuple[object, object, object]:
     key = side.call
     # The path of a server may be another one; other HTTP traffic is nothing but its path.
     endpoint = "" if key.method else comparable_text(key.endpoint)
-    call = (endpoint, key.method, comparable_text(key.name), comparable_text(key.arguments))
+    texts = comparable_text(key.name), comparable_text(key.arguments)
+    call = (endpoint, key.method, *texts, side.page)
     return (key.endpoint, call, side.answers), (call, side.answers), call
 
 

@@ -72,15 +72,17 @@ class Side:
     Attributes:
         interaction: the interaction.
         turns: its turns.
+        page: how many recorded pages of its list come before the page that it requests.
     """
 
     interaction: RecordedInteraction
     turns: tuple[AskedTurn, ...]
+    page: int = 0
 
     @property
     def call(self) -> CallKey:
-        """What was called."""
-        return self.interaction.exchanges[0].call.key()
+        """What was called; of a page whose cursor a recorded one issued, without the cursor."""
+        return self.interaction.exchanges[0].call.key([("cursor",)] if self.page else ())
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -106,9 +108,9 @@ class AskedTurn(NamedTuple):
     exchange: RecordedExchange | None
 
 
-def side_of(interaction: RecordedInteraction) -> Side:
+def side_of(interaction: RecordedInteraction, page: int = 0) -> Side:
     """Read an interaction."""
-    return Side(interaction, tuple(_turns_of(interaction)))
+    return Side(interaction, tuple(_turns_of(interaction)), page)
 
 
 def _turns_of(interaction: RecordedInteraction) -> Iterator[AskedTurn]:

@@ -17,7 +17,7 @@ from json.encoder import encode_basestring_ascii
 from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
 from mrtr_cassette.core.drive.recorded_script import RecordedScript
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
-from mrtr_cassette.core.drive.tool_list import Pages, next_cursor, page_at
+from mrtr_cassette.core.drive.tool_list import Pages, page_at
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, outcome
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
@@ -79,13 +79,13 @@ class RecordedAsks:
 
     def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
         """Return how the live server gets to the page whose cursor a recorded one issued."""
-        cursor, seen = _cursor_of(call), set[str]()
+        cursor, seen = call.cursor, set[str]()
         while cursor is not None and cursor not in seen:
             page = self._page_with(call, cursor)
             if page is None:
                 break
             seen.add(cursor)
-            cursor = _cursor_of(page.call)
+            cursor = page.call.cursor
         if not seen:
             return None
         # Nothing of these pages is shown, and a cursor has to be the live server's own.
@@ -99,12 +99,7 @@ class RecordedAsks:
             for each in self._player.playables
             if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
         )
-        return next((each for each in pages if next_cursor(each.exchange) == cursor), None)
-
-
-def _cursor_of(call: Call) -> str | None:
-    cursor = None if call.message is None else call.message.params.get("cursor")
-    return cursor if isinstance(cursor, str) else None
+        return next((each for each in pages if each.exchange.next_cursor == cursor), None)
 
 
 def _is_within(issued: str, state: str) -> bool:
@@ -173,7 +168,7 @@ class PagesBefore(Pages):
     """The pages before the one that a client requests, fetched from the live server."""
 
     def __init__(self, first: Request, shown: Call, session: ServerSession, most: int) -> None:
-        """Begin with the first of these pages; messages may show the client's request as `shown`."""
+        """Begin with the first of these pages; messages show the client's request as `shown`."""
         super().__init__(first, session, most)
         self._shown = shown
         self._most = most
@@ -181,7 +176,7 @@ class PagesBefore(Pages):
     @property
     def failure(self) -> Unrecorded | None:
         """Why the live server has no such page, or None."""
-        if self.last is None or next_cursor(self.last) is not None:
+        if self.last is None or self.last.next_cursor is not None:
             return None
         page = self._most - self._left + 1
         return Unrecorded(self._shown, f"the live server's list has no page {page}")

@@ -55,18 +55,11 @@ class Pages:
         """Take the next page."""
         self._session.responded(observation)
         self.last = observation.seal(End.COMPLETE, 0.0)
-        cursor = next_cursor(self.last)
+        cursor = self.last.next_cursor
         self._left -= 1
         self.is_over = cursor is None or not self._left
         if cursor is not None:
             self.listing = page_at(self.listing, cursor)
-
-
-def next_cursor(page: RecordedExchange) -> str | None:
-    """Return the cursor of the page after another one; None where there is no such page."""
-    result = page.rpc_members.get("result")
-    cursor = result.get("nextCursor") if isinstance(result, dict) else None
-    return cursor if isinstance(cursor, str) else None
 
 
 def page_at(listing: Request, cursor: str | None) -> Request:

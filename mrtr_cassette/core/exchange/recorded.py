@@ -110,6 +110,16 @@ class RecordedExchange:
         response = self.rpc_response
         return {} if response is None else response.tree
 
+    @property
+    def next_cursor(self) -> str | None:
+        """The cursor that its response, a page of a list, issued for the next one; or None."""
+        response = self.response
+        if response is None or b'"nextCursor"' not in response.body:
+            return None
+        result = self.rpc_members.get("result")
+        cursor = result.get("nextCursor") if isinstance(result, dict) else None
+        return cursor if isinstance(cursor, str) else None
+
 
 class TurnPlace(NamedTuple):
     """Where in its interaction an exchange stands.

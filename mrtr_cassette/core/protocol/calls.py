@@ -194,6 +194,12 @@ class Call(NamedTuple):
         return name if isinstance(name, str) else ""
 
     @property
+    def cursor(self) -> str | None:
+        """The cursor of the page of a list that it requests; None for any other request."""
+        cursor = None if self.message is None else self.message.params.get("cursor")
+        return cursor if isinstance(cursor, str) else None
+
+    @property
     def endpoint(self) -> str:
         """Where it was sent, as its key has it."""
         if self.request.is_line:

@@ -129,3 +129,23 @@ def test_large_cassettes_cost_little() -> None:
     started = process_time()
     assert compared(old, new).counts == {"=": count}
     assert process_time() - started < 5
+
+
+def pages(run: str, *names: str) -> Any:
+    """Return a script that lists one tool a page, under cursors of its run."""
+    cursors = [f"{run}-{number}" for number in range(1, len(names))]
+    return [
+        (rpc("tools/list", {"cursor": before} if before else {}),
+         {"tools": [{"name": name}], **({"nextCursor": after} if after else {})})
+        for name, before, after in zip(names, [None, *cursors], [*cursors, None], strict=True)
+    ]  # fmt: skip
+
+
+def test_pages_are_aligned_by_which_response_issued_their_cursor() -> None:
+    """Cursors that are new on every run are no difference; what stands on a page is one."""
+    old, new = pages("old", "a", "b", "c"), pages("new", "a", "b", "c")
+    found = comparison([*old, *old], [*new, *new])
+    assert found.is_same
+    assert outline(found) == [f"= {number} {number}" for number in range(1, 7)]
+    assert outline(comparison(old, pages("new", "a", "x", "c"))) == ["= 1 1", "~ 2 2", "= 3 3"]
+    assert outline(comparison(old, pages("old", "a", "b"))) == ["= 1 1", "~ 2 2", "- 3 ."]
