@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from contract import FORM, TOOLS, Contract, Plant, Reply, progress, record_contract, text
-from harness import looped
-from standin import upstream
+from harness import looped, post, read, taping
+from messages import JsonObject, result, tool_call
+from standin import Script, Visit, json_response, upstream
 
 from mrtr_cassette.core.drive.acceptance import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.errors import CassetteError
@@ -267,3 +268,45 @@ async def test_an_unchanged_server_changes_nothing(cassette: Path) -> None:
     update = await updated(cassette, Contract(), never)
     assert (update.accepted, update.left, update.written) == ((), (), None)
     assert update.verification.is_good
+
+
+def repeating(words: str, *, earlier: bool = False) -> Script:
+    """Say in a result which request it is for, in several spellings, or for which one it is not."""
+    identities: list[JsonObject] = []
+
+    async def script(visit: Visit) -> None:
+        identities.append({"id": visit.request.json["id"]})
+        about = identities[0 if earlier else -1]["id"]
+        said = text(f"{words} {about!r} {json.dumps({'id': about})}")
+        said = {**said, "structuredContent": {"about": about}}
+        await visit.send(json_response(result(said, **identities[-1])))
+
+    return script
+
+
+@pytest.mark.parametrize("identity", [7, "seven"])
+@looped
+async def test_ids_of_verify_stay_out_of_the_cassette(tmp_path: Path, identity: Any) -> None:
+    """A result that repeats its request's id is compared, and taken, with the recorded one."""
+    path = tmp_path / "c.json"
+    async with taping(path, repeating("for")) as tape:
+        for name in "ab":
+            await post(tape.url, tool_call(name, id=identity))
+    async with upstream(repeating("for")) as live:
+        assert (await verify_cassette(path, live.url, VerifyOptions())).counts == {"same": 2}
+    async with upstream(repeating("now for")) as live:
+        update = await update_cassette(path, live.url, VerifyOptions(), by(*ACCEPTABLE))
+    assert len(update.accepted) == 2
+    assert b"mrtr-cassette-" not in path.read_bytes().partition(b'"recording"')[0]
+    for each in read(path)["interactions"]:
+        taken = each["response"]["body"]["result"]
+        assert taken["structuredContent"] == {"about": identity}
+        assert taken["content"][0]["text"] == f"now for {identity!r} {json.dumps({'id': identity})}"
+
+    before = path.read_bytes()
+    async with upstream(repeating("now for", earlier=True)) as live:
+        update = await update_cassette(path, live.url, VerifyOptions(), all_possible)
+    assert [each.problem for each in update.left if each.changes] == [
+        "it repeats the id that another request of this comparison had"
+    ] * 2
+    assert path.read_bytes() == before

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from mrtr_cassette.core.compare.own_ids import repeats_own_id
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.exchange.caller_values import caller_values
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RecordedInteraction
@@ -60,6 +61,8 @@ def why_not_taken(taken: TakenResponse, cassette: Cassette) -> str | None:
     recorded, live = taken.recorded, taken.live
     if live.response is None:
         return "the live server gave no response"
+    if repeats_own_id(live, recorded):
+        return "it repeats the id that another request of this comparison had"
     pushes = [[each.piece for each in _pushed_in(side)] for side in (recorded, live)]
     if pushes[0] != pushes[1]:
         return "the server pushed other requests in it, or at other places, than was recorded"

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from mrtr_cassette.core.compare.changes import Change, heaviest, without_ignored
+from mrtr_cassette.core.compare.own_ids import id_of, with_ids
 from mrtr_cassette.core.compare.responses import (
     changes_beside,
     changes_of_ask,
@@ -69,7 +70,7 @@ class RecordedScript:
     Attributes:
         states: the states that the live server has issued so far.
         changes: where its asks so far, and the final response, differ from the recorded ones.
-        live: the live exchange at the place of each recorded one so far.
+        live: the live exchange at the place of each recorded one so far, with the recorded ids.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class RecordedScript:
         self._unasked = [list(turn.asked) for turn in pushed_turns]
         self._turns = pushed_turns
         self._answered = 0
+        self._ids: dict[bytes, bytes] = {}
         self.states: list[IssuedState] = []
         self.changes: list[TurnChange] = []
         self.live: list[RecordedExchange] = []
@@ -122,24 +124,31 @@ class RecordedScript:
     def _recorded_by_hash(self) -> dict[str, str]:
         return {sha256_of(live): recorded for live, recorded in self.states}
 
+    def _as_recorded(self, position: int, live: RecordedExchange) -> RecordedExchange:
+        """Return a live exchange with the ids that the recorded requests had."""
+        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
+        self._ids[id_of(live)] = id_of(recorded)
+        return with_ids(live, self._ids)
+
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Give the recorded answers, if the ask is the recorded one."""
         position = ask.turn - 1 - self._answered
         turn = asking_turn(position, self._turns)
-        self.live.append(ask.exchange)
+        live = self._as_recorded(position, ask.exchange)
+        self.live.append(live)
         recorded = self._exchanges[position] if position < len(self._exchanges) else None
         if recorded is None or recorded.ask is None:
-            asked = None if ask.exchange.ask is None else ask.exchange.ask.message
+            asked = None if live.ask is None else live.ask.message
             return self._refused(ask, turn, [_round(None, asked)])
         if unasked := self._unasked_at(position):
             return self._refused(ask, turn, [_round(message_of(unasked[0]), None)])
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
         states, ignored = self._recorded_by_hash, self._ignored
-        changes = changes_of_ask(recorded, ask.exchange, states, ignored)
+        changes = changes_of_ask(recorded, live, states, ignored)
         if heaviest(changes) == "question-changed":
             return self._refused(ask, turn, changes)
-        changes += changes_beside(recorded, ask.exchange, states, ignored)
+        changes += changes_beside(recorded, live, states, ignored)
         self.changes += [TurnChange(turn, change) for change in changes]
         if position + 1 == len(self._exchanges):
             return NeedsAnswers(ask)
@@ -154,7 +163,7 @@ class RecordedScript:
             if self._unasked[at] and turn.position <= position
         )
         at = next(open_turns, None)
-        response = push.exchange.response
+        response = self._as_recorded(position, push.exchange).response
         raw = b"" if response is None else response.body
         asked = pushed_value(raw, self._recorded_by_hash)
         if at is None:
@@ -202,6 +211,7 @@ class RecordedScript:
     def finished(self, exchange: RecordedExchange) -> None:
         """Take the response that asks nothing."""
         position = len(self.live)
+        exchange = self._as_recorded(position, exchange)
         self.live.append(exchange)
         recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
         if unasked := self._unasked_at(position):

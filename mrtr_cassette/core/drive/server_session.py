@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Protocol
 
+from mrtr_cassette.core.compare.own_ids import OWN_ID
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
@@ -67,7 +68,7 @@ class ServerSession:
         self._sent += 1
         call = read_call(request)
         if call.message is not None and call.message.kind is Kind.REQUEST:
-            body, identity = request.body, b'"mrtr-cassette-%d"' % self._sent
+            body, identity = request.body, b'"%b%d"' % (OWN_ID, self._sent)
             spans = find_spans(body, [ID_PATH])[ID_PATH]
             request = with_body(request, splice(body, [(span, identity) for span in spans]))
         request = readable(in_session(request, self.id))
