@@ -72,7 +72,6 @@ _VOLATILE_OF_TASKS: Final = _VOLATILE | {
 _VOLATILE_OF_MESSAGES: Final[frozenset[MemberPath]] = frozenset(
     {
         ("params", "elicitationId"),
-        ("params", "progressToken"),
         ("params", "requestId"),
         *(("params", "_meta", name) for name in (SUBSCRIPTION_ID, "progressToken", *TRACE_MEMBERS)),
         *(("params", name) for name in _TASK_VALUES),
@@ -234,6 +233,7 @@ class _Said(NamedTuple):
         result: the result of the call, or `ABSENT`.
         error: its error, or `ABSENT`.
         others: all other messages but requests.
+        token: canonical text of the progress token of the request, or None.
         body: what it says that is no message, as JSON or else as text; or `ABSENT`.
     """
 
@@ -242,6 +242,7 @@ class _Said(NamedTuple):
     error: Any
     others: list[Any]
     body: Any
+    token: str | None = None
 
 
 def _asking_result(exchange: RecordedExchange, states: Mapping[str, str]) -> dict[str, Any]:
@@ -255,7 +256,8 @@ def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
     if response is None:
         return _Said(None, ABSENT, ABSENT, [], ABSENT)
     messages = [located.message for located in messages_in(response)]
-    message = _own(messages, exchange.call.message)
+    request = exchange.call.message
+    message = _own(messages, request)
     others = [
         comparable_tree(each.raw, states)
         for each in messages
@@ -268,7 +270,9 @@ def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
             body = comparable_tree(response.body, states)
         except NotJsonError:
             body = _comparable(response.body, states).decode("utf-8", "replace")
-    return _Said(response, tree.get("result", ABSENT), tree.get("error", ABSENT), others, body)
+    result, error = tree.get("result", ABSENT), tree.get("error", ABSENT)
+    token = None if request is None else request.progress_token
+    return _Said(response, result, error, others, body, token)
 
 
 def _own(messages: list[Message], request: Message | None) -> Message | None:
@@ -343,7 +347,7 @@ def _changes_beside(old: _Said, new: _Said) -> list[Change]:
         changes += _changes_of_head(old.response, new.response)
     if is_whole and ends[0] is not ends[1]:
         changes.append(change_of("shape-changed", "/#end", ends[0].value, ends[1].value))
-    return changes + _changes_of_messages(old.others, new.others, is_whole=is_whole)
+    return changes + _changes_of_messages(old, new, is_whole=is_whole)
 
 
 def _changes_of_head(old: Response, new: Response) -> list[Change]:
@@ -369,28 +373,32 @@ def _headers(response: Response) -> dict[str, Any]:
     return headers
 
 
-def _changes_of_messages(old: list[Any], new: list[Any], *, is_whole: bool) -> list[Change]:
+def _changes_of_messages(before: _Said, after: _Said, *, is_whole: bool) -> list[Change]:
     """Return where the other messages of two responses differ.
 
     Args:
         is_whole: both responses have ended; else one may have fewer messages.
     """
-    old, new = (list(map(_message, messages)) for messages in (old, new))
+    old, new = ([_message(each, side.token) for each in side.others] for side in (before, after))
     keys = ([(canonical(tree), tree.get("method")) for tree in side] for side in (old, new))
     changes = []
-    for before, after in paired(*keys):
-        if is_whole or None not in (before, after):
+    for at_old, at_new in paired(*keys):
+        if is_whole or None not in (at_old, at_new):
             changes += value_changes(
-                ABSENT if before is None else old[before],
-                ABSENT if after is None else new[after],
-                f"/#messages/{after if before is None else before}",
+                ABSENT if at_old is None else old[at_old],
+                ABSENT if at_new is None else new[at_new],
+                f"/#messages/{at_new if at_old is None else at_old}",
             )
     return changes
 
 
-def _message(tree: dict[str, Any]) -> dict[str, Any]:
+def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
+    """Return a message as it is compared, in the response to a request with a progress token."""
     kept = {key: value for key, value in tree.items() if key not in ("id", "jsonrpc")}
-    kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
+    params = kept["params"] = pinned(kept, _VOLATILE_OF_MESSAGES).get("params")
+    if isinstance(params, dict) and "progressToken" in params:
+        is_own = token is None or canonical(params["progressToken"]) == token
+        params["progressToken"] = "the request's" if is_own else "another request's"
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
     return {key: value for key, value in kept.items() if value is not None}

@@ -15,7 +15,7 @@ from mrtr_cassette.core.compare.changes import Change
 from mrtr_cassette.core.compare.pairing import Pair, matches
 from mrtr_cassette.core.compare.values import by_place, value_changes
 from mrtr_cassette.core.wire.jsonbytes import canonical
-from mrtr_cassette.core.wire.pointers import pointer_path
+from mrtr_cassette.core.wire.pointers import pointer_path, value_at
 
 _SURFACES: Final = frozenset(
     {
@@ -50,7 +50,11 @@ def is_surface(method: str) -> bool:
 
 def surface_changes(recorded: Any, received: Any) -> list[Change]:
     """Return where two results differ that say what a server can do."""
-    return [as_surface(change) for change in value_changes(recorded, received, "", _by_name)]
+    changes = [as_surface(change) for change in value_changes(recorded, received, "", _by_name)]
+    return [
+        change._replace(is_information=False) if _is_second(change, received) else change
+        for change in changes
+    ]
 
 
 def as_surface(change: Change) -> Change:
@@ -74,6 +78,18 @@ def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
         *(Pair(index, partners.get(index)) for index in range(len(old))),
         *(Pair(None, index) for index in sorted(added)),
     ]
+
+
+def _is_second(change: Change, received: Any) -> bool:
+    """Tell whether what is added is an item under a name that another item of its list has."""
+    if change.recorded is not None or not change.pointer:
+        return False
+    *path, last = pointer_path(change.pointer)
+    items = value_at(received, tuple(path))
+    if not isinstance(items, list) or not isinstance(items[int(last)], dict):
+        return False
+    name = _name_of(items[int(last)])
+    return name is not None and [_name_of(item) for item in items].count(name) > 1
 
 
 def _name_of(item: Any) -> str | None:
@@ -106,6 +122,9 @@ def _demands_more(steps: tuple[str, ...], added: str) -> bool:
     if "arguments" in steps:
         # An argument of a prompt, or what is said of one.
         return '"required":true' in added or (steps[-1] == _REQUIRED and added == "true")
+    if steps[2:3] == ("execution",):
+        # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
+        return f'"{_REQUIRED}"' in added
     if _INPUT not in steps or steps[-1] == _INPUT:
         return False
     inner = steps[steps.index(_INPUT) + 1 :]

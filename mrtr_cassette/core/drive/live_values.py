@@ -8,10 +8,11 @@ Source: MCP 2026-07-28, "Pagination"; MCP 2025-11-25, "Tasks".
 from __future__ import annotations
 
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final
+from typing import Final
 
 from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans, parse, splice
+from mrtr_cassette.core.wire.pointers import value_at
 
 _RELATED: Final = ("_meta", "io.modelcontextprotocol/related-task", "taskId")
 _ISSUED: Final[tuple[MemberPath, ...]] = (
@@ -35,7 +36,7 @@ class LiveValues:
     def issued(self, recorded: Message, live: Message) -> None:
         """Take two responses to the same request."""
         for path in _ISSUED:
-            pair = [_at(message.tree, path) for message in (recorded, live)]
+            pair = [value_at(message.tree, path) for message in (recorded, live)]
             if isinstance(pair[0], str) and isinstance(pair[1], str):
                 self._live[pair[0]] = pair[1]
 
@@ -51,9 +52,3 @@ class LiveValues:
                 if live is not None:
                     replacements.append((span, encode_basestring_ascii(live).encode()))
         return splice(body, replacements)
-
-
-def _at(tree: Any, path: MemberPath) -> Any:
-    for key in path:
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree

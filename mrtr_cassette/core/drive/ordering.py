@@ -13,7 +13,7 @@ from typing import Any, Final
 from mrtr_cassette.core.compare.changes import TEXT_STEP, Change
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
-from mrtr_cassette.core.wire.pointers import pointer_path
+from mrtr_cassette.core.wire.pointers import pointer_path, value_at
 from mrtr_cassette.errors import NotJsonError
 
 ORDER: Final = "#order"
@@ -64,12 +64,5 @@ def _at(exchange: RecordedExchange, pointer: str) -> Any:
                 value = parse(value.encode()) if isinstance(value, str) else None
             except NotJsonError:
                 return None
-        for step in pointer_path(part) if part else ():
-            value = _member(value, step)
+        value = value_at(value, pointer_path(part)) if part else value
     return value
-
-
-def _member(value: Any, step: str) -> Any:
-    if isinstance(value, list):
-        return value[int(step)] if step.isdigit() and int(step) < len(value) else None
-    return value.get(step) if isinstance(value, dict) else None

@@ -71,6 +71,16 @@ def pointer_path(pointer: str) -> MemberPath:
     )
 
 
+def value_at(value: Any, path: MemberPath) -> Any:
+    """Return what stands at a path; None where nothing does."""
+    for step in path:
+        if isinstance(value, list):
+            value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
 def without_paths(value: Any, paths: Collection[MemberPath]) -> Any:
     """Return a value without the members at some paths; the key of an array item is its index."""
     if not paths or not isinstance(value, dict | list):

@@ -237,15 +237,26 @@ def test_progress_is_compared_message_by_message(live: Any, changes: Json) -> No
         assert (after or "") in (new or "")
 
 
+def test_progress_of_another_request_is_a_difference() -> None:
+    """A token is the request's own or it is not; which one it is counts for nothing."""
+    own, foreign, other = (stream(*told(token, "one")) for token in (1, 2, 3))
+    live = stream(*told("live-token", "one"))
+    pointer = "/#messages/0/params/progressToken"
+    words = '"the request\'s"', '"another request\'s"'
+    assert result_changes(own, foreign) == [("text-changed", pointer, *words)]
+    assert result_changes(foreign, live) == [("text-changed", pointer, *reversed(words))]
+    assert result_changes(own, live) == result_changes(foreign, other) == []
+
+
 def test_a_stream_without_end_may_have_said_less() -> None:
     """Of a stream that the client left, only what both have is compared."""
-    messages = told(1, "one", "two")
+    messages, again = (told(token, "one", "two") for token in (1, "live-token"))
     left = stream(*messages, end=End.OPEN)
-    assert result_changes(left, stream(*messages[:1], end=End.OPEN)) == []
-    assert result_changes(left, stream(*told(1, "1"))) == [
+    assert result_changes(left, stream(*again[:1], end=End.OPEN)) == []
+    assert result_changes(left, stream(*told("live-token", "1"))) == [
         ("text-changed", "/#messages/0/params/message", '"one"', '"1"')
     ]
-    assert result_changes(stream(*messages), stream(*messages, end=End.BROKEN)) == [
+    assert result_changes(stream(*messages), stream(*again, end=End.BROKEN)) == [
         ("shape-changed", "/#end", '"complete"', '"broken"')
     ]
 

@@ -45,6 +45,7 @@ def edited(result: Json, *path: str | int, to: Json) -> Json:
 
 BOOK = ("tools", 0)
 SCHEMA = (*BOOK, "inputSchema")
+EXECUTION = "/tools/0/execution"
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,9 @@ SCHEMA = (*BOOK, "inputSchema")
         (edited(TOOLS, "tools", to=lambda v: v[:1]), "/tools/1", False),
         (edited(TOOLS, *BOOK, "description", to="Book!"), "/tools/0/description", False),
         (edited(TOOLS, *BOOK, "title", to="Book"), "/tools/0/title", True),
+        (edited(TOOLS, "tools", to=lambda v: [*v, {"name": "book"}]), "/tools/2", False),
+        (edited(TOOLS, *BOOK, "execution", to={"taskSupport": "required"}), EXECUTION, False),
+        (edited(TOOLS, *BOOK, "execution", to={"taskSupport": "optional"}), EXECUTION, True),
         (
             edited(TOOLS, *SCHEMA, "properties", "note", to={"type": "string"}),
             "/tools/0/inputSchema/properties/note",
@@ -165,6 +169,15 @@ def test_what_is_optional_now_is_information() -> None:
     before = edited(PROMPTS, "prompts", 0, "arguments", 0, "required", to=True)
     (change,) = surface_changes(before, PROMPTS)
     assert change.is_information
+
+
+def test_a_tool_that_can_only_be_called_as_a_task_breaks_its_clients() -> None:
+    """A member that is added to what the server said of its execution may demand more."""
+    before, after = (
+        edited(TOOLS, *BOOK, "execution", to=to) for to in ({}, {"taskSupport": "required"})
+    )
+    (change,) = surface_changes(before, after)
+    assert (change.pointer, change.is_information) == (f"{EXECUTION}/taskSupport", False)
 
 
 def test_the_order_of_a_list_means_nothing() -> None:
