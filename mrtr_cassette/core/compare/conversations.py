@@ -21,6 +21,7 @@ from mrtr_cassette.core.compare.responses import (
     changes_beside,
     changes_of_ask,
     changes_of_result,
+    comparable_text,
     comparable_tree,
     outcome_value,
     pinned_question,
@@ -29,10 +30,15 @@ from mrtr_cassette.core.compare.responses import (
 )
 from mrtr_cassette.core.compare.values import ABSENT, change_of, pinned, value_changes
 from mrtr_cassette.core.exchange.recorded import RecordedExchange, RecordedInteraction
-from mrtr_cassette.core.protocol.calls import CallKey
+from mrtr_cassette.core.protocol.calls import TRAITS_OF_INITIALIZE, Call, CallKey
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, INPUT_RESPONSES, answers_text
-from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.wire.http import (
+    ANSWERED_BY_HEADER,
+    CREDENTIAL_HEADERS,
+    LAST_EVENT_ID_HEADER,
+    SESSION_HEADER,
+)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 Mark = Literal["=", "~", "-", "+"]
@@ -45,6 +51,9 @@ StageKind = Literal["request", "ask", "answer", "result"]
 _VOLATILE_OF_REQUESTS: frozenset[MemberPath] = frozenset(
     (name,) for name in ("progressToken", *TRACE_MEMBERS)
 )
+_VOLATILE_HEADERS = CREDENTIAL_HEADERS | {LAST_EVENT_ID_HEADER}
+"""Headers of which it is told whether they are there."""
+_UNTOLD_HEADERS = frozenset({"content-type", SESSION_HEADER, ANSWERED_BY_HEADER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +197,32 @@ def _compared(kind: StageKind, turn: int | None, changes: list[Change]) -> Stage
 
 
 def _request_stage(old: Side, new: Side) -> Stage:
-    """Compare what a request says beside its call: worth knowing, as servers may look at it."""
-    metas = []
-    for side in (old, new):
-        message = side.interaction.exchanges[0].call.message
-        is_request = message is not None and message.kind is not Kind.RESPONSE
-        meta = message.meta if message is not None and is_request else {}
-        metas.append(pinned(meta, _VOLATILE_OF_REQUESTS))
-    changes = value_changes(metas[0], metas[1], "/#request/_meta")
-    return _compared("request", None, [change._replace(is_information=True) for change in changes])
+    """Compare what requests say beside their call: worth knowing, as servers may look at it."""
+    changes: dict[Change, None] = {}
+    pairs = zip(old.interaction.exchanges, new.interaction.exchanges, strict=False)
+    for before, after in pairs:
+        if before is not after:
+            recorded, received = _said_beside(before.call), _said_beside(after.call)
+            changes |= dict.fromkeys(value_changes(recorded, received, "/#request"))
+    information = [change._replace(is_information=True) for change in changes]
+    return _compared("request", None, information)
+
+
+def _said_beside(call: Call) -> dict[str, Any]:
+    """Return what a request says beside its call: its headers, `_meta`, who opens a session."""
+    headers = {
+        name.lower(): "..." if name.lower() in _VOLATILE_HEADERS else comparable_text(value)
+        for name, value in call.request.headers
+        if name.lower() not in _UNTOLD_HEADERS
+    }
+    message = call.message if call.is_rpc else None
+    meta, params = ({}, {}) if message is None else (message.meta, message.params)
+    told = TRAITS_OF_INITIALIZE if call.method == "initialize" else ()
+    return {
+        "_meta": pinned(meta, _VOLATILE_OF_REQUESTS),
+        "headers": headers,
+        "params": {name: params[name] for name in told if name in params},
+    }
 
 
 def _turn_stages(turn: int, old: AskedTurn, new: AskedTurn) -> Iterator[Stage]:

@@ -47,7 +47,8 @@ _READ_ONLY = frozenset(
     }
 )
 _NEVER_IN_KEY = frozenset({"_meta", INPUT_RESPONSES, REQUEST_STATE})
-_TRAITS_OF_INITIALIZE = ("capabilities", "clientInfo", "protocolVersion")
+TRAITS_OF_INITIALIZE: Final = ("capabilities", "clientInfo", "protocolVersion")
+"""Params of `initialize` that are no part of its key."""
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -175,7 +176,7 @@ class Call(NamedTuple):
         if self.message.method == "notifications/cancelled":
             kept.pop("requestId", None)
         if self.message.method == "initialize":
-            for member in _TRAITS_OF_INITIALIZE:
+            for member in TRAITS_OF_INITIALIZE:
                 kept.pop(member, None)
         named_by = NAMED_BY.get(self.message.method)
         if named_by:

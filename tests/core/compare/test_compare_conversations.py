@@ -4,11 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import cassette_of, loaded, retry, tool, with_meta
+from builders import cassette_of, changed, loaded, post, retry, rpc, tool, with_meta
 from hypothesis import given
 from messages import NO, YES, Json, asks, form, text
 from pushed_cassettes import branched, pushing_cassettes
 
+from mrtr_cassette.core.compare.cassettes import compared
 from mrtr_cassette.core.compare.conversations import Stage, side_of, stages_of
 from mrtr_cassette.core.exchange.recorded import RecordedInteraction
 
@@ -110,6 +111,30 @@ def test_who_asks_is_information() -> None:
     (change,) = request.changes
     assert (request.mark, result.mark) == ("=", "=")
     assert (change.pointer, change.is_information) == ("/#request/_meta/client", True)
+
+
+def test_what_breaks_ties_on_replay_is_information() -> None:
+    """Headers and what a client says of itself are told, of retries too; credentials are not."""
+    first = changed(rpc("initialize"), "params", to={"protocolVersion": "1", "capabilities": {}})
+    other = changed(first, "params", "protocolVersion", to="2")
+    again = retry(CALL, {"a": YES}, state="s" * 40)
+    asked = (CALL, asks("a", state="s" * 40))
+    headers = [("Authorization", "Bearer a"), ("Accept", "text/plain"), ("Mcp-Param-Region", "eu")]
+    old = loaded(cassette_of((first, {}), asked, (again, text("a"))))
+    new = loaded(cassette_of((other, {}), asked, (post(again, *headers), text("a"))))
+    found = compared(old, new)
+    assert found.is_same
+    assert [
+        (change.pointer, change.recorded, change.received, change.is_information)
+        for each in found.interactions
+        for change in each.stages[0].changes
+    ] == [
+        ("/#request/params/protocolVersion", '"1"', '"2"', True),
+        ("/#request/headers/accept", None, '"text/plain"', True),
+        ("/#request/headers/authorization", None, '"..."', True),
+        ("/#request/headers/mcp-param-region", None, '"eu"', True),
+    ]
+    assert compared(new, new).interactions[1].stages[0].changes == ()
 
 
 def test_null_in_an_answer_is_as_good_as_nothing() -> None:
