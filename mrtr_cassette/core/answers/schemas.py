@@ -11,6 +11,7 @@ Source: MCP 2026-07-28, `PrimitiveSchemaDefinition`, `Tool.inputSchema`; JSON Sc
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -32,7 +33,7 @@ _TYPES: Final = {
 }
 _MOST_REFERENCES: Final = 50
 """Levels of `$ref` and of subschemas that are followed; a schema may refer to itself."""
-_DATE: Final = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_DATE: Final = r"(?P<year>[0-9]{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12][0-9]|3[01])"
 _TIME: Final = r"[Tt](?:[01]\d|2[0-4]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
 _FORM_OF: Final = {
     "email": re.compile(r"[^\s@]+@[^\s@]+"),
@@ -248,8 +249,15 @@ def _text_problems(value: str, schema: Mapping[str, Any], at: str) -> Iterator[P
     if isinstance(pattern, str) and not refusal_of(pattern) and not searches(pattern, value):
         yield Problem(at, f"does not match {pattern}")
     wanted = schema.get("format")
-    if wanted in FORMATS and not _FORM_OF[wanted].fullmatch(value):
+    if wanted in FORMATS and not _has_form(value, wanted):
         yield Problem(at, f"is no {FORMATS[wanted]}")
+
+
+def _has_form(value: str, wanted: str) -> bool:
+    found = _FORM_OF[wanted].fullmatch(value)
+    if found is None or wanted not in ("date", "date-time"):
+        return found is not None
+    return int(found["day"]) <= monthrange(int(found["year"]), int(found["month"]))[1]
 
 
 FORMATS: Final = {

@@ -59,6 +59,13 @@ FORM: Any = {
         ('"link": "example"', "/link is no URI, such as https://example.com"),
         ('"day": "2026-07-28"', None),
         ('"day": "2026-13-28"', "/day is no date, such as 2026-07-28"),
+        ('"day": "2024-02-29"', None),
+        ('"day": "2026-02-29"', "/day is no date, such as 2026-07-28"),
+        ('"day": "2026-04-31"', "/day is no date, such as 2026-07-28"),
+        (
+            '"at": "2026-02-30T09:30:00Z"',
+            "/at is no date and time, such as 2026-07-28T09:30:00Z",
+        ),
         ('"at": "2026-07-28T09:30:00.5+02:00"', None),
         ('"at": "2026-07-28"', "/at is no date and time, such as 2026-07-28T09:30:00Z"),
         ('"count": 3', None),
