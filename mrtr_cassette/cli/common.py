@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
@@ -379,6 +379,13 @@ def tell_of_journal(cassette: Location, log: Log) -> None:
     note = unpublished(cassette)
     if note is not None and exists(cassette):
         log.tell(f"note: {note}", {"event": "unpublished", "note": note})
+
+
+def tell_unused(pointers: Iterable[str], log: Log) -> None:
+    """Say what was to be ignored and was nowhere."""
+    for pointer in pointers:
+        text = f"note: --ignore {printable(pointer)} matched nothing"
+        log.tell(text, {"event": "unused_ignore", "pointer": pointer})
 
 
 def tell_no_client(command: Sequence[str], log: Log) -> None:

@@ -15,6 +15,7 @@ from mrtr_cassette.cli.common import (
     progress_shown,
     say,
     tell_of_journal,
+    tell_unused,
 )
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.stores import Location
@@ -87,6 +88,7 @@ def diff(
     something differs that counts, else 0.
     """
     from mrtr_cassette.api import diff as compared
+    from mrtr_cassette.core.compare.changes import unused_pointers
     from mrtr_cassette.core.report.comparison import (
         comparison_data,
         comparison_markdown,
@@ -104,6 +106,8 @@ def diff(
     else:
         shown = comparison_text(comparison, painted if has_colour(sys.stdout) else plain)
     click.echo(shown)
+    if ignored:
+        tell_unused(unused_pointers(ignored, compared(recorded, received).changes), Log("text"))
     context.exit(0 if comparison.is_same else 1)
 
 

@@ -21,6 +21,7 @@ from mrtr_cassette.cli.common import (
     say,
     shared_options,
     tell_no_client,
+    tell_unused,
     until_stopped,
     warn_of_strangers,
 )
@@ -180,3 +181,4 @@ def _conclude(session: RecordSession, log: Log) -> None:
 
     report = session.report
     log.tell(recording_text(report), recording_event(report))
+    tell_unused(session.unused_ignores, log)

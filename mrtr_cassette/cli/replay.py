@@ -23,6 +23,7 @@ from mrtr_cassette.cli.common import (
     shared_options,
     tell_no_client,
     tell_of_journal,
+    tell_unused,
     until_stopped,
     warn_of_strangers,
 )
@@ -108,6 +109,7 @@ async def _replay(
             end = await until_stopped(session, command, signals)
         summary = session.report
         fails = _conclude(summary, options, log, report)
+        tell_unused(session.unused_ignores, log)
         is_played = any(each.plays for each in summary.interactions)
         is_unused = bool(command) and end.has_run and not is_played and not summary.misses
         if is_unused:
@@ -129,7 +131,9 @@ async def _replay_pipe(
     async with told_to_end() as told:
         _collect_from_now_on()
         session = await replay_pipe(cassette, options, told, log.event)
-    return int(_conclude(session.report, options, log, report))
+    fails = _conclude(session.report, options, log, report)
+    tell_unused(session.unused_ignores, log)
+    return int(fails)
 
 
 def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:

@@ -21,6 +21,7 @@ from mrtr_cassette.cli.common import (
     say,
     server_after_dashes,
     shared_options,
+    tell_unused,
 )
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.stores import Location
@@ -113,6 +114,7 @@ async def _verify(
     options: VerifyOptions,
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
+    from mrtr_cassette.core.compare.changes import unused_pointers
     from mrtr_cassette.core.report.verification import exit_code_of, verification_text
     from mrtr_cassette.shell.updating import update_cassette
     from mrtr_cassette.shell.verifying import verify_cassette
@@ -135,6 +137,8 @@ async def _verify(
         if update is not None:
             tell_of_update(update)
         verifications.append(verification)
+    left_out = [change for each in verifications for change in each.left_out]
+    tell_unused(unused_pointers(options.ignore, left_out), Log("text"))
     return verifications, problems or exit_code_of(verifications)
 
 

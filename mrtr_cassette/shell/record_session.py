@@ -118,6 +118,11 @@ class RecordSession:
         return [] if self.player is None else self.player.unplayed
 
     @property
+    def unused_ignores(self) -> list[str]:
+        """Pointers to what was to be left out of matching, and no request had."""
+        return [] if self.player is None else self.player.unused_ignores()
+
+    @property
     def unrecorded_texts(self) -> tuple[str, ...]:
         """Why requests could not be recorded, in words."""
         player = self.player

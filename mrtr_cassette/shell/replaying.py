@@ -83,6 +83,11 @@ class ReplaySession:
         return report_of_replay(self.player, self.terms)
 
     @property
+    def unused_ignores(self) -> list[str]:
+        """Pointers to what was to be left out of matching, and no request had."""
+        return self.player.unused_ignores()
+
+    @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
         return reports_of_misses(self.player, self.terms)

@@ -40,7 +40,9 @@ def test_the_exit_code_tells_whether_something_differs(tmp_path: Path) -> None:
     assert same.output.splitlines()[-1] == "the same: 2 interactions"
     assert '~ #2 tools/call "tool-1": text-changed' in other.output
     assert "\x1b" not in other.output
-    assert diff(old, new, "--ignore", "/content/0/text").exit_code == 0
+    left_out = diff(old, new, "--ignore", "/content/0/text", "--ignore", "/contents")
+    assert left_out.exit_code == 0
+    assert left_out.stderr == "note: --ignore /contents matched nothing\n"
 
     missing = diff(old, tmp_path / "c.json")
     assert missing.exit_code == 3

@@ -407,9 +407,12 @@ async def test_append_leaves_out_what_is_ignored(tmp_path: Path) -> None:
         await post(tape.url, message("tools/list", {"at": 1}))
     before = path.read_bytes()
     arguments = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
-    async with command(*arguments, "--ignore", "/at") as process:
+    async with command(*arguments, "--ignore", "/at", "--ignore", "/att") as process:
         await post(await process.listening(), message("tools/list", {"at": 2}))
-        assert (await process.stopped()).code == 0
+        ended = await process.stopped()
+    assert ended.code == 0
+    assert ended.err.splitlines()[-1] == "note: --ignore /att matched nothing"
+    assert "--ignore /at " not in ended.err
     assert path.read_bytes() == before
 
 

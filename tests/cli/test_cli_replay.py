@@ -281,6 +281,23 @@ async def test_repeats_are_the_users_choice(tmp_path: Path) -> None:
 
 
 @looped
+async def test_what_was_ignored_in_vain_is_told(tmp_path: Path) -> None:
+    """A pointer to a member that neither a recorded request nor a client's has is a mistake."""
+    path = tmp_path / "c.json"
+    async with taping(path, answering(json_response(result({})))) as tape:
+        await post(tape.url, message("tools/list", {"at": 1}))
+    pointers = ("/at", "/now", "/att", "/inputResponses/a~1b")
+    ignored = [word for pointer in pointers for word in ("--ignore", pointer)]
+    async with command("replay", path, "--port", 0, *ignored) as process:
+        await post(await process.listening(), message("tools/list", {"at": 2, "now": 3}))
+        ended = await process.stopped()
+    assert ended.code == 0
+    assert ended.err.splitlines()[-2:] == [
+        f"note: --ignore {pointer} matched nothing" for pointer in pointers[2:]
+    ]
+
+
+@looped
 async def test_the_recorded_pace_still_plays(tmp_path: Path) -> None:
     """`--pace recorded` serves the same bytes."""
     path = tmp_path / "c.json"

@@ -64,6 +64,15 @@ def server(project: Path, said: str) -> tuple[str, ...]:
     return "--", sys.executable, str(project / "server.py"), said
 
 
+def test_what_was_ignored_in_vain_is_told(project: Path) -> None:
+    """A pointer below which nothing differed, in no cassette, is told once, at the end."""
+    said = tuple(word for pointer in ("/content", "/contents") for word in ("--ignore", pointer))
+    done = invoke(project / "cassettes", *said, *server(project, "two"))
+    assert done.exit_code == 0, done.output
+    assert done.output.count("matched nothing") == 1
+    assert done.output.splitlines()[-1] == "note: --ignore /contents matched nothing"
+
+
 def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cassette in it, with exit codes, reports in three formats, and annotations."""
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from mrtr_cassette.core.compare.changes import Verdict, heaviest
+from mrtr_cassette.core.compare.changes import Change, Verdict, heaviest
 from mrtr_cassette.core.compare.conversations import Mark, Side, Stage, side_of, stages_of
 from mrtr_cassette.core.compare.pairing import Pair, in_order, matches
 from mrtr_cassette.core.compare.responses import comparable_text
@@ -69,15 +69,15 @@ class CassetteComparison:
     interactions: tuple[InteractionComparison, ...]
 
     @property
+    def changes(self) -> list[Change]:
+        """All changes, information included."""
+        stages = (stage for each in self.interactions for stage in each.stages)
+        return [change for stage in stages for change in stage.changes]
+
+    @property
     def verdict(self) -> Verdict:
         """The heaviest of all verdicts."""
-        changes = (
-            change
-            for each in self.interactions
-            for stage in each.stages
-            for change in stage.changes
-        )
-        return heaviest(changes)
+        return heaviest(self.changes)
 
     @property
     def is_same(self) -> bool:

@@ -47,6 +47,10 @@ TEXT_STEP: Final = "#json"
 """In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
 
 
+ORDER: Final = "#order"
+"""At the end of a pointer to a list: the order of its items is left out."""
+
+
 class Change(NamedTuple):
     """One place where a recording and another one differ.
 
@@ -84,6 +88,16 @@ def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list
         change
         for change in changes
         if not any(is_below(change.pointer, pointer) for pointer in ignored)
+    ]
+
+
+def unused_pointers(pointers: Iterable[str], left_out: Collection[Change]) -> list[str]:
+    """Return those of some pointers at or below which nothing was left out."""
+    places = {change.pointer for change in left_out}
+    return [
+        pointer
+        for pointer in pointers
+        if not any(is_below(place, pointer.removesuffix(ORDER)) for place in places)
     ]
 
 

@@ -11,10 +11,10 @@ Source: docs/diff.md, "What counts".
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.compare.changes import Change, Verdict, without_ignored
+from mrtr_cassette.core.compare.changes import Change, Verdict
 from mrtr_cassette.core.compare.pairing import paired
 from mrtr_cassette.core.compare.surface import (
     as_surface,
@@ -95,7 +95,6 @@ def changes_of_ask(
     recorded: RecordedExchange,
     live: RecordedExchange,
     states: Mapping[str, str] = NO_STATES,
-    ignored: Collection[str] = (),
 ) -> list[Change]:
     """Return where two asks differ; only if none is `question-changed`, they are the same question.
 
@@ -103,7 +102,6 @@ def changes_of_ask(
         live: the other one, in the form in which it is or would be recorded.
         states: the recorded request state or session id by the SHA-256 of the live one, so that a
             question that repeats them is the same one in every run.
-        ignored: pointers at which, and below which, nothing counts.
     """
     if _is_identical(recorded, live):
         return []
@@ -112,7 +110,7 @@ def changes_of_ask(
     for change in _changes_of_values(old, new, ""):
         is_needed = change.pointer == f"/{REQUEST_STATE}" and change.received is None
         changes.append(change._replace(verdict="question-changed") if is_needed else change)
-    return without_ignored(changes, ignored)
+    return changes
 
 
 def question_changes(recorded: Any, received: Any) -> list[Change]:
@@ -160,7 +158,6 @@ def changes_of_result(
     recorded: RecordedExchange,
     live: RecordedExchange,
     states: Mapping[str, str] = NO_STATES,
-    ignored: Collection[str] = (),
 ) -> list[Change]:
     """Return where the last responses to the same call differ, and all that came with them.
 
@@ -169,16 +166,13 @@ def changes_of_result(
     if _is_identical(recorded, live):
         return []
     old, new = _read(recorded, states), _read(live, states)
-    method = recorded.call.method
-    changes = _changes_of_outcome(old, new, method)
-    return without_ignored([*_changes_beside(old, new), *changes], ignored)
+    return [*_changes_beside(old, new), *_changes_of_outcome(old, new, recorded.call.method)]
 
 
 def changes_beside(
     recorded: RecordedExchange,
     live: RecordedExchange,
     states: Mapping[str, str] = NO_STATES,
-    ignored: Collection[str] = (),
 ) -> list[Change]:
     """Return where two responses differ beside their results: status, headers, other messages.
 
@@ -186,7 +180,7 @@ def changes_beside(
     """
     if _is_identical(recorded, live):
         return []
-    return without_ignored(_changes_beside(_read(recorded, states), _read(live, states)), ignored)
+    return _changes_beside(_read(recorded, states), _read(live, states))
 
 
 def _is_identical(recorded: RecordedExchange, live: RecordedExchange) -> bool:

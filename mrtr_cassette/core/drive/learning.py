@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from mrtr_cassette.core.compare.changes import Change, is_below
+from mrtr_cassette.core.compare.changes import ORDER, Change, is_below
 from mrtr_cassette.core.compare.responses import changes_beside, changes_of_ask, changes_of_result
-from mrtr_cassette.core.drive.ordering import ORDER, reordered_in
+from mrtr_cassette.core.drive.ordering import reordered_in
 from mrtr_cassette.core.drive.verification import Verified
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.wire.jsonbytes import parse

@@ -8,16 +8,13 @@ Rule: an item that is missing, new or another one is a change all the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
-from mrtr_cassette.core.compare.changes import TEXT_STEP, Change
+from mrtr_cassette.core.compare.changes import ORDER, TEXT_STEP, Change
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.wire.jsonbytes import canonical, parse
 from mrtr_cassette.core.wire.pointers import pointer_path, value_at
 from mrtr_cassette.errors import NotJsonError
-
-ORDER: Final = "#order"
-"""At the end of a pointer to a list: the order of its items is left out."""
 
 
 def reordered_in(

@@ -70,6 +70,7 @@ class RecordedScript:
     Attributes:
         states: the states that the live server has issued so far.
         changes: where its asks so far, and the final response, differ from the recorded ones.
+        left_out: where they differ at what is ignored.
         live: the live exchange at the place of each recorded one so far, with the recorded ids.
     """
 
@@ -98,6 +99,7 @@ class RecordedScript:
         self._ids: dict[bytes, bytes] = {}
         self.states: list[IssuedState] = []
         self.changes: list[TurnChange] = []
+        self.left_out: list[Change] = []
         self.live: list[RecordedExchange] = []
 
     @property
@@ -144,11 +146,11 @@ class RecordedScript:
             return self._refused(ask, turn, [_round(message_of(unasked[0]), None)])
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
-        states, ignored = self._recorded_by_hash, self._ignored
-        changes = changes_of_ask(recorded, live, states, ignored)
+        states = self._recorded_by_hash
+        changes = self._counting(changes_of_ask(recorded, live, states))
         if heaviest(changes) == "question-changed":
             return self._refused(ask, turn, changes)
-        changes += changes_beside(recorded, live, states, ignored)
+        changes += self._counting(changes_beside(recorded, live, states))
         self.changes += [TurnChange(turn, change) for change in changes]
         if position + 1 == len(self._exchanges):
             return NeedsAnswers(ask)
@@ -206,7 +208,13 @@ class RecordedScript:
     def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
         recorded = pushed_value(message_of(pushed).raw)
         changes = question_changes({pushed.key: recorded}, {pushed.key: asked})
-        return without_ignored(changes, self._ignored)
+        return self._counting(changes)
+
+    def _counting(self, changes: list[Change]) -> list[Change]:
+        """Return the changes that are not ignored, and keep the others."""
+        kept = without_ignored(changes, self._ignored)
+        self.left_out += [change for change in changes if change not in kept]
+        return kept
 
     def finished(self, exchange: RecordedExchange) -> None:
         """Take the response that asks nothing."""
@@ -219,9 +227,11 @@ class RecordedScript:
         elif recorded.ask is not None:
             self._take(asking_turn(position, self._turns), [_round(recorded.ask.message, None)])
         else:
-            states, ignored = self._recorded_by_hash, self._ignored
-            changes = changes_of_result(recorded, exchange, states, ignored)
-            self._take(0, without_reordered(changes, recorded, exchange, ignored))
+            states = self._recorded_by_hash
+            changes = self._counting(changes_of_result(recorded, exchange, states))
+            kept = without_reordered(changes, recorded, exchange, self._ignored)
+            self.left_out += [change for change in changes if change not in kept]
+            self._take(0, kept)
 
     def _unasked_at(self, position: int) -> list[PushedRequest]:
         """Return what was pushed up to an exchange's response, and has not been pushed now."""

@@ -43,6 +43,7 @@ class Verified:
         reason: why it was skipped, not reached or is unstable; None where it was compared.
         live: the live exchanges, each in the place of the recorded one, as far as there are any.
         states: what the live server issued, with what the cassette has in its place.
+        left_out: where it differs at what is ignored.
     """
 
     planned: Planned
@@ -51,6 +52,7 @@ class Verified:
     reason: str | None = None
     live: tuple[RecordedExchange, ...] = ()
     states: tuple[IssuedState, ...] = ()
+    left_out: tuple[Change, ...] = ()
 
 
 class Repeated:
@@ -71,7 +73,10 @@ class Repeated:
 
     def verified(self) -> Verified:
         """Return what came of it."""
-        return replace(self._verified(), states=tuple(self._script.states))
+        script = self._script
+        return replace(
+            self._verified(), states=tuple(script.states), left_out=tuple(script.left_out)
+        )
 
     def _verified(self) -> Verified:
         planned, script = self.planned, self._script

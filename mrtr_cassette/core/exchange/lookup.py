@@ -46,6 +46,11 @@ def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
     return LookupKey(key, state, responses)
 
 
+def has_member(call: Call, path: MemberPath) -> bool:
+    """Tell whether a request has a member that counts unless it is left out."""
+    return lookup_key(call, (path,)) != lookup_key(call)
+
+
 def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None:
     """Return the canonical text of a retry's answers, or None.
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
-from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
+from mrtr_cassette.core.exchange.lookup import LookupKey, has_member, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.exchange.sessions import NO_SESSION
 from mrtr_cassette.core.protocol.calls import (
@@ -55,6 +55,7 @@ from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import event_id_span
 
@@ -167,6 +168,7 @@ class Player:
         self.harmless: list[Harmless] = []
         self.plays = 0
         self._ignored = tuple(ignored)
+        self._unseen = list(self._ignored)
         self._paced = paced
         self._given = GivenOut(cassette.upstream)
         self._matched = MatchedForm(cassette, self._given)
@@ -296,10 +298,21 @@ class Player:
         received = read_call(request)
         matched, secrets = alike(self._matched, self._matched.received(request), self._ignored)
         call = received if matched is request else read_call(matched)
+        if self._unseen:
+            self._see(call)
         lookup = self._order.known_as(lookup_key(call, self._ignored))
         values = caller_values(received.message)
         traits = call.traits_with(self._matched.header_names)
         return _Wanted(lookup, traits, call.caller, values, secrets)
+
+    def _see(self, call: Call) -> None:
+        self._unseen = [path for path in self._unseen if not has_member(call, path)]
+
+    def unused_ignores(self) -> list[str]:
+        """Return, as pointers, what was to be left out and no request has, recorded or received."""
+        for each in self.playables if self._unseen else ():
+            self._see(each.call)
+        return ["".join(f"/{escape_pointer(key)}" for key in path) for path in self._unseen]
 
     def _candidates(self, lookup: LookupKey, received: Request) -> Candidates | None:
         candidates = self._index.of(lookup)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mrtr_cassette.core.compare.changes import VERDICTS, Verdict
+from mrtr_cassette.core.compare.changes import VERDICTS, Change, Verdict
 from mrtr_cassette.core.drive.learning import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
 from mrtr_cassette.core.drive.verification import Verified
@@ -58,6 +58,7 @@ class Verification:
         learned: the pointers that differ by themselves, each with its call.
         refused: the same for those that are not left out, with the reason.
         accepted: numbers of the interactions whose changes have all been taken into the cassette.
+        left_out: where the live server differs at what is ignored.
     """
 
     cassette: str
@@ -67,6 +68,7 @@ class Verification:
     learned: tuple[tuple[str, str], ...] = ()
     refused: tuple[tuple[str, str, str], ...] = ()
     accepted: frozenset[int] = frozenset()
+    left_out: tuple[Change, ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -143,6 +145,7 @@ def verification_of(
         frozenset(fail_on),
         tuple((call, place.pointer) for call, place in listed if place.reason is None),
         tuple((call, pointer, reason) for call, (pointer, reason) in listed if reason is not None),
+        left_out=tuple(change for each in ordered for change in each.left_out),
     )
 
 

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from messages import YES, Json, asks, compact, form, message, text
 from pushed_cassettes import branched
 
-from mrtr_cassette.core.compare.changes import Change, heaviest, is_below
+from mrtr_cassette.core.compare.changes import Change, heaviest, is_below, without_ignored
 from mrtr_cassette.core.compare.responses import (
     asked_question,
     changes_beside,
@@ -406,7 +406,7 @@ def test_a_state_that_is_new_is_no_other_question() -> None:
     with_state, without = ask(asks("a", state=STATE)), ask(asks("a"))
     assert heaviest(changes_of_ask(without, with_state)) == "shape-changed"
     assert heaviest(changes_of_ask(with_state, without)) == "question-changed"
-    changes = changes_of_ask(with_state, without, {}, ["/requestState"])
+    changes = without_ignored(changes_of_ask(with_state, without), ["/requestState"])
     assert changes == []
 
 
@@ -506,7 +506,7 @@ def test_comparing_is_fair(one: Json, other: Json, state: str) -> None:
     assert bool(changes_of_result(first, second)) == bool(changes_of_result(second, first))
     changes = changes_of_result(first, second)
     for change in changes:
-        kept = changes_of_result(first, second, ignored=[change.pointer])
+        kept = without_ignored(changes_of_result(first, second), [change.pointer])
         assert [each for each in changes if each not in kept] == [
             each for each in changes if is_below(each.pointer, change.pointer)
         ]
