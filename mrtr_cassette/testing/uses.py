@@ -7,6 +7,7 @@ Rule: a cassette is concluded when all tests that use it are over, teardown incl
 
 from __future__ import annotations
 
+import unittest
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.testing.failure_pages import FailurePages
 
 _USES: Final = pytest.StashKey["Uses"]()
+_NO_FAILURES: Final = (pytest.skip.Exception, pytest.xfail.Exception, unittest.SkipTest)
 
 
 class MrtrCassetteWarning(pytest.PytestWarning):
@@ -110,19 +112,23 @@ class Uses:
 
         By now the fixtures are torn down: the client has closed.
         """
+        error: BaseException | None = None
         try:
             yield
-        except BaseException:
-            self._conclude(item, passed=False)
-            raise
+        except BaseException as raised:  # noqa: BLE001  it is raised again
+            error = raised
         misses = [use.unreported_misses() for use in self._uses]
         problems = [text for text in misses if text is not None]
         if problems and self._pages is not None:
             self._pages.write(item.nodeid, self._used_by(item))
-        objections, warnings = self._conclude(item, passed=not problems)
+        objections, warnings = self._conclude(item, passed=error is None and not problems)
         problems += objections
-        if problems:
+        if problems and (error is None or isinstance(error, _NO_FAILURES)):
             pytest.fail("\n\n".join(problems), pytrace=False)
+        if error is not None:
+            for problem in problems:
+                error.add_note(problem)
+            raise error
         for warning in warnings:
             item.warn(MrtrCassetteWarning(warning))
 

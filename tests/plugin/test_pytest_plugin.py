@@ -585,6 +585,41 @@ def test_no_outcome_hides_a_miss(suite, recorded, body, outcomes):
     suite.run(**outcomes)
 
 
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        ("pytest.skip('later')", ()),
+        ("pytest.xfail('known')", ()),
+        ("raise unittest.SkipTest('later')", ()),
+        ("raise OSError('the server is gone')", ("*OSError: the server is gone",)),
+    ],
+)
+@pytest.mark.parametrize("scope", ["function", "module"])
+def test_no_teardown_hides_a_miss(suite, recorded, ending, told, scope):
+    """A swallowed miss fails the test beside whatever a fixture's teardown does."""
+    fixture = "mrtr_cassette" if scope == "function" else "mrtr_cassette_module"
+    suite.write(
+        "test_miss.py",
+        f"""
+        import unittest
+        import pytest
+        from agent import swallowed
+
+        pytestmark = pytest.mark.mrtr_cassette({str(recorded)!r})
+
+        @pytest.fixture(scope={scope!r})
+        def client({fixture}):
+            yield {fixture}
+            {ending}
+
+        def test_declines(client):
+            swallowed(client.url, action="decline")
+        """,
+    )
+    result = suite.run(passed=1, errors=1)
+    result.stdout.fnmatch_lines([*told, "*miss: answers-differ: *", "ERROR test_miss.py::*"])
+
+
 def test_a_miss_of_a_client_that_closes_late_is_seen(suite, recorded):
     """What a client asks while its fixture is torn down counts as well."""
     suite.write(
