@@ -143,6 +143,11 @@ class Replay(_ShownRun):
         return _interactions(self._session.cassette)
 
     @property
+    def played(self) -> int:
+        """How many requests got a recorded reply so far."""
+        return self._session.played
+
+    @property
     def misses(self) -> tuple[MissReport, ...]:
         """What was asked so far and had not been recorded."""
         return self._session.misses

@@ -73,7 +73,7 @@ class StartOutcome:
     Attributes:
         misses: requests that had not been recorded.
         unplayed: numbers of the interactions of which something was not played.
-        played: how many requests got their response from a cassette that is added to.
+        played: how many requests got their response from the cassette.
         unreachable: how many requests the server did not answer.
         unrecorded: why requests could not be recorded.
         problem: what went wrong, or None.
@@ -165,6 +165,11 @@ class _ByClient:
         """Why starts came to nothing."""
         return [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
 
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette."""
+        return sum(outcome.played for outcome in self.outcomes)
+
     def finish(self) -> None:
         """Wait for all starts, and keep what they came to."""
         self._starts.wait()
@@ -191,11 +196,6 @@ class PipedRecording(_ByClient):
     _is_done = "recorded"
     earlier: Cassette | None
     exchanges: int = field(default=0, init=False)
-
-    @property
-    def played(self) -> int:
-        """How many requests got their response from the cassette that is added to."""
-        return sum(outcome.played for outcome in self.outcomes)
 
     @property
     def unreachable(self) -> int:
@@ -409,7 +409,7 @@ async def _replay(path: Location, options: ReplayOptions, start: _Start) -> int:
 
     def tell() -> None:
         for session in sessions:
-            start.tell(StartOutcome(session.misses, frozenset(session.unplayed)))
+            start.tell(StartOutcome(session.misses, frozenset(session.unplayed), session.played))
 
     def on_event(event: dict[str, object]) -> None:
         if event["event"] == "missed":

@@ -93,6 +93,11 @@ class ReplaySession:
         return reports_of_misses(self.player, self.terms)
 
     @property
+    def played(self) -> int:
+        """How many requests got a recorded reply so far."""
+        return self.player.plays
+
+    @property
     def unplayed(self) -> list[int]:
         """Numbers of the interactions of which something was not played so far."""
         return self.player.unplayed

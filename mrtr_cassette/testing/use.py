@@ -41,7 +41,9 @@ _PATIENCE_S = 300.0
 """Seconds to wait while another process records the same cassette."""
 
 
-Outcome = Literal["recorded", "added to", "replayed", "discarded (test failed)", "left empty"]
+Outcome = Literal[
+    "recorded", "added to", "replayed", "discarded (test failed)", "left empty", "not used"
+]
 """What became of a cassette in a run."""
 
 
@@ -112,7 +114,8 @@ class CassetteUse:
         with ExitStack() as undone:
             undone.callback(self._claimed.close)
             undone.callback(self._running.close)
-            self.cassette = MrtrCassette(self._begin(), run.mode, path, settings.answers)
+            self._session = self._begin()
+            self.cassette = MrtrCassette(self._session, run.mode, path, settings.answers)
             undone.pop_all()
 
     def _begin(self) -> Recording | Replay:
@@ -256,6 +259,9 @@ class CassetteUse:
                 self.outcome = self._outcome_of(self._recording, passed=passed and not problems)
                 return problems
             problems = self.cassette.problems
+            session = self._session
+            if isinstance(session, Replay) and not (session.played or session.misses):
+                self.outcome = "not used"
             if passed and plays_all and self.cassette.unplayed:
                 problems.append(_unplayed_text(self.cassette))
             return problems
@@ -267,7 +273,9 @@ class CassetteUse:
             return "discarded (test failed)"
         if session.exchanges:
             return "added to" if session.played else "recorded"
-        return "replayed" if session.played else "left empty"
+        if session.played:
+            return "replayed"
+        return "left empty" if session.earlier is None else "not used"
 
     def _conclude_recording(
         self, session: RecordSession | PipedRecording, *, passed: bool, plays_all: bool
@@ -311,6 +319,8 @@ class CassetteUse:
     @property
     def warnings(self) -> Iterator[str]:
         """What is hardly meant, though no test fails for it."""
+        if self.outcome == "not used":
+            yield f"{self.path} was not played: no client sent it a request"
         if self.cassette.unused_answers:
             yield unused_text(self.cassette.unused_answers)
         if self.outcome == "left empty":

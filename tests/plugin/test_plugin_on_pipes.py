@@ -96,11 +96,17 @@ def test_miss_fails_the_test_that_swallows_it(project):
 
 
 def test_unplayed_fails_where_that_is_wanted(project):
-    """What no start of the server has played is unplayed."""
+    """What no start of the server has played is unplayed; where nothing starts it, that is told."""
     project.run()
     project.write("test_one.py", ONE_TEST.replace("1, 2) == [1, 2]", "1) == [1]"))
-    project.run()
+    project.run().stdout.fnmatch_lines(["mrtr-cassette: 1 replayed"])
     project.run("--mrtr-fail-on-unplayed", passed=1, errors=1)
+    project.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    project.write(
+        "test_one.py", ONE_TEST.replace("assert ask(mrtr_cassette.command, 1, 2)", "[1, 2]")
+    )
+    result = project.run(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(["mrtr-cassette: 1 not used"])
 
 
 def test_several_starts_play_and_record_together(project):

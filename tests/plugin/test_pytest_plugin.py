@@ -154,7 +154,7 @@ def test_the_mode_comes_from_the_option_the_environment_or_the_ini(
     options, environment, ini = asked
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    suite.write("pytest.ini", f"[pytest]\n{ini}\n")
+    suite.write("pytest.ini", f"[pytest]\nfilterwarnings = default\n{ini}\n")
     suite.write(
         "test_mode.py",
         f"""
@@ -707,6 +707,23 @@ def test_an_empty_recording_warns(suite):
     assert suite.cassettes() == []
 
 
+def test_a_replay_that_no_client_calls_warns(suite):
+    """A test whose client never came is told so, in every mode, and counted as such."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    suite.write("test_one.py", ONE_TEST)
+    suite.run()
+    called = 'assert deploy(mrtr_cassette.url) == "Deployed to test"'
+    suite.write("test_one.py", ONE_TEST.replace(called, "pass"))
+    for mode in ("none", "append"):
+        result = suite.run(f"--mrtr-mode={mode}", passed=1, warnings=1)
+        result.stdout.fnmatch_lines(
+            [
+                "*MrtrCassetteWarning: *test_deploy.json was not played: no client sent it a request",
+                "mrtr-cassette: 1 not used",
+            ]
+        )
+
+
 ERRORS_ONLY = """
     import pytest
     import urllib.error
@@ -741,6 +758,7 @@ def test_a_recording_of_errors_only_fails(suite):
 
 def test_unplayed_interactions_fail_where_that_is_asked_for(suite, recorded):
     """`--mrtr-fail-on-unplayed` names what was recorded and not asked."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
     suite.write(
         "test_less.py",
         f"""

@@ -112,6 +112,7 @@ def test_an_unknown_argument_of_the_marker_is_named(suite):
 @pytest.fixture
 def with_orphan(suite, recorded):
     """A suite with a cassette that no test uses, others that are used, and a foreign file."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
     suite.write("test_one.py", ONE_TEST)
     suite.write(
         "test_more.py",
