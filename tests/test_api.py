@@ -137,7 +137,7 @@ def test_a_miss_is_raised_when_the_block_ends(server, tmp_path):
 
 
 def test_an_exception_of_the_block_comes_before_its_misses(server, tmp_path):
-    """What went wrong in the block itself is what the caller sees, with and without asyncio."""
+    """What went wrong in the block is what the caller sees; an exit with success is no error."""
     path = tmp_path / "deploy.json"
     with record(server, path) as recording:
         post(recording.url, DEPLOY)
@@ -158,8 +158,11 @@ def test_an_exception_of_the_block_comes_before_its_misses(server, tmp_path):
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(main(ZeroDivisionError()))
-    with pytest.raises(MissesError):
-        asyncio.run(main(None))
+    for error in (None, SystemExit(), SystemExit(0)):
+        with pytest.raises(MissesError):
+            asyncio.run(main(error))
+    with pytest.raises(SystemExit):
+        asyncio.run(main(SystemExit("no")))
 
 
 def test_what_was_not_played_is_raised_where_that_is_asked_for(server, tmp_path):
@@ -352,6 +355,32 @@ def test_a_program_that_leaves_no_block_ends_all_the_same(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", text], check=False, timeout=HANGS_S)
     assert done.returncode == 0
+
+
+FORKING = """
+import os, sys, urllib.request
+from mrtr_cassette import record, replay
+
+server, path, body = sys.argv[1:]
+headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+for block in record(server, path), replay(path, fail_on_unplayed=True):
+    with block as running:
+        child = os.fork()
+        if child:
+            _, status = os.waitpid(child, 0)
+            request = urllib.request.Request(running.url, body.encode(), headers)
+            urllib.request.urlopen(request).read()
+    if not child:
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(status) == 7, status
+"""
+
+
+def test_a_forked_child_leaves_the_block_to_its_parent(server, tmp_path):
+    """The child goes on after the block; what was recorded and played is the parent's to judge."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    arguments = [server, str(tmp_path / "c.json"), json.dumps(DEPLOY)]
+    subprocess.run([*command, *arguments], check=True, timeout=HANGS_S)
 
 
 def test_importing_the_package_imports_nothing_else():

@@ -8,6 +8,7 @@ Rule: what goes wrong on entering and on leaving is raised in the caller.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import (
@@ -57,7 +58,11 @@ async def awaited(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 @contextmanager
 def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """Enter and leave an async context manager in an event loop in a thread of its own."""
+    """Enter and leave an async context manager in an event loop in a thread of its own.
+
+    A forked child has no such thread, and so nothing to leave.
+    """
+    owner = os.getpid()
     entered: Future[tuple[T, Leave]] = Future()
     left: Future[None] = Future()
 
@@ -87,8 +92,9 @@ def in_thread(manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     try:
         yield value
     finally:
-        leave()
-        _result_of(left)
+        if os.getpid() == owner:
+            leave()
+            _result_of(left)
 
 
 def _result_of(future: Future[T]) -> T:
@@ -126,11 +132,13 @@ class Proxy(Generic[T]):
         self._opened = opened
         self._check = check
         self._value: T | None = None
+        self._owner = 0
         self._thread: AbstractContextManager[T] | None = None
         self._task: AbstractAsyncContextManager[T] | None = None
 
     def __enter__(self) -> T:
         """Start the proxy in a thread of its own."""
+        self._owner = os.getpid()
         self._thread = in_thread(self._opened())
         self._value = self._thread.__enter__()
         return self._value
@@ -144,7 +152,7 @@ class Proxy(Generic[T]):
         """Stop the proxy, and wait until it has stopped."""
         if self._thread is not None:
             self._thread.__exit__(kind, error, traceback)
-        self._checked(kind)
+        self._checked(error)
 
     async def __aenter__(self) -> T:
         """Start the proxy in the running event loop."""
@@ -155,6 +163,7 @@ class Proxy(Generic[T]):
                 "`async with` needs asyncio, and its event loop is not running here",
                 hint="use `with`, which works anywhere",
             ) from None
+        self._owner = os.getpid()
         self._task = self._opened()
         self._value = await self._task.__aenter__()
         return self._value
@@ -168,9 +177,13 @@ class Proxy(Generic[T]):
         """Stop the proxy."""
         if self._task is not None:
             await self._task.__aexit__(kind, error, traceback)
-        self._checked(kind)
+        self._checked(error)
 
-    def _checked(self, kind: type[BaseException] | None) -> None:
-        """Check a run that has ended; an exception of its block has the first word."""
-        if kind is None and self._value is not None:
+    def _checked(self, error: BaseException | None) -> None:
+        """Check a run that has ended; an exception of its block has the first word.
+
+        An exit with success is none, and a forked child leaves the check to its parent.
+        """
+        is_success = error is None or (isinstance(error, SystemExit) and not error.code)
+        if is_success and self._value is not None and os.getpid() == self._owner:
             self._check(self._value)
