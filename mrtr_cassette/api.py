@@ -316,10 +316,17 @@ def verify(
 
 
 def verify_with(
-    path: FilePath, upstream: str | Sequence[str], options: VerifyOptions
+    path: FilePath,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
 ) -> Verification:
-    """Hold a live server to a cassette as `verify` does, with options that have been checked."""
-    return result_in_thread(verify_cassette(location(path), upstream, options))
+    """Hold a live server to a cassette as `verify` does, with options that have been checked.
+
+    Args:
+        command: what has started the server at a URL already, where we have.
+    """
+    return result_in_thread(verify_cassette(location(path), upstream, options, command))
 
 
 def _check_recording(recording: Recording) -> None:

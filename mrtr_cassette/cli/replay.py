@@ -85,7 +85,8 @@ def replay(
     if stdio:
         refuse_http_options(context)
         with aside(log) as beside:
-            sys.exit(run(_replay_pipe(cassette, replace(options, log=beside.line), beside, report)))
+            piped = replace(options, log=beside.line)
+            sys.exit(run(_replay_pipe(cassette, piped, beside, report, command)))
     warn_of_strangers(options)
     allow_many_files()
     sys.exit(run(_replay(cassette, options, log, report, command)))
@@ -123,14 +124,18 @@ def _collect_from_now_on() -> None:
 
 
 async def _replay_pipe(
-    cassette: Location, options: ReplayOptions, log: Log, report: Path | None
+    cassette: Location,
+    options: ReplayOptions,
+    log: Log,
+    report: Path | None,
+    command: tuple[str, ...],
 ) -> int:
     from mrtr_cassette.shell.pipe_replaying import replay_pipe
     from mrtr_cassette.shell.running import told_to_end
 
     async with told_to_end() as told:
         _collect_from_now_on()
-        session = await replay_pipe(cassette, options, told, log.event)
+        session = await replay_pipe(cassette, options, told, log.event, server_command=command)
     fails = _conclude(session.report, options, log, report)
     tell_unused(session.unused_ignores, log)
     return int(fails)

@@ -27,6 +27,7 @@ from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
+from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
 from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
@@ -165,18 +166,20 @@ async def _aside(request: Request, work: Callable[..., T], *arguments: Any) -> T
 
 def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
     """Return what plays a cassette and has the relay record what it lacks."""
-    as_recorded = redactor_of(earlier)
+    as_recorded, credentials = redactor_of(earlier), relay.watcher.recorder.credentials
     return Appender(
         ReplayServer(player, relay.watcher.announcer, paced=False),
         relay,
         LiveServer(relay.upstream, relay.shown_as, relay.headers),
-        RecordedAsks(player, as_recorded),
-        Sessions(as_recorded),
+        RecordedAsks(player, as_recorded, credentials),
+        Sessions(as_recorded, credentials),
         live_asks,
     )
 
 
-def player_of(earlier: Cassette, options: RecordOptions) -> Player:
-    """Return what plays the cassette that is added to."""
+def player_of(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
+    """Return what plays the cassette that is added to, from a server that was given something."""
     # What it lacks is for the upstream to answer, harmless or not.
-    return Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
+    player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
+    player.was_given(given)
+    return player

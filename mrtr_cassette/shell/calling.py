@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,9 @@ from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.calls import CallResult, ended_event
 from mrtr_cassette.core.report.summary import recording_event, recording_text
-from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
 from mrtr_cassette.options import RecordOptions
@@ -67,17 +69,21 @@ async def _reached(
     options: CallOptions,
     announcer: Announcer,
     cassette: Location | None,
+    recorder: Recorder,
 ) -> AsyncIterator[_Reached]:
     """Give the server, through the recording proxy where the call is recorded.
+
+    Args:
+        recorder: sees what the server says.
 
     Raises:
         CassetteError: the recording is not whole, or can't be published.
     """
     session: RecordSession | None = None
     async with AsyncExitStack() as stack:
+        target = target_of(upstream, options, BUILT_IN)
         if cassette is None:
-            target = target_of(upstream, options, RedactionRules())
-            client = await stack.enter_async_context(target.connecting())
+            client = await stack.enter_async_context(target.connecting(recorder))
             server = LiveServer(client, target.origin, target.headers)
             yield _Reached(server, target.path, None)
             await server.close()
@@ -90,6 +96,7 @@ async def _reached(
             existing=options.existing,
             terms=options.terms,
         )
+        recorder.was_given(target.given)
         session = await stack.enter_async_context(recording(upstream, cassette, recorded))
         url = URL(session.url)
         proxy = await stack.enter_async_context(connecting(url.origin(), None))
@@ -131,10 +138,14 @@ async def call(
             ask_person=ask_person,
         )
         those = await stack.enter_async_context(opening)
-        reached = await stack.enter_async_context(_reached(upstream, options, announcer, cassette))
+        # What is said of the call has no credentials either.
+        known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
+        recorder = Recorder(seals=False, credentials=known)
+        reaching = _reached(upstream, options, announcer, cassette, recorder)
+        reached = await stack.enter_async_context(reaching)
         client = OwnClient(reached.path, sources.kinds, __version__)
         rounds = Rounds(sources, options.max_rounds)
-        caller = _Caller(reached, client, rounds, those)
+        caller = _Caller(reached, client, rounds, those, ServerSession(recorder))
         problem = None
         exchange = None
         try:
@@ -175,7 +186,7 @@ class _Caller:
     client: OwnClient
     rounds: Rounds
     answerers: Answerers
-    session: ServerSession = field(default_factory=lambda: ServerSession(Recorder(seals=False)))
+    session: ServerSession
     problem: str | None = None
 
     async def run(self, wanted: Wanted) -> RecordedExchange | None:

@@ -7,15 +7,12 @@ Does not own: what passes (`recording`, `pipe_recording`), and what is kept of i
 from __future__ import annotations
 
 import secrets
-import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import Cassette, Transport
 from mrtr_cassette.core.format.journal import JournalHeader
-from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions
@@ -71,16 +68,6 @@ def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionR
         keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
         disabled=tuple(name for name in before.disabled if name in rules.disabled),
     )
-
-
-def shown_by(rules: RedactionRules) -> Callable[[str], str]:
-    """Return what takes secrets out of a URL that is shown: the same in every recording."""
-    return Redactor(rules, lambda _rule, _secret: "1").text
-
-
-def shown_command(command: Sequence[str], rules: RedactionRules) -> str:
-    """Return how a cassette and messages name a server that a command starts."""
-    return shown_by(rules)(shlex.join([Path(command[0]).name, *command[1:]]))
 
 
 def journal_header(

@@ -28,7 +28,6 @@ from mrtr_cassette.shell.keeping import (
     journal_header,
     keeping,
     rules_of_both,
-    shown_command,
 )
 from mrtr_cassette.shell.line_pipes import OWN_PIPES
 from mrtr_cassette.shell.pipe_recording import predecessor_ended, record_pipe
@@ -37,6 +36,7 @@ from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.running import run, told_to_end
+from mrtr_cassette.shell.server_process import given_to, shown_command
 from mrtr_cassette.shell.stores import Location
 
 _LAST_S: Final = 10.0
@@ -109,7 +109,7 @@ async def _append(
     check_transport(earlier)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_command(command, rules)
-    player = player_of(over_pipes(earlier), options)
+    player = player_of(over_pipes(earlier), options, given_to(command))
     session = RecordSession(shown, shown, output, earlier, player, options.terms)
     header = journal_header(options, rules, shown, "stdio", client_sha256)
     announcer = Announcer(options.log, on_event, options.terms)
@@ -117,7 +117,7 @@ async def _append(
     began(session)
     async with told_to_end() as told:
         with keeping(session, header, options, announcer, CLOCK, on_ask=live_asks.asked) as watcher:
-            upstream = pipe_upstream(command, options.max_body, cwd)
+            upstream = pipe_upstream(command, options.max_body, watcher.recorder, cwd)
             async with watcher.finishing(), upstream as server:
                 relay = Relay(server, shown, (), watcher)
                 handler = appender_of(relay, earlier, player, live_asks).handle

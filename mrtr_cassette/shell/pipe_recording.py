@@ -36,7 +36,6 @@ from mrtr_cassette.shell.keeping import (
     journal_header,
     keeping,
     rules_of_both,
-    shown_command,
 )
 from mrtr_cassette.shell.line_pipes import (
     OWN_PIPES,
@@ -49,7 +48,7 @@ from mrtr_cassette.shell.line_pipes import (
 from mrtr_cassette.shell.locks import is_locked
 from mrtr_cassette.shell.publishing import recover_journal
 from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.server_process import ServerProcess, server_process
+from mrtr_cassette.shell.server_process import ServerProcess, server_process, shown_command
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
@@ -384,7 +383,11 @@ def record_pipe(
         CommandError: the server can't be started.
     """
     recording = pipe_recording(command, output, options, on_event=on_event, client=client)
-    with Stops() as stops, recording as (session, watcher), server_process(command, cwd) as server:
+    with (
+        Stops() as stops,
+        recording as (session, watcher),
+        server_process(command, watcher.recorder, cwd) as server,
+    ):
         # What was imported stays: the collector need not look at it again and again.
         gc.freeze()
         code = Pump(server, watcher, stops.queue).run()

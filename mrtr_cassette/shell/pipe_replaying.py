@@ -7,7 +7,7 @@ Does not own: what is answered (`replaying`), and the client's side (`piped_clie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mrtr_cassette.core.exchange.transports import over_pipes
 from mrtr_cassette.core.wire.lines import opens_channel
@@ -16,6 +16,7 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.line_pipes import OWN_PIPES
 from mrtr_cassette.shell.piped_client import PipedClient
 from mrtr_cassette.shell.replaying import ReplaySession, load_server
+from mrtr_cassette.shell.server_process import given_to
 from mrtr_cassette.shell.stores import Location
 
 
@@ -25,11 +26,13 @@ async def replay_pipe(
     told_to_end: asyncio.Event,
     on_event: OnEvent | None = None,
     *,
+    server_command: Sequence[str] = (),
     began: Callable[[ReplaySession], None] = lambda _session: None,
 ) -> ReplaySession:
     """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
 
     Args:
+        server_command: what starts the server in whose place it stands, where that is known.
         began: called with what is replayed, before it is.
 
     Raises:
@@ -37,6 +40,7 @@ async def replay_pipe(
     """
     announcer = Announcer(options.log, on_event, options.terms)
     cassette, server = load_server(path, over_pipes, options, announcer)
+    server.player.was_given(given_to(server_command))
     session = ReplaySession("", "", cassette, server.player, options.terms)
     began(session)
     client = PipedClient(OWN_PIPES, options.max_body)

@@ -18,6 +18,7 @@ from typing import Final
 from mrtr_cassette.core.exchange.transports import on_one_line
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.secrets.credentials import Knows
 from mrtr_cassette.core.wire.http import ACCEPTED, EVENT_STREAM, NO_STATUS, Headers, Request
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import Line, opens_channel
@@ -133,13 +134,21 @@ class PipeUpstream:
         exit_code: its exit code, once it has ended; None where it was never started.
     """
 
-    def __init__(self, command: Sequence[str], longest: int, cwd: Path | None = None) -> None:
-        """Prepare to start it, in a directory; `longest` is the most bytes of a line."""
+    def __init__(
+        self, command: Sequence[str], longest: int, knows: Knows, cwd: Path | None = None
+    ) -> None:
+        """Prepare to start it, in a directory.
+
+        Args:
+            longest: the most bytes of a line.
+            knows: sees what it says, and is told which credentials it is given.
+        """
         self.on_own_line: Callable[[], None] = lambda: None
         self.told_to_end = asyncio.Event()
         self.exit_code: int | None = None
         self._command = command
         self._longest = longest
+        self._knows = knows
         self._cwd = cwd
         self._running = ExitStack()
         self._server: ServerProcess | None = None
@@ -159,7 +168,8 @@ class PipeUpstream:
             CommandError: it can't be run.
         """
         if self._writer is None:
-            self._server = self._running.enter_context(server_process(self._command, self._cwd))
+            starting = server_process(self._command, self._knows, self._cwd)
+            self._server = self._running.enter_context(starting)
             self._channel = Channel(self._begin)
             self._writer = LineWriter(self._server.stdin.fileno(), lambda: None)
             read_lines(self._server.stdout.fileno(), self._longest, self._take)
@@ -276,10 +286,10 @@ class PipeUpstream:
 
 @asynccontextmanager
 async def pipe_upstream(
-    command: Sequence[str], longest: int, cwd: Path | None = None
+    command: Sequence[str], longest: int, knows: Knows, cwd: Path | None = None
 ) -> AsyncIterator[PipeUpstream]:
     """Give a server on pipes, which ends with the block."""
-    upstream = PipeUpstream(command, longest, cwd)
+    upstream = PipeUpstream(command, longest, knows, cwd)
     try:
         yield upstream
     finally:

@@ -13,6 +13,7 @@ from typing import Final
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.redact import shown_by
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
@@ -26,14 +27,13 @@ from mrtr_cassette.shell.keeping import (
     journal_header,
     keeping,
     rules_of_both,
-    shown_by,
 )
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import Handler
-from mrtr_cassette.shell.upstream_target import target_of
+from mrtr_cassette.shell.upstream_target import STARTED_HERE, target_of
 
 DEFAULTS: Final = RecordOptions()
 
@@ -44,7 +44,7 @@ async def recording(
     output: Location,
     options: RecordOptions = DEFAULTS,
     *,
-    named: str | None = None,
+    started: Sequence[str] | None = None,
     publishes: bool = True,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
@@ -57,7 +57,8 @@ async def recording(
 
     Args:
         upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
-        named: what the cassette names as its upstream, where the URL is another one on every run.
+        started: the command by which we have started the server at the URL, or an empty one where
+            it is an application: the cassette doesn't name the port, which is another on every run.
         publishes: when the block ends, the journal becomes the cassette; else it stays.
 
     Raises:
@@ -65,10 +66,10 @@ async def recording(
         UsageError: the upstream is no URL, or the address can't be bound.
     """
     telemetry = Telemetry(options)
-    target = target_of(upstream, options, options.redaction)
+    target = target_of(upstream, options, options.redaction, started or ())
     with cassette_file.without_collection():
         earlier = check_output(output, options)
-        player = None if earlier is None else player_of(earlier, options)
+        player = None if earlier is None else player_of(earlier, options, target.given)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_by(rules)
     access = access_of(options)
@@ -77,7 +78,9 @@ async def recording(
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
         own_url = listener.address.url(target.path)
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
-        header = journal_header(options, rules, shown(named or target.name))
+        header = journal_header(
+            options, rules, shown(target.name if started is None else STARTED_HERE)
+        )
         live_asks = LiveAsks()
         announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
         with keeping(
@@ -86,8 +89,7 @@ async def recording(
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
             telemetry.follow(watcher.lag)
-            watcher.recorder.was_given(target.headers, target.query)
-            async with target.connecting() as server:
+            async with target.connecting(watcher.recorder) as server:
                 relay = Relay(server, target.origin, target.headers, watcher)
                 playables = () if player is None else player.playables
                 async with (

@@ -7,12 +7,18 @@ Rule: what is started here is ended here, children included, even where this pro
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
+from mrtr_cassette.core.secrets.credentials import Credentials, Given, Knows
+from mrtr_cassette.core.secrets.redact import Redactor, shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.process_group import ProcessGroup
@@ -25,11 +31,19 @@ _GUARD: Final = (
 """Ends a process group when its own stdin ends without a line: whoever held it was killed."""
 
 
+def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
+    """Return how a cassette and messages name a server that a command starts."""
+    redactor = Redactor(rules, lambda _rule, _secret: "1")
+    known = Credentials(redactor)
+    known.was_given(Given(environment=tuple(_options(command))))
+    return known.sealed_text(redactor.text(shlex.join([Path(command[0]).name, *command[1:]])))
+
+
 class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
-        shown = " ".join(printable(part) for part in command)
+        shown = shown_by(BUILT_IN)(" ".join(printable(part) for part in command))
         super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
         self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
 
@@ -70,13 +84,34 @@ def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
+def given_to(command: Sequence[str]) -> Given:
+    """Return what a server that a command starts is given: its arguments and our environment."""
+    settings = (*os.environ.items(), *_options(command))
+    return Given(environment=settings, command=shlex.join(command))
+
+
+def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what may be options, and their values."""
+    for option, following in pairwise((*command, "")):
+        name, has_value, value = option.lstrip("-").partition("=")
+        value = value if has_value else following
+        if option.startswith("-") and not value.startswith("-"):
+            yield name, value
+
+
 @contextmanager
-def server_process(command: Sequence[str], cwd: Path | None = None) -> Iterator[ServerProcess]:
+def server_process(
+    command: Sequence[str], knows: Knows, cwd: Path | None = None
+) -> Iterator[ServerProcess]:
     """Run a server until the block ends, here or elsewhere; its stderr is this process's.
+
+    Args:
+        knows: sees what it says, and is told which credentials it is given.
 
     Raises:
         CommandError: it can't be run.
     """
+    knows.was_given(given_to(command))
     try:
         process = subprocess.Popen(  # noqa: S603  it is the user's own command
             command,

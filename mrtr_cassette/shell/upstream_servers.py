@@ -21,6 +21,8 @@ from typing import IO, Any
 
 from aiohttp import web
 
+from mrtr_cassette.core.secrets.redact import shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.process_group import ProcessGroup
@@ -48,7 +50,7 @@ class RunningCommand:
             UpstreamError: there is no such command, or it can't be run.
         """
         self.url = f"http://{_HOST}:{port}{ENDPOINT}"
-        self.shown = " ".join(printable(part) for part in command)
+        self.shown = shown_by(BUILT_IN)(" ".join(printable(part) for part in command))
         self._port = port
         self._output = output
         try:

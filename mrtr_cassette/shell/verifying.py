@@ -31,7 +31,7 @@ from mrtr_cassette.core.exchange.transports import over_http, over_pipes
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.verification import Verification, verification_of
 from mrtr_cassette.core.secrets.redact import keyed_hash
-from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
 from mrtr_cassette.shell.background import awaited
 from mrtr_cassette.shell.cassette_file import read_file
@@ -63,17 +63,26 @@ class Held:
 
 
 async def verify_cassette(
-    path: Location, upstream: str | Sequence[str], options: VerifyOptions
+    path: Location,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
 ) -> Verification:
     """Hold a live server to one cassette; the arguments and errors are those of `hold`."""
-    return (await hold(path, upstream, options)).verification
+    return (await hold(path, upstream, options, command)).verification
 
 
-async def hold(path: Location, upstream: str | Sequence[str], options: VerifyOptions) -> Held:
+async def hold(
+    path: Location,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
+) -> Held:
     """Hold a live server to one cassette, and return all that came of it.
 
     Args:
         upstream: URL of the server, or the command that starts it; one with `{port}` serves HTTP.
+        command: what has started the server at a URL already, where we have.
 
     Raises:
         UsageError: the upstream is no URL and no command, or what is ignored can't be read.
@@ -85,9 +94,9 @@ async def hold(path: Location, upstream: str | Sequence[str], options: VerifyOpt
     rules = read_rules(options)
     async with AsyncExitStack() as stack:
         if not isinstance(upstream, str) and any(PORT in part for part in upstream):
-            running = awaited(running_command(upstream, Path.cwd()))
+            command, running = upstream, awaited(running_command(upstream, Path.cwd()))
             upstream = (await stack.enter_async_context(running)).url
-        target = target_of(upstream, options, cassette.redaction or RedactionRules())
+        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
         run = _Run(cassette, target, options, rules, stack)
         verified = await run.all()
         if options.learn is not None:
@@ -183,7 +192,7 @@ class _Run:
         """Return the live server of a session: over pipes each session is one start of it."""
         key = each.session if self.target.is_on_pipes else ""
         if key not in self._servers:
-            upstream = await self.stack.enter_async_context(self.target.connecting())
+            upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
             seconds = float(self.options.timeout)
             server = LiveServer(upstream, self.target.origin, self.target.headers, seconds)
             self._servers[key] = server

@@ -16,16 +16,12 @@ from typing import Any, NamedTuple
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.upstream_servers import (
-    ENDPOINT,
     PORT,
     RunningCommand,
     running_command,
     serving_application,
 )
 from mrtr_cassette.testing.settings import Settings
-
-_STARTED_HERE = f"http://localhost{ENDPOINT}"
-"""What a cassette names as its upstream where that has another port on every run."""
 
 
 class Applications:
@@ -91,13 +87,13 @@ class StartedUpstream(NamedTuple):
 
     Attributes:
         url: where it is.
-        named: what the cassette names as its upstream, where that is not the URL.
         command: what serves it, where a command does.
+        arguments: that command; empty for an application, and None for a URL.
     """
 
     url: str
-    named: str | None = None
     command: RunningCommand | None = None
+    arguments: Sequence[str] | None = None
 
 
 def start_upstream(
@@ -121,5 +117,5 @@ def start_upstream(
         return StartedUpstream(upstream)
     if isinstance(upstream, Sequence):
         command = running.enter_context(running_command(upstream, cwd))
-        return StartedUpstream(command.url, _STARTED_HERE, command)
-    return StartedUpstream(applications.url(upstream), _STARTED_HERE)
+        return StartedUpstream(command.url, command, upstream)
+    return StartedUpstream(applications.url(upstream), arguments=())

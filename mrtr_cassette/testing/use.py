@@ -212,7 +212,11 @@ class CassetteUse:
         started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
         self._command = started.command
         options = self._record_options()
-        manager = recording(started.url, self.path, options, named=started.named, publishes=False)
+        manager = recording(
+            *(started.url, self.path, options),
+            started=started.arguments,
+            publishes=False,
+        )
         self._recording = self._running.enter_context(in_thread(manager))
         return Recording(self._recording)
 

@@ -57,6 +57,7 @@ def verify_use(
         )
     upstream = upstream_of(settings, ask_upstream, f"hold to {path}")
     with ExitStack() as running:
-        if not is_on_pipes(upstream):
-            upstream = start_upstream(upstream, run.applications, run.cwd, running).url
-        return verify_with(path, upstream, settings.verify)
+        if is_on_pipes(upstream):
+            return verify_with(path, upstream, settings.verify)
+        started = start_upstream(upstream, run.applications, run.cwd, running)
+        return verify_with(path, started.url, settings.verify, started.arguments or ())

@@ -8,6 +8,7 @@ from harness import looped
 from processes import listening
 from yarl import URL
 
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
@@ -20,7 +21,7 @@ async def test_server_is_asked_and_answered_in_both_eras(transport: str) -> None
     wanted = "Leaves fall in file:///plans"
     if transport == "pipes":
         for era in (LEGACY, MODERN):
-            async with pipe_upstream(ON_PIPES, 2**20) as piped:
+            async with pipe_upstream(ON_PIPES, 2**20, Recorder(seals=True)) as piped:
                 server = LiveServer(piped, "the server")
                 assert await planned(server, era, on_pipe=True) == wanted
         return

@@ -11,6 +11,7 @@ from processes import CASSETTES, PROGRAM, Side, StartServer, listening
 from yarl import URL
 
 from mrtr_cassette import VerifyOptions
+from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http_client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
@@ -54,7 +55,7 @@ async def test_server_on_pipes_is_the_same(tmp_path: Path) -> None:
     """Each recorded start of the server is a start of its own, and it pushes as it did."""
     path = tmp_path / "c.json"
     record = (*PROGRAM, "record", "--stdio", "--output", str(path), "--", *ON_PIPES)
-    async with pipe_upstream(record, 2**20) as piped:
+    async with pipe_upstream(record, 2**20, Recorder(seals=True)) as piped:
         await planned(LiveServer(piped, "the recorder"), LEGACY, on_pipe=True)
     verification = await verify_cassette(path, ON_PIPES, VerifyOptions())
     assert verification.is_good, verification

@@ -259,7 +259,7 @@ async def test_server_on_pipes_is_used_like_any_other(tmp_path: Path) -> None:
     conversation = Conversation(
         line_request(CALL), Fixed(Posted(b'{"roots":[]}')), ServerSession(Recorder(seals=True))
     )
-    async with pipe_upstream([sys.executable, str(program)], 1000) as server:
+    async with pipe_upstream([sys.executable, str(program)], 1000, Recorder(seals=True)) as server:
         await LiveServer(server, "the server").follow(conversation)
     assert isinstance(conversation.standing, Finished)
     response_ = conversation.standing.exchange.response
@@ -286,7 +286,7 @@ async def test_lines_that_come_at_once_are_lines_of_their_own(tmp_path: Path) ->
     conversation = Conversation(
         line_request(CALL), Fixed(refusing), ServerSession(Recorder(seals=True))
     )
-    async with pipe_upstream([sys.executable, str(program)], 1000) as server:
+    async with pipe_upstream([sys.executable, str(program)], 1000, Recorder(seals=True)) as server:
         await LiveServer(server, "the server").follow(conversation)
     assert isinstance(conversation.standing, Finished)
     response_ = conversation.standing.exchange.response

@@ -356,7 +356,7 @@ def test_client_that_closes_has_ended_before_the_server_can(tmp_path: Path) -> N
     (source, said), (heard, target) = os.pipe(), os.pipe()
     with (
         pipe_recording(LINES_SERVER, tmp_path / "c.json", RecordOptions()) as (_, watcher),
-        server_process(LINES_SERVER) as server,
+        server_process(LINES_SERVER, watcher.recorder) as server,
         os.fdopen(heard, "rb") as messages,
     ):
         happened = Noting(server.stdin.fileno())

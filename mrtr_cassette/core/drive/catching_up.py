@@ -24,6 +24,7 @@ from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.states import SHORTEST_SEARCHED
 from mrtr_cassette.core.secrets.surrogates import STATE_SURROGATE
@@ -34,10 +35,13 @@ from mrtr_cassette.core.wire.jsonbytes import find_spans, parse, splice
 class RecordedAsks:
     """The asks of a cassette that issued a state, by this state; and its pages, by their cursor."""
 
-    def __init__(self, player: Player, redactor: Redactor | None) -> None:
+    def __init__(
+        self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
+    ) -> None:
         """Find them; what the live server says will be redacted as what was recorded is."""
         self._player = player
         self._redactor = redactor
+        self._credentials = credentials
         self._askers: dict[str, list[Playable]] = {}
         for own in player.interactions:
             for playable in own:
@@ -71,7 +75,7 @@ class RecordedAsks:
             script = RecordedScript([each.exchange for each in _chain(asker)])
             if script.problem is not None:
                 return Unrecorded(shown, script.problem, asker)
-            recorder = Recorder(seals=True, redactor=self._redactor)
+            recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
             return CatchUp(call, shown, asker, script, recorder)
         if STATE_SURROGATE.search(state):
             return Unrecorded(shown, "no ask in this cassette has its request state")

@@ -46,7 +46,7 @@ class LivePush:
     Attributes:
         turn: how many asks there were in the conversation, with this one.
         exchange: the call with the pushed request as its response, as it would be recorded.
-        message: the pushed request as it came.
+        message: the pushed request, as it would be recorded.
         key: our name for it within its turn, such as `elicitation-1`.
     """
 
@@ -224,7 +224,8 @@ class Conversation:
         if self.standing is not None:
             return None
         self.asked += 1
-        ask = LivePush(self.asked, self._session.as_recorded(push), push.message, push.key)
+        exchange, message = self._session.as_recorded(push)
+        ask = LivePush(self.asked, exchange, message, push.key)
         return self._replied(ask, self._script.answer_push(ask))
 
     def responded(self, observation: Observation) -> None:

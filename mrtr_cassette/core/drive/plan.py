@@ -18,9 +18,10 @@ from mrtr_cassette.core.exchange.sessions import NO_SESSION, endpoint_in, listen
 from mrtr_cassette.core.protocol.calls import Call, is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.session_ids import session_of
-from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER
+from mrtr_cassette.core.secrets.escapes import decode_url
+from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, without_numbers
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
-from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, End
+from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, End, Request
 from mrtr_cassette.core.wire.lines import opens_channel
 
 Part = Literal["call", "opening", "notice", "listening", "other"]
@@ -85,7 +86,8 @@ def planned(
         for each in cassette.interactions
         if (session := _session_of_old_stream(each.exchanges[0])) is not None
     }
-    plan = [_planned(each, only, over_sse) for each in cassette.interactions]
+    endpoint = endpoint_of(cassette.upstream)
+    plan = [_planned(each, only, over_sse, endpoint) for each in cassette.interactions]
     if is_on_pipes:
         return plan
     reason = "it stands for the beginning of a pipe"
@@ -94,7 +96,17 @@ def planned(
 
 def endpoint_of(url: str) -> str:
     """Return the path of an upstream's URL."""
-    return "/" + url.partition("://")[2].partition("/")[2].partition("?")[0]
+    return _path_of("/" + url.partition("://")[2].partition("/")[2])
+
+
+def is_at(endpoint: str, request: Request) -> bool:
+    """Tell whether a request was sent to the upstream's URL, whatever its query."""
+    return not request.is_line and _path_of(request.target) == endpoint
+
+
+def _path_of(target: str) -> str:
+    """Return the path of a target, in which a secret may have been replaced."""
+    return without_numbers(decode_url(target.partition("?")[0]).text)
 
 
 def _session_of_old_stream(exchange: RecordedExchange) -> str | None:
@@ -106,7 +118,9 @@ def _session_of_old_stream(exchange: RecordedExchange) -> str | None:
     return opened_session(response) if is_one else None
 
 
-def _planned(interaction: RecordedInteraction, only: Sequence[str], over_sse: set[str]) -> Planned:
+def _planned(
+    interaction: RecordedInteraction, only: Sequence[str], over_sse: set[str], endpoint: str
+) -> Planned:
     first = interaction.exchanges[0]
     call = first.call
     part = _part_of(first, call)
@@ -115,7 +129,7 @@ def _planned(interaction: RecordedInteraction, only: Sequence[str], over_sse: se
     if session in over_sse or _session_of_old_stream(first) is not None:
         skipped: str | None = "it was recorded over HTTP+SSE, which is not repeated"
     else:
-        skipped = _why_not(interaction, call, part)
+        skipped = _why_not(interaction, call, part, endpoint)
     wanted = not only or any(_matches(pattern, interaction, call) for pattern in only)
     return Planned(interaction, call, part, session, opens, skipped, wanted)
 
@@ -136,7 +150,7 @@ def _matches(pattern: str, interaction: RecordedInteraction, call: Call) -> bool
     return any(fnmatchcase(name, pattern) for name in names)
 
 
-def _why_not(interaction: RecordedInteraction, call: Call, part: Part) -> str | None:
+def _why_not(interaction: RecordedInteraction, call: Call, part: Part, endpoint: str) -> str | None:
     """Return why an interaction can't be repeated, or None."""
     first, last = interaction.exchanges[0], interaction.exchanges[-1]
     if part == "notice":
@@ -147,13 +161,13 @@ def _why_not(interaction: RecordedInteraction, call: Call, part: Part) -> str | 
     if call.request.header(LAST_EVENT_ID_HEADER):
         return "it resumes a stream of the recorded run"
     if part == "call":
-        return _why_no_call(interaction, call)
+        return _why_no_call(interaction, call, endpoint)
     if part != "listening" and (last.response is None or last.response.end is not End.COMPLETE):
         return "no whole response was recorded" if not call.request.is_line else None
-    return _unsendable(first)
+    return _unsendable(first, endpoint)
 
 
-def _why_no_call(interaction: RecordedInteraction, call: Call) -> str | None:
+def _why_no_call(interaction: RecordedInteraction, call: Call, endpoint: str) -> str | None:
     last = interaction.exchanges[-1]
     if last.response is None:
         return "no response was recorded"
@@ -162,14 +176,16 @@ def _why_no_call(interaction: RecordedInteraction, call: Call) -> str | None:
     if last.response.end is not End.COMPLETE and last.rpc_response is None:
         return "its client left, or the server was lost, before the response was whole"
     problem = RecordedScript(interaction.exchanges, interaction.pushed_turns).problem
-    return problem or _unsendable(interaction.exchanges[0])
+    return problem or _unsendable(interaction.exchanges[0], endpoint)
 
 
-def _unsendable(exchange: RecordedExchange) -> str | None:
+def _unsendable(exchange: RecordedExchange, endpoint: str) -> str | None:
     """Return what stands in a request in the place of something that only its client knew."""
     text = exchange.request.body.decode("latin-1")
-    if PLACEHOLDER.search(text) or PLACEHOLDER.search(exchange.request.target):
+    # What was sent to the upstream's URL is sent to that of the live server.
+    target = "" if is_at(endpoint, exchange.request) else exchange.request.target
+    if PLACEHOLDER.search(text) or PLACEHOLDER.search(target):
         return "its request has redacted secrets"
-    if SEALED_HASH.search(text) or SEALED_HASH.search(exchange.request.target):
+    if SEALED_HASH.search(text) or SEALED_HASH.search(target):
         return "its request has a state or a session id that no recorded response issued"
     return None

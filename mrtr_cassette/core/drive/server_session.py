@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from mrtr_cassette.core.compare.own_ids import OWN_ID
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.record.sealer import Seen
@@ -97,12 +97,14 @@ class ServerSession:
         owner = self._owners.get(push.exchange)
         return None if owner is None else owner.push_received(push)
 
-    def as_recorded(self, push: OpenPush) -> RecordedExchange:
-        """Return a pushed request as it would be recorded, as the response to its call."""
+    def as_recorded(self, push: OpenPush) -> tuple[RecordedExchange, Message]:
+        """Return a pushed request as it would be recorded: as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
         seen = Seen(push.exchange, push.call, response, True, True, 0.0, 0.0, 0)
-        return self.recorder.seal(seen).exchange
+        exchange = self.recorder.seal(seen).exchange
+        sealed = None if exchange.response is None else classify(exchange.response.body)
+        return exchange, sealed or push.message
 
     def responded(self, observation: Observation) -> None:
         """Take the whole response to one of its requests.

@@ -8,6 +8,7 @@ Source: MCP 2025-11-25, "Session Management".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from mrtr_cassette.core.drive.server_session import in_session, readable
 from mrtr_cassette.core.drive.unrecorded import Unrecorded, has_error, outcome
@@ -15,6 +16,7 @@ from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.surrogates import SESSION_SURROGATE
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response, header_value
@@ -23,9 +25,11 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response,
 class Sessions:
     """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
 
-    def __init__(self, redactor: Redactor | None) -> None:
+    def __init__(self, redactor: Redactor | None, credentials: Credentials | None = None) -> None:
         """Begin without any; what a live server says is shown redacted."""
-        self._redactor = redactor
+        self._new_recorder = partial(
+            Recorder, seals=False, redactor=redactor, credentials=credentials
+        )
         self._opening: dict[str, list[Request]] = {}
         self._live: dict[str, str] = {}
 
@@ -60,7 +64,7 @@ class Sessions:
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             detail = "it answers what was asked in a recorded stream, and no live server asked it"
             return Unrecorded(call, detail)
-        return SessionOpening(call, session, self._opening[session], self._redactor)
+        return SessionOpening(call, session, self._opening[session], self._new_recorder())
 
     def opened(self, opening: SessionOpening) -> None:
         """Take a live session that has been opened."""
@@ -90,7 +94,7 @@ class SessionOpening:
         call: Call,
         recorded_session: str,
         requests: Sequence[Request],
-        redactor: Redactor | None,
+        recorder: Recorder,
     ) -> None:
         """Begin with what the client sent to open its session."""
         self.recorded_session = recorded_session
@@ -99,7 +103,7 @@ class SessionOpening:
         self.failure: Unrecorded | None = None
         self._call = call
         self._unsent = list(requests)
-        self._recorder = Recorder(seals=False, redactor=redactor)
+        self._recorder = recorder
 
     def next(self) -> Observation | None:
         """Return the next request, to be shown its response; None where the session is open."""

@@ -16,7 +16,7 @@ from mrtr_cassette.core.compare.changes import Change, Verdict, heaviest, withou
 from mrtr_cassette.core.drive.conversation import Conversation, Finished
 from mrtr_cassette.core.drive.live_values import LiveValues
 from mrtr_cassette.core.drive.ordering import without_reordered
-from mrtr_cassette.core.drive.plan import Planned, endpoint_of
+from mrtr_cassette.core.drive.plan import Planned, endpoint_of, is_at
 from mrtr_cassette.core.drive.recorded_script import IssuedState, RecordedScript, TurnChange
 from mrtr_cassette.core.drive.server_session import ServerSession, with_body
 from mrtr_cassette.core.drive.tool_list import ToolList, listing_beside
@@ -24,8 +24,9 @@ from mrtr_cassette.core.drive.unrecorded import has_error, outcome
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, LARGEST_BODY, NO_STATUS, Request
 
 IgnoredFor = Callable[[Call], Collection[str]]
@@ -154,12 +155,14 @@ class Verifier:
         self._ignored_for = ignored_for
         self._allows_destructive = allows_destructive
         redactor = None if cassette.redaction is None else Redactor(cassette.redaction, token_of)
-        credentials = None if redactor is None else Credentials(redactor)
+        self._credentials = Credentials(
+            redactor or Redactor(BUILT_IN, token_of), seals_sessions=redactor is not None
+        )
         self._new_recorder = partial(
             Recorder,
             seals=True,
             redactor=redactor,
-            credentials=credentials,
+            credentials=self._credentials,
             largest_body=largest_body,
         )
         self._sessions: dict[str, ServerSession] = {}
@@ -167,6 +170,10 @@ class Verifier:
         self._tools: dict[str, ToolList] = {}
         self._listening: dict[str, list[RecordedScript]] = {}
         self._values = LiveValues()
+
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the user gives for the server from now on."""
+        self._credentials.was_given(given)
 
     def _session_of(self, planned: Planned) -> ServerSession:
         key = planned.opens or planned.session
@@ -226,7 +233,7 @@ class Verifier:
 
     def _sent(self, request: Request) -> Request:
         """Return a recorded request as it is sent to where the live server is."""
-        if request.target.partition("?")[0] == self._recorded_endpoint and not request.is_line:
+        if is_at(self._recorded_endpoint, request):
             request = replace(request, target=self._endpoint)
         kept = tuple(
             (name, value)

@@ -27,6 +27,7 @@ from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
 from mrtr_cassette.core.record.sealing import (
     Unread,
 )
+from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.coding import AT_ONCE, LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
@@ -116,11 +117,10 @@ class Recorder(Sealer):
         """Tell whether a request, which has not been received yet, answers an open push."""
         return self.pushes.is_answered_by(_channel_of(call.request), call)
 
-    def was_given(self, headers: Headers, query: Headers) -> None:
-        """Look for the credentials that the user gave for the upstream from now on."""
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the user gives for the server from now on."""
         if self.credentials is not None:
-            self.credentials.seen(headers, ours=True)
-            self.credentials.seen(query)
+            self.credentials.was_given(given)
 
     def session_opened(self, url: str) -> None:
         """Look for the session id in the URL that a server of HTTP+SSE gave from now on."""

@@ -21,7 +21,7 @@ from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.protocol.calls import CallKey, read_call
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.placeholders import (
     LONGEST_PLACEHOLDER,
     LONGEST_TOKEN,
@@ -124,6 +124,11 @@ class MatchedForm:
             self._credentials = Credentials(redactor, seals_sessions=False)
         # A cassette that was written by hand has no rules, but what is shown of it has.
         self._showing_redactor = self._redactor or Redactor(RedactionRules(), _same_token)
+
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the server was given from now on."""
+        if self._credentials is not None:
+            self._credentials.was_given(given)
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""

@@ -52,6 +52,7 @@ from mrtr_cassette.core.replay.playable import (
 from mrtr_cassette.core.replay.reply import KnownEchoes, Reply, build_reply
 from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines
+from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -443,6 +444,10 @@ class Player:
         if events is not None:
             events.append(b"event: message\ndata: %b\n\n" % message)
         return events is not None
+
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the server, or who plays it, was given from now on."""
+        self._matched.was_given(given)
 
     def redacted(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""

@@ -1,4 +1,4 @@
-"""Text in base64: what the `blob` of a resource, or `data` or `content` of an item, spells.
+"""Text in base64: what the `blob` of a resource, `data` or `content` of an item, or a query spells.
 
 Owns: telling text from images and other binary data, and decoding it.
 Does not own: what the text is searched for (`text_search`).
@@ -30,6 +30,14 @@ MARKER: Final = (
     r"(?:(?:\\+[nrt])*\\*[A-Za-z0-9+/_-]){10}"
 )
 """Matches in a body where such a member may have text in base64."""
+QUERY_MARKER: Final = r"(?:=|%3[dD])e[yw][A-Za-z0-9+/_-]{10}"
+"""Matches in a text where a parameter of a URL may have JSON in base64."""
+_OBJECT = re.compile(r"e[yw][A-Za-z0-9+/_-]{10,}=*\Z")
+
+
+def may_be_object(value: str) -> bool:
+    """Tell whether a value may be an object of JSON in base64."""
+    return _OBJECT.match(value) is not None
 
 
 def decoded_blob(value: str) -> str | None:

@@ -1,6 +1,7 @@
-"""Credentials that pass in headers, and are looked for wherever else they are repeated.
+"""Credentials: those that users give and those that pass in headers, wherever they are repeated.
 
-Owns: what a credential is in a header or in a query, and what stands for it elsewhere.
+Owns: what a credential is in a header, a query, a command or an environment, and what stands for it
+elsewhere.
 Does not own: finding it (`known`), secrets that are known by shape or name (`redact`).
 Rule: a credential is at least 8 characters long, so that no word of a text is taken for one.
 Source: docs/security.md.
@@ -14,8 +15,9 @@ from binascii import Error as Base64Error
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
+from mrtr_cassette.core.secrets.blobs import decoded_blob
 from mrtr_cassette.core.secrets.escapes import spell_in_url
 from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
 from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
@@ -38,8 +40,34 @@ _WORDS = re.compile(r"[A-Za-z]+(?:[ ,_/-]+[A-Za-z]+)*|[0-9.]+")
 """Words or a number, which other text may have in its own right."""
 
 
+class Given(NamedTuple):
+    """What the user gives for a server; each of it may be a credential, or have some in it.
+
+    Attributes:
+        headers: those of every request.
+        query: the names and values in the query of its URL.
+        target: path and query of its URL.
+        environment: the variables of a server that a command starts, and the command's options.
+        command: that command, as a shell reads it.
+    """
+
+    headers: Headers = ()
+    query: Headers = ()
+    target: str = ""
+    environment: Headers = ()
+    command: str = ""
+
+
+class Knows(Protocol):
+    """Whoever sees what a server says, and must not tell it the credentials that it was given."""
+
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the user gives for the server from now on."""
+        ...
+
+
 class Credentials:
-    """The credentials that have passed; all that passes is searched for them.
+    """The credentials that are known; all that passes is searched for them.
 
     Attributes:
         known: the credentials.
@@ -55,6 +83,7 @@ class Credentials:
         self._redactor = redactor
         self._seals_sessions = seals_sessions
         self.known = KnownTexts(shortest=SHORTEST_CREDENTIAL)
+        self._given: list[KnownText] = []
         self._seen: set[tuple[str, str]] = set()
         self._read: set[tuple[Headers, bool]] = set()
         # Of most calls nothing is new, so what is known of a header or a text holds.
@@ -62,11 +91,31 @@ class Credentials:
         self.sealed_text = lru_cache(maxsize=_REPEATED)(self.known.seal_text)
         self.sealed_headers = lru_cache(maxsize=_REPEATED)(self._sealed_headers)
 
+    def was_given(self, given: Given) -> None:
+        """Look for the credentials in what the user gives for the server, and never forget them."""
+        before = set(self.known)
+        self.seen(given.headers, ours=True)
+        self.seen(given.query)
+        settings = [pair for pair in given.environment if not _WORDS.fullmatch(pair[1])]
+        self.seen(tuple(settings))
+        find = self._redactor.secrets_in
+        found = [*find(given.target, is_target=True), *find(given.command)]
+        found += find("\n".join("=".join(pair) for pair in settings))
+        for rule, secret in found:
+            # What is base64 may have others in it.
+            for each in ((rule, secret), *find(decoded_blob(secret) or "")):
+                if not _WORDS.fullmatch(each[1]):
+                    self._know(each[1], self._redactor.placeholder(*each))
+        self._given += [
+            KnownText(text, shown) for text, shown, _ in self.known.listed() if text not in before
+        ]
+        self._forget_texts()
+
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
         """Look for the credentials in headers from now on.
 
         Args:
-            headers: names and values; those of a query are read alike.
+            headers: names and values; those of a query and of an environment are read alike.
             ours: the user gave them to us, so each may be one.
         """
         # A client sends the same headers with all of its calls.
@@ -82,27 +131,31 @@ class Credentials:
 
     def _rule_of_header(self, name: str, *, ours: bool) -> str | None:
         """Return the rule of the credentials in a header; empty for a session id."""
-        name = name.lower()
-        if name == SESSION_HEADER:
+        if name.lower() == SESSION_HEADER:
             return "" if self._seals_sessions else None
         rule = self._redactor.rule_of(name)
-        if not builtin_rule_of(fold(name)) and ours and not _OPEN.fullmatch(name):
+        if not builtin_rule_of(fold(name)) and ours and not _OPEN.fullmatch(name.lower()):
             rule = self._redactor.rule_of("credentials")
         return rule or None
 
     def _see(self, header: tuple[str, str], rule: str) -> None:
         for secret in _secrets_in(*header):
-            if len(secret) >= SHORTEST_CREDENTIAL and secret not in self.known:
+            if secret not in self.known:
                 shown = self._redactor.placeholder(rule, secret) if rule else sealed_hash(secret)
-                if self.known.add(KnownText(secret, shown)):
-                    # What is forgotten is known again when it comes again.
-                    self._seen.clear()
-                    self._read.clear()
+                self._know(secret, shown)
         if len(self._seen) >= _REPEATED:
             self._seen.clear()
             self._read.clear()
         self._seen.add(header)
         self._forget_texts()
+
+    def _know(self, secret: str, shown: str) -> None:
+        if len(secret) >= SHORTEST_CREDENTIAL and self.known.add(KnownText(secret, shown)):
+            # What is forgotten is known again when it comes again; what the user gave doesn't.
+            self._seen.clear()
+            self._read.clear()
+            for known in self._given:
+                self.known.add(known)
 
     def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
         """Know these credentials and no others, as another process has seen them."""

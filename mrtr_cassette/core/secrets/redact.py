@@ -53,6 +53,11 @@ def keyed_hash(key: bytes) -> Callable[[str, str], str]:
     return token
 
 
+def shown_by(rules: RedactionRules) -> Callable[[str], str]:
+    """Return what takes secrets out of a text that is shown: the same in every run."""
+    return Redactor(rules, lambda _rule, _secret: "1").text
+
+
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
@@ -90,6 +95,14 @@ class Redactor:
     def placeholder(self, rule: str, secret: str) -> str:
         """Return what stands for a secret."""
         return placeholder(rule, self._token(rule, secret))
+
+    def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
+        """Return what is replaced in a text, or in a request's target: rules and secrets."""
+        find: _Find = TextSearch.in_value
+        if is_target:
+            find = partial(TextSearch.in_text, query=URL_QUERY)
+        findings = find(self._search, text)
+        return [(each.rule, each.plain) for each in findings if each.spell is not spell_nothing]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.

@@ -101,6 +101,10 @@ class RedactionRules:
                 )
 
 
+BUILT_IN: Final = RedactionRules()
+"""The rules that nobody has changed."""
+
+
 def _why_refused(pattern: str) -> str:
     """Return what is wrong with a user's pattern, or an empty string."""
     reason = refusal_of(pattern)
@@ -200,6 +204,7 @@ class ActiveRules:
         if CREDENTIALS not in self.disabled:
             folded.append((CREDENTIALS_MARKER, _CREDENTIALS))
         markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB), (_IS_READ, _READ)]
+        markers.append((blobs.QUERY_MARKER, _BLOB))
         markers.append((ENDING_MARKER, _NAME))
         for row, rule in enumerate(self.shapes):
             (folded if rule.is_folded else markers).extend((each, row) for each in rule.markers)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
+from mrtr_cassette.core.secrets.blobs import may_be_object
 from mrtr_cassette.core.secrets.escapes import (
     DecodedText,
     Finding,
@@ -109,9 +111,10 @@ def secrets_in_query(url: str, query: Query, search: MemberSearch, depth: int) -
             is_beside = not companions.isdisjoint(known) and ambiguous.beside(value.text)
             rule = ambiguous.rule if is_beside or ambiguous.in_query(value.text) else ""
         # A value without escapes has been searched as part of the URL, unless it is JSON.
-        if rule or value.text != pair[2] or pair[2][:1] in ("{", "["):
-            findings = search.in_member(rule, value.text, depth)
-            yield from mapped_back(value, findings, pair.start(2), spell_in_url)
+        is_blob = not rule and may_be_object(value.text)
+        if rule or is_blob or value.text != pair[2] or pair[2][:1] in ("{", "["):
+            find = search.in_blob if is_blob else partial(search.in_member, rule)
+            yield from mapped_back(value, find(value.text, depth), pair.start(2), spell_in_url)
 
 
 def _companions(url: str, query: Query) -> set[str]:

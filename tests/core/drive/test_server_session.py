@@ -77,7 +77,7 @@ def test_push_belongs_to_the_call_that_is_pending() -> None:
     pending = session.request(post(tool("a")), call)
     session.pushed(pushed_on(listening))
     assert (len(call.pushed), len(listener.pushed)) == (1, 0)
-    recorded = session.as_recorded(call.pushed[0])
+    recorded, _ = session.as_recorded(call.pushed[0])
     assert recorded.response is not None
     assert json.loads(recorded.response.body)["method"] == "roots/list"
     session.responded(pending)

@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
@@ -108,6 +108,29 @@ def test_session_ids_of_a_replay_stay() -> None:
     known.seen((("Mcp-Session-Id", "mrtr-session:1"),))
 
     assert known.sealed_text("mrtr-session:1") == "mrtr-session:1"
+
+
+def test_what_a_user_gives_is_never_forgotten() -> None:
+    """Headers, URL, command and environment have credentials by name or shape, and in base64."""
+    config = b64encode(b'{"apiKey":"kq7x-inner"}').decode()
+    known = credentials()
+    known.was_given(
+        Given(
+            headers=(("X-Tenant", "kq7x-tenant"),),
+            query=(("x-vault-token", "kq7x-query"),),
+            target=f"/mcp?config={config}",
+            environment=(("SERVICE_TOKEN", "kq7x-variable"), ("DB_PASSWORD", "postgres")),
+            command="server --api-key=kq7x-argument postgres://bob:kq7x-url@db",
+        )
+    )
+    for number in range(1000):
+        known.seen((("Set-Cookie", f"sid=cookie-{number:04}"),))
+
+    words = f"kq7x-tenant kq7x-query {config} kq7x-inner kq7x-variable kq7x-argument kq7x-url"
+    sealed = known.sealed_text(f"{words} postgres")
+    assert sealed.count(":1>") == 7
+    assert "kq7x" not in sealed
+    assert sealed.endswith(" postgres")
 
 
 def test_forgotten_credential_is_known_again_when_it_comes_again() -> None:
