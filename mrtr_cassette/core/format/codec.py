@@ -8,16 +8,16 @@ without holding all of it as a tree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 from pydantic import ValidationError
 
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.format.digest import RecordingDigest, changed
-from mrtr_cassette.core.format.mistaken import Mistaken, mistaken_json, mistaken_text
 from mrtr_cassette.core.format.model import (
     SCHEMA_ID,
     VERSION,
@@ -189,11 +189,20 @@ def _json(data: bytes, path: str) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        mistaken = mistaken_text(data) or Mistaken(
-            f"not JSON: {error}",
-            "the file is damaged or no cassette; restore it or record it again",
-        )
-        raise CassetteError(path, mistaken.reason, hint=mistaken.hint) from None
+        reason = f"not JSON: {error}"
+        hint = "the file is damaged or no cassette; restore it or record it again"
+        mark = _MERGE_MARK.search(data)
+        if mark is not None:
+            line = data.count(b"\n", 0, mark.start()) + 1
+            reason = f"line {line} is the mark of a merge conflict"
+            hint = "take one side whole (git checkout --ours or --theirs), or record it again"
+        elif data.startswith(b'{"journal":'):
+            reason = "it is the journal of a recording, not a cassette"
+            hint = "make the cassette of it with: mrtr-cassette recover CASSETTE, without .journal"
+        raise CassetteError(path, reason, hint=hint) from None
+
+
+_MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 
 
 def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[InteractionModel]:
@@ -262,8 +271,11 @@ def _shown(value: Any) -> str:
 def _check_version(tree: Any, path: str) -> None:
     version = tree.get("version") if isinstance(tree, dict) else None
     if type(version) is not int or "interactions" not in tree:
-        mistaken = mistaken_json(tree)
-        raise CassetteError(path, mistaken.reason, hint=mistaken.hint)
+        raise CassetteError(
+            path,
+            "JSON, but no mrtr-cassette file (no `version` and `interactions` at its top level)",
+            hint="name a file that `mrtr-cassette record` wrote",
+        )
     if version != VERSION:
         raise CassetteError(
             path,
