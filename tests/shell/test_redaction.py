@@ -341,12 +341,9 @@ GZIP = "Content-Encoding: gzip"
     ("body", "headers"),
     [
         (gzip.compress(CALL, mtime=0), (JSON, GZIP)),
-        (zlib.compress(CALL)[2:-4], (JSON, "Content-Encoding: deflate")),
-        (CALL.decode().encode("utf-16"), (JSON,)),
-        (CALL.decode().encode("utf-16-le"), ("Content-Type: application/json; charset=utf-16le",)),
-        (gzip.compress(CALL.decode().encode("utf-32"), mtime=0), (JSON, GZIP)),
+        (zlib.compress(CALL), (JSON, "Content-Encoding: deflate")),
     ],
-    ids=["gzip", "deflate", "utf-16", "utf-16-le", "gzip of utf-32"],
+    ids=["gzip", "deflate"],
 )
 @looped
 async def test_coded_request_is_searched_and_plays(
@@ -368,27 +365,11 @@ async def test_coded_request_is_searched_and_plays(
         assert (await http("POST", replay.url, JSON, GZIP, body=other)).error["code"] == -32010
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-be"])
-@looped
-async def test_response_in_another_encoding_is_searched_and_plays(
-    tmp_path: Path, encoding: str
-) -> None:
-    """A response comes back in the encoding that it had, without the secret."""
-    path = tmp_path / "c.json"
-    text = f'{{"answer": "é {GITHUB}"}}'
-    script = answering(response(text.encode(encoding), JSON))
-    async with taping(path, script) as tape:
-        assert (await http("GET", tape.url)).body == text.encode(encoding)
-    async with playing(path) as replay:
-        played = await http("GET", replay.url)
-    assert played.body.decode(encoding) == text.replace(GITHUB, "<github:1>")
-
-
 @looped
 async def test_bodies_that_cannot_be_searched_are_kept_and_told(tmp_path: Path) -> None:
     """They are recorded as they are, and play, after one warning for each reason."""
     path = tmp_path / "c.json"
-    unread = b"\x00\xff\x00"
+    unread = CALL.decode().encode("utf-16")
     script = answering(*[response(unread, JSON, "Content-Encoding: br")] * 2)
     async with taping(path, script) as tape:
         for _ in range(2):

@@ -159,14 +159,6 @@ async def test_plain_text_is_sealed_here(
         assert OTHER.encode() not in encode_line(sealed.exchange)
 
 
-@looped
-async def test_body_in_another_encoding_is_not_plain() -> None:
-    """A secret in UTF-16 is spelled in other bytes, which nobody looks for."""
-    recorder = SETTINGS.recorder()
-    body = compact(result({"apiKey": SECRET, "text": PADDING})).decode().encode("utf-16-le")
-    assert not await is_plain_exchange(recorder, observed(recorder, body))
-
-
 @pytest.mark.parametrize(
     ("arguments", "large"),
     [

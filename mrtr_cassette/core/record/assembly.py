@@ -47,7 +47,6 @@ from mrtr_cassette.core.record.linking import (
 from mrtr_cassette.core.record.naming import Surrogates
 from mrtr_cassette.core.record.order import in_order
 from mrtr_cassette.core.record.pushes import LinkedPushes, LinkedTurn, link_pushes
-from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.record.secret_numbers import SecretNumbers
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End, Piece
@@ -151,7 +150,6 @@ class _Assembly:
         self._facts: dict[int, LinkFacts] = {}
         self._history: dict[int, SessionFacts] = {}
         self._ended: dict[int, int] = {}
-        self._encodings: dict[int, str] = {}
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
         self._earlier_turns: dict[int, list[PushedTurn]] = {}
@@ -260,20 +258,11 @@ class _Assembly:
             yield RecordedInteraction(number, exchanges, branch, is_orphan, tuple(turns))
 
     def _exchange(self, number: int) -> RecordedExchange:
-        """Return an exchange of this recording, counted on after those of an earlier one.
-
-        Its response is in UTF-8, in which what stands for secrets and states is looked for.
-        """
+        """Return an exchange of this recording, counted on after those of an earlier one."""
         exchange = self._exchanges[number - self._offset]
         response = exchange.response
-        if response is not None:
-            response, encoding = in_utf8(response)
-            if encoding:
-                self._encodings[number] = encoding
         if not self._offset:
-            return (
-                exchange if response is exchange.response else replace(exchange, response=response)
-            )
+            return exchange
         if response is not None:
             pieces = [
                 Piece(piece.raw, piece.at_ms, self._offset + piece.after)
@@ -295,11 +284,7 @@ class _Assembly:
             exchange = replace(exchange, response=response, ended_after=ended_after)
         if number in self._with_secrets:
             exchange = self._secrets.put_into(exchange)
-        exchange = self._surrogates.put_into(number, exchange)
-        if number in self._encodings and exchange.response is not None:
-            response = in_encoding(exchange.response, self._encodings[number])
-            exchange = replace(exchange, response=response)
-        return exchange
+        return self._surrogates.put_into(number, exchange)
 
 
 class _Streams:

@@ -17,7 +17,6 @@ from itertools import count
 from typing import AnyStr
 
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedBy, RecordedExchange
-from mrtr_cassette.core.record.sealing import in_encoding, in_utf8
 from mrtr_cassette.core.record.texts import with_texts
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.surrogates import STATE_SURROGATE, compared_sha256, sha256_of
@@ -122,15 +121,8 @@ class _Names:
         if echoed is not None:
             # A later recording that was added echoed the name itself.
             states.setdefault(echoed, exchange.echoed_sha256 or self._sha256(echoed))
-        response, encoding = exchange.response, ""
-        if response is not None:
-            response, encoding = in_utf8(response)
-        exchange = with_texts(replace(exchange, response=response), _Change(self._digest, states))
-        if exchange.response is not None:
-            response = in_encoding(exchange.response, encoding)
         return replace(
-            exchange,
-            response=response,
+            with_texts(exchange, _Change(self._digest, states)),
             issued_sha256=None if issued is None else states[issued],
             echoed_sha256=None if echoed is None else states[echoed],
         )

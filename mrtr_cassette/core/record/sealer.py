@@ -20,8 +20,6 @@ from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.sealing import (
     Unread,
     bodies_of,
-    in_encoding,
-    in_utf8,
     redacted,
     seal_event_ids,
     seal_states,
@@ -109,7 +107,7 @@ class Sealer:
     def is_plain(self, seen: Seen) -> bool:
         """Tell whether the bodies of an exchange have no secret, no state and no ask."""
         response = seen.response
-        if self.redactor is None or self.seals_answers or in_utf8(response)[1]:
+        if self.redactor is None or self.seals_answers:
             return False
         return self.redactor.is_plain(bodies_of(seen.call.request, response))
 
@@ -124,7 +122,6 @@ class Sealer:
         headers = _kept_of_request(received.headers, self.kept_headers)
         request = Request(received.method, received.target, headers, received.body)
         response = seen.response if seen.is_paced else _joined(seen.response)
-        response, encoding = in_utf8(response)
         unread = unread_bodies(received, response)
         response = seal_event_ids(response)
         answers = call.answers
@@ -149,7 +146,7 @@ class Sealer:
         exchange = RecordedExchange(
             number=seen.number,
             request=request,
-            response=in_encoding(response, encoding) if seen.has_begun else None,
+            response=response if seen.has_begun else None,
             started_ms=seen.started_ms,
             ended_ms=seen.ended_ms,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,

@@ -26,11 +26,8 @@ from mrtr_cassette.core.secrets.states import (
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH_BYTES, sealed_hash
 from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response, header_value
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
-from mrtr_cassette.core.wire.readable import content_coding, encoding_of, may_be_encoded, why_unread
+from mrtr_cassette.core.wire.readable import content_coding, is_plain_ascii, why_unread
 from mrtr_cassette.core.wire.sse import event_id_spans, read_event
-
-_LONGEST_MARK = 4
-"""Bytes by which a text shows its encoding."""
 
 
 def seal_states(
@@ -203,30 +200,11 @@ class Unread(NamedTuple):
 def unread_bodies(request: Request, response: Response) -> list[Unread]:
     """Return which bodies of an exchange can't be read."""
     codings = content_coding(request.headers), content_coding(response.headers)
-    if not any(codings) and request.body.isascii() and response.body.isascii():
+    bodies = request.body, response.body
+    if not any(codings) and all(map(is_plain_ascii, bodies)):
         return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
-
-
-def in_utf8(response: Response) -> tuple[Response, str]:
-    """Return a response in UTF-8, and the other encoding that it had; empty for most."""
-    first = response.pieces[0].raw if response.pieces else b""
-    if 0 < len(first) < _LONGEST_MARK:
-        first = response.body
-    content_type = header_value(response.headers, "content-type")
-    is_candidate = first and may_be_encoded(first, content_type)
-    encoding = encoding_of(response.body, content_type) if is_candidate else ""
-    if not encoding:
-        return response, ""
-    return _with_whole(response, response.body.decode(encoding).encode()), encoding
-
-
-def in_encoding(response: Response, encoding: str) -> Response:
-    """Return a response that `in_utf8` returned in the encoding that it had."""
-    if not encoding:
-        return response
-    return _with_whole(response, response.body.decode().encode(encoding))
 
 
 def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:

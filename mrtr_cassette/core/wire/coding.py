@@ -15,8 +15,6 @@ from typing import Final
 from mrtr_cassette.core.wire.http import LARGEST_BODY
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-_ZLIB_HEADER = 2
-"""Bytes by which a body of `deflate` shows whether it has zlib's header (RFC 1950)."""
 AT_ONCE: Final = 64 * 1024
 """Bytes that are decoded, or framed, before something else may have its turn."""
 LARGEST_RATIO: Final = 200
@@ -46,7 +44,6 @@ class ContentDecoder:
         self.coding = "" if coding == "identity" else coding
         self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
         self.failed = self.is_bomb = False
-        self._begun = b""
         self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
 
     @property
@@ -64,14 +61,6 @@ class ContentDecoder:
             yield chunk
             return
         self._taken += len(chunk)
-        if self.coding == "deflate" and len(self._begun) < _ZLIB_HEADER:
-            chunk = self._begun + chunk
-            self._begun = chunk[:_ZLIB_HEADER]
-            if len(chunk) < _ZLIB_HEADER:
-                return
-            if not _is_zlib(chunk):
-                # What some servers send instead (RFC 9110, section 8.4.1.2).
-                self._inflate = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
         is_whole = False
         while not is_whole and not self.failed:
             try:
@@ -92,7 +81,3 @@ class ContentDecoder:
             self.is_bomb = self._decoded > max(_SMALL, LARGEST_RATIO * self._taken)
             self.failed = self.is_bomb or self._decoded > self._limit
             yield part
-
-
-def _is_zlib(raw: bytes) -> bool:
-    return raw[0] & 0x0F == zlib.DEFLATED and int.from_bytes(raw[:_ZLIB_HEADER]) % 31 == 0

@@ -850,17 +850,3 @@ def test_stream_that_its_client_left_before_is_left() -> None:
 
     assert listening.response is not None
     assert (listening.response.end, listening.ended_after) == (End.OPEN, 1)
-
-
-def test_response_in_another_encoding_keeps_it() -> None:
-    """What stands for states is put into a response in UTF-8, which has its own encoding after."""
-    headers = (("Content-Type", "application/json; charset=utf-16"),)
-    ask = answer(CALL, asks("ok", state=STATE)).decode()
-    exchanges = converse((CALL, Answer((ask.encode("utf-16"),), headers)))
-
-    (interaction,) = loaded(assembled(exchanges)).interactions
-    response = interaction.exchanges[0].response
-
-    assert response is not None
-    assert "mrtr-state:" in response.body.decode("utf-16")
-    assert STATE not in response.body.decode("utf-16")

@@ -22,7 +22,7 @@ from builders import (
     stream,
     tool,
 )
-from messages import Json, asks, message, text
+from messages import Json, asks, text
 
 from mrtr_cassette.core.exchange.recorded import (
     Cassette,
@@ -151,16 +151,6 @@ def test_other_names_are_those_of_this_file() -> None:
     tokens = [match["token"] for match in PLACEHOLDER.finditer(all_text(second).decode())]
     assert len(tokens) == 2
     assert all(map(is_journal_token, tokens))
-
-
-def test_encoded_response_keeps_its_encoding() -> None:
-    """Names stand in UTF-8 only; the bytes come back as they were."""
-    body = json.dumps(message("x")).encode("utf-16")
-    headers = (("Content-Type", "application/json; charset=utf-16"),)
-    (found,) = of(loaded(cassette_of((CALL, Answer((body,), headers)))))
-
-    assert found.response is not None
-    assert found.response.body == body
 
 
 def test_recorders_are_told_apart() -> None:

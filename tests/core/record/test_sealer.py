@@ -96,7 +96,6 @@ def test_exchange_with_nothing_to_take_out_is_plain() -> None:
     assert STATE.encode() not in exchange.response.body
     for body in (answer(CALL, {"apiKey": SECRET}), answer(CALL, asks("ok", state=STATE))):
         assert not sealer.is_plain(seen(body))
-    assert not sealer.is_plain(seen(answer(CALL, {"apiKey": SECRET}).decode().encode("utf-16")))
     assert not Sealer(seals=True).is_plain(plain)
     sealer.seals_answers = True
     assert not sealer.is_plain(plain)
