@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from mrtr_cassette.errors import CassetteError, UsageError
 
 
-class Kind(NamedTuple):
+class WrittenKind(NamedTuple):
     """What is written for people.
 
     Attributes:
@@ -35,7 +35,7 @@ class Kind(NamedTuple):
     start: re.Pattern[bytes]
 
 
-REPORT: Final = Kind(
+REPORT: Final = WrittenKind(
     "report",
     re.compile(
         rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
@@ -58,7 +58,7 @@ def reason_of(error: OSError) -> str:
     return reason[:1].lower() + reason[1:]
 
 
-def check_place(path: Path, kind: Kind) -> None:
+def check_place(path: Path, kind: WrittenKind) -> None:
     """Make sure that a report or a page can be written to this place.
 
     Raises:
@@ -79,7 +79,7 @@ def check_place(path: Path, kind: Kind) -> None:
         )
 
 
-def write_own(path: Path, kind: Kind, pieces: Iterable[bytes]) -> None:
+def write_own(path: Path, kind: WrittenKind, pieces: Iterable[bytes]) -> None:
     """Write a report or a page, in the place of an earlier one, or to a pipe or a device.
 
     Raises:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from mrtr_cassette.core.view.page import START, Assets, View, page
-from mrtr_cassette.shell.files import Kind, write_own
+from mrtr_cassette.shell.files import WrittenKind, write_own
 
-PAGE: Final = Kind("page", re.compile(re.escape(START.encode())))
+PAGE: Final = WrittenKind("page", re.compile(re.escape(START.encode())))
 
 
 @cache
