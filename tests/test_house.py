@@ -12,7 +12,11 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "mrtr_cassette"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 DOCS = sorted([*PACKAGE.parent.glob("*.md"), *PACKAGE.parent.glob("docs/*.md")])
-TESTS = [path for path in PACKAGE.parent.glob("tests/**/*.py") if "node_modules" not in path.parts]
+TESTS = [
+    path
+    for path in PACKAGE.parent.glob("tests/**/*.py")
+    if not {"node_modules", ".venv"} & {*path.parts}
+]
 LONGEST_MODULE = 800
 LONGEST_FUNCTION = 50
 
