@@ -21,7 +21,7 @@ TOOLS = {
             },
             "outputSchema": {"type": "object", "properties": {}, "required": ["id"]},
         },
-        {"name": "cancel", "inputSchema": {"type": "object"}},
+        {"name": "cancel", "inputSchema": {"type": "object"}, "execution": {}},
     ]
 }
 PROMPTS = {"prompts": [{"name": "ask", "arguments": [{"name": "topic", "required": False}]}]}
@@ -45,7 +45,7 @@ def edited(result: Json, *path: str | int, to: Json) -> Json:
 
 BOOK = ("tools", 0)
 SCHEMA = (*BOOK, "inputSchema")
-EXECUTION = "/tools/0/execution"
+EXECUTION, CANCEL = "/tools/0/execution", ("tools", 1, "execution")
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,11 @@ EXECUTION = "/tools/0/execution"
         (edited(TOOLS, "tools", to=lambda v: [*v, {"name": "book"}]), "/tools/2", False),
         (edited(TOOLS, *BOOK, "execution", to={"taskSupport": "required"}), EXECUTION, False),
         (edited(TOOLS, *BOOK, "execution", to={"taskSupport": "optional"}), EXECUTION, True),
+        (
+            edited(TOOLS, *CANCEL, "taskSupport", to="required"),
+            "/tools/1/execution/taskSupport",
+            False,
+        ),
         (
             edited(TOOLS, *SCHEMA, "properties", "note", to={"type": "string"}),
             "/tools/0/inputSchema/properties/note",
@@ -169,15 +174,6 @@ def test_what_is_optional_now_is_information() -> None:
     before = edited(PROMPTS, "prompts", 0, "arguments", 0, "required", to=True)
     (change,) = surface_changes(before, PROMPTS)
     assert change.is_information
-
-
-def test_a_tool_that_can_only_be_called_as_a_task_breaks_its_clients() -> None:
-    """A member that is added to what the server said of its execution may demand more."""
-    before, after = (
-        edited(TOOLS, *BOOK, "execution", to=to) for to in ({}, {"taskSupport": "required"})
-    )
-    (change,) = surface_changes(before, after)
-    assert (change.pointer, change.is_information) == (f"{EXECUTION}/taskSupport", False)
 
 
 def test_the_order_of_a_list_means_nothing() -> None:
