@@ -78,7 +78,7 @@ OFFLINE = {
         "http.client",
         "httptools",
         "httpx",
-        "mrtr_cassette.shell.http_client",
+        "mrtr_cassette.shell.http.client",
         "mrtr_cassette.shell.recording",
         "socket",
         "urllib.request",

@@ -307,7 +307,7 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
 
 def warn_of_strangers(options: ProxyOptions) -> None:
     """Warn where others than this machine can reach the proxy."""
-    from mrtr_cassette.shell.http_server import access_of
+    from mrtr_cassette.shell.http.access import access_of
 
     if not access_of(options).is_loopback:
         say(

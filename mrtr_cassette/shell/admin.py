@@ -1,7 +1,7 @@
 """The admin port: what whoever runs the proxy asks of it, never on the clients' port.
 
 Owns: `/livez`, `/readyz` and `/metrics`.
-Does not own: the numbers (`metrics`), and sockets (`http_server`).
+Does not own: the numbers (`metrics`), and sockets (`http.server`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.shell.announcing import Log
-from mrtr_cassette.shell.http_server import Access, listening, serving
+from mrtr_cassette.shell.http.access import Access, listening
+from mrtr_cassette.shell.http.server import serving
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream
 
 Exposition = Callable[[str], tuple[str, bytes]]
@@ -78,6 +79,6 @@ async def serving_admin(
     access = replace(access, port=port)
     admin = Admin(exposition)
     with listening(access) as listener:
-        admin.url = listener.address.url("")
+        admin.url = listener.url("")
         async with serving(admin.handle, listener, access, log):
             yield admin

@@ -35,7 +35,7 @@ from mrtr_cassette.shell.answers_file import load_answers
 from mrtr_cassette.shell.fulfilling import Answerers, answerers
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.transport import Downstream, OnEarlyHints, RawHeaders
+from mrtr_cassette.shell.transport import Downstream, RawHeaders
 
 _OF_LENGTH: Final = frozenset({"content-length"})
 
@@ -55,9 +55,6 @@ class _Taken:
     @property
     def is_read(self) -> bool:
         return not self.body
-
-    def send_early_hints(self, headers: Headers) -> None:
-        """They are nothing that the client has to know."""
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         self.status = status
@@ -101,9 +98,7 @@ class _OneCall:
     last: _Taken = field(default_factory=_Taken)
     answered_by: str = ""
 
-    async def send(
-        self, request: Request, _headers: Headers, _on_early_hints: OnEarlyHints | None = None
-    ) -> _Taken:
+    async def send(self, request: Request, _headers: Headers) -> _Taken:
         """Relay a request as what was received, with the capabilities of the sources."""
         received = request
         if self.answered_by:

@@ -24,7 +24,7 @@ from mrtr_cassette.core.answers.fulfilment import Fulfilment
 from mrtr_cassette.core.answers.rest import LARGEST_REPLY
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.option_values import checked_headers
-from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
+from mrtr_cassette.shell.http.upstream_url import credentials, shown_url, tls_context, upstream_url
 
 _AT_ONCE: Final = 65536
 """Bytes of a reply that are read at once."""

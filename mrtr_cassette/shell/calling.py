@@ -46,7 +46,7 @@ from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.fulfilling import Answerers, AskThePerson, answerers
-from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording

@@ -2,7 +2,7 @@
 
 Owns: sending what a machine of `core.drive` says, showing it the responses, and handing it what the
 server pushes, on the stream of a call or on a listening one.
-Does not own: what is sent and what is answered (`core.drive`), connections (`http_client`,
+Does not own: what is sent and what is answered (`core.drive`), connections (`http.client`,
 `pipe_upstream`).
 Rule: this is the only loop that has conversations with a server.
 """
@@ -26,7 +26,7 @@ from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.http_message import no_response, passed_headers, sent_headers
+from mrtr_cassette.shell.http.message import no_response, passed_headers, sent_headers
 from mrtr_cassette.shell.transport import Upstream, UpstreamResponse
 
 Supply = Callable[[LiveAsk | LivePush], Awaitable[Answered | Posted | None]]

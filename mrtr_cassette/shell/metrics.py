@@ -18,7 +18,7 @@ from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.report.metrics import Counts, Family, Sample, Traffic
 from mrtr_cassette.shell.announcing import Event
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_downstream import HttpDownstream
+from mrtr_cassette.shell.http.server import HttpDownstream
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -24,7 +24,7 @@ from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import Line, opens_channel
 from mrtr_cassette.shell.line_pipes import LineWriter, close_pipe, read_lines
 from mrtr_cassette.shell.server_process import CommandError, ServerProcess, server_process
-from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
+from mrtr_cassette.shell.transport import RawHeaders
 
 _JSON: Final[RawHeaders] = ((b"Content-Type", b"application/json"),)
 _STREAM: Final[RawHeaders] = ((b"Content-Type", EVENT_STREAM.encode()),)
@@ -196,9 +196,7 @@ class PipeUpstream:
                 exchange.end(is_lost=True)
             self._channel = None
 
-    async def send(
-        self, request: Request, _headers: Headers, _on_early_hints: OnEarlyHints | None = None
-    ) -> PipeResponse:
+    async def send(self, request: Request, _headers: Headers) -> PipeResponse:
         """Say what a request says, and return the response when it has begun.
 
         Raises:

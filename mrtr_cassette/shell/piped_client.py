@@ -42,9 +42,6 @@ class PipeDownstream:
         message = read_call(request).message
         self._responds = message is not None and message.kind is Kind.REQUEST
 
-    def send_early_hints(self, headers: Headers) -> None:
-        """Do nothing: there are no headers."""
-
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Do nothing: there is no head."""
 

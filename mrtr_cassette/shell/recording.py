@@ -21,7 +21,8 @@ from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.answering import answering
 from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import REQUEST_TIMEOUTS, RequestTimeouts, access_of, listening
+from mrtr_cassette.shell.http.access import access_of, listening
+from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
 from mrtr_cassette.shell.keeping import (
     check_output,
     journal_header,
@@ -74,9 +75,9 @@ async def recording(
     shown = shown_by(rules)
     access = access_of(options)
     with listening(access) as listener:
-        if target.port == listener.address.port and access.is_named(target.host):
+        if target.port == listener.port and access.is_named(target.host):
             raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
-        own_url = listener.address.url(target.path)
+        own_url = listener.url(target.path)
         session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
         header = journal_header(
             options, rules, shown(target.name if started is None else STARTED_HERE)
@@ -97,7 +98,6 @@ async def recording(
                     watcher.finishing(),
                     telemetry.serving(
                         *(handler, listener, access, announcer, playables),
-                        files_each=2,
                         timeouts=timeouts,
                     ) as session.admin_url,
                 ):

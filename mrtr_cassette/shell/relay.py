@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from mrtr_cassette.core.exchange.endpoints import EndpointPassing
 from mrtr_cassette.core.report.rpc_errors import upstream_error_body
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Headers, Request, is_event_stream
-from mrtr_cassette.shell.http_message import no_response, passed_headers, sent_headers
-from mrtr_cassette.shell.transport import Downstream, RawHeaders, Upstream, UpstreamResponse
+from mrtr_cassette.shell.http.message import no_response, passed_headers, sent_headers
+from mrtr_cassette.shell.transport import Downstream, Upstream, UpstreamResponse
 from mrtr_cassette.shell.watching import WatchedExchange, Watcher
 
 _LARGEST_REST = 64 * 1024
@@ -45,13 +45,10 @@ class Relay:
         """Relay one exchange; `sent` is sent, where that is not what the client sent."""
         watched = WatchedExchange(self.watcher, request)
 
-        def pass_hints(raw: RawHeaders) -> None:
-            downstream.send_early_hints(passed_headers(raw))
-
         try:
             sent = request if sent is None else sent
             headers = sent_headers(sent.headers, self.headers)
-            response = await self.upstream.send(sent, headers, pass_hints)
+            response = await self.upstream.send(sent, headers)
         except OSError as error:
             await self.answer_unreachable(request, downstream, no_response(self.shown_as, error))
             return

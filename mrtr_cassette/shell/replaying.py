@@ -45,7 +45,8 @@ from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
-from mrtr_cassette.shell.http_server import RequestTimeouts, access_of, listening
+from mrtr_cassette.shell.http.access import access_of, listening
+from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.telemetry import Telemetry
@@ -140,7 +141,7 @@ async def replaying(
     player = server.player
     target = served_target(cassette)
     with listening(access) as listener:
-        url = listener.address.url(target)
+        url = listener.url(target)
         timeouts = RequestTimeouts(drain_s=drain_s)
         served = telemetry.serving(
             server.handle, listener, access, announcer, player.playables, timeouts=timeouts

@@ -18,13 +18,8 @@ from mrtr_cassette.core.report.events import admin_event, admin_line
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
 from mrtr_cassette.shell.announcing import Announcer, Event
-from mrtr_cassette.shell.http_server import (
-    REQUEST_TIMEOUTS,
-    Access,
-    Listener,
-    RequestTimeouts,
-    serving,
-)
+from mrtr_cassette.shell.http.access import Access, Listener
+from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts, serving
 from mrtr_cassette.shell.transport import Handler
 
 if TYPE_CHECKING:
@@ -75,15 +70,11 @@ class Telemetry:
         announcer: Announcer,
         playables: Sequence[Playable],
         *,
-        files_each: int = 1,
         timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
     ) -> AsyncIterator[str | None]:
         """Serve clients, and those who watch, until the block ends; give the admin port's URL.
 
         The admin port is there before the clients' is served, and after it.
-
-        Args:
-            files_each: how many descriptors a client's connection needs.
 
         Raises:
             UsageError: the admin port can't be bound.
@@ -91,7 +82,6 @@ class Telemetry:
         metrics, log = self.metrics, announcer.log
         served = serving(
             *(handler, listener, access, log),
-            files_each=files_each,
             timeouts=timeouts,
             meter=metrics,
         )

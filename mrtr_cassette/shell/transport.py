@@ -1,7 +1,7 @@
 """The two sides of what passes, as protocols of our own.
 
 Owns: what a downstream (it sends us requests) and an upstream (we send it requests) can do.
-Does not own: sockets and their framing (`http_server`, `http_client`).
+Does not own: sockets and their framing (`http`).
 Rule: what relays, appends or replays knows these protocols only, so that a pipe can stand where a
 socket stands.
 """
@@ -28,10 +28,6 @@ class Downstream(Protocol):
     """
 
     called: str
-
-    def send_early_hints(self, headers: Headers) -> None:
-        """Pass on what the response's headers will be, if the other end can take it (RFC 8297)."""
-        ...
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Begin a response that comes in chunks; the head is sent with the first of them.
@@ -114,21 +110,15 @@ class UpstreamResponse(Protocol):
         ...
 
 
-OnEarlyHints = Callable[[RawHeaders], None]
-
-
 class Upstream(Protocol):
     """A server that takes requests."""
 
-    async def send(
-        self, request: Request, headers: Headers, on_early_hints: OnEarlyHints | None = None
-    ) -> UpstreamResponse:
+    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
         """Send a request once, and return its response when the head has come.
 
         Args:
             request: its method, target and body.
             headers: sent in the place of its own.
-            on_early_hints: takes the headers of each 103 that comes before the response.
 
         Raises:
             OSError: there is no response.

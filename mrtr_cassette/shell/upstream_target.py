@@ -2,7 +2,7 @@
 
 Owns: reading one into what is sent to it, how messages and cassettes name it, and how it is
 connected.
-Does not own: connections (`http_client`), processes (`pipe_upstream`), its URL (`upstream_url`).
+Does not own: connections and URLs (`http`), processes (`pipe_upstream`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mrtr_cassette.core.secrets.redact import shown_by
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.options import UpstreamOptions
-from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.http.upstream_url import credentials, shown_url, tls_context, upstream_url
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.server_process import given_to, shown_command
 from mrtr_cassette.shell.transport import Upstream
-from mrtr_cassette.shell.upstream_url import credentials, shown_url, tls_context, upstream_url
 
 STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
 """What a cassette names as an upstream that has another port on each run, or none."""

@@ -53,7 +53,7 @@ from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.calling import call
-from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 
 FLOWS: dict[str, tuple[Sequence[str], int, str]] = {

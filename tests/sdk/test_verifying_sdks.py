@@ -13,7 +13,7 @@ from yarl import URL
 from mrtr_cassette import VerifyOptions
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 from mrtr_cassette.shell.recording import recording

@@ -39,7 +39,7 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.shell.http_server import RequestTimeouts
+from mrtr_cassette.shell.http.server import RequestTimeouts
 
 
 @contextmanager

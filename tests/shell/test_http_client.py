@@ -12,24 +12,20 @@ from standin import CHUNKED, Script, Upstream, Visit, chunk, response, upstream
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Request
-from mrtr_cassette.shell.http_client import (
-    CONNECTION_TIMEOUTS,
+from mrtr_cassette.shell.http.client import (
     Client,
-    ConnectionTimeouts,
     HttpResponse,
     connecting,
 )
-from mrtr_cassette.shell.http_message import network_reason
+from mrtr_cassette.shell.http.message import network_reason
 
 
 @asynccontextmanager
-async def calling(
-    script: Script, timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS
-) -> AsyncIterator[tuple[Client, Upstream]]:
+async def calling(script: Script, **seconds: float) -> AsyncIterator[tuple[Client, Upstream]]:
     """Give a client, and the upstream that does what a script says."""
     async with (
         upstream(script) as server,
-        connecting(URL(server.url).origin(), None, timeouts) as client,
+        connecting(URL(server.url).origin(), None, **seconds) as client,
     ):
         yield client, server
 
@@ -162,7 +158,7 @@ async def test_idle_connection_is_closed() -> None:
     left = asyncio.Event()
 
     script = saying_until_left(left, response(b"ab"))
-    async with calling(script, timeouts=ConnectionTimeouts(idle_s=0.0)) as (client, _):
+    async with calling(script, idle_s=0.0) as (client, _):
         assert await body_of(client) == b"ab"
         await left.wait()
 
@@ -350,7 +346,7 @@ async def test_request_that_is_cancelled_ends_its_connection() -> None:
 @looped
 async def test_connection_that_does_not_come_has_an_end() -> None:
     """A host that never accepts is an error."""
-    async with calling(saying(response()), timeouts=ConnectionTimeouts(connect_s=0.0)) as (
+    async with calling(saying(response()), connect_s=0.0) as (
         client,
         _,
     ):

@@ -14,8 +14,7 @@ from harness import looped
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.shell.http_connection import Connection, Service
-from mrtr_cassette.shell.http_downstream import HttpDownstream
+from mrtr_cassette.shell.http.server import Connection, HttpDownstream, Service
 
 MOST_BODY = 1000
 

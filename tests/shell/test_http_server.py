@@ -24,14 +24,9 @@ from standin import (
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.http_message import end_to_end, header_text
-from mrtr_cassette.shell.http_server import (
-    LOOPBACK,
-    Address,
-    RequestTimeouts,
-    listening,
-    serving,
-)
+from mrtr_cassette.shell.http.access import LOOPBACK, Listener, listening
+from mrtr_cassette.shell.http.message import end_to_end, header_text
+from mrtr_cassette.shell.http.server import RequestTimeouts, serving
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.transport import Downstream
 
@@ -387,8 +382,8 @@ async def test_a_port_is_free_again_after_the_block(tmp_path: Path) -> None:
 
 def test_addresses_are_urls() -> None:
     """An address gives URLs, in brackets where it is IPv6."""
-    assert Address("127.0.0.1", 1).url("/mcp") == "http://127.0.0.1:1/mcp"
-    assert Address("::1", 80).url("/mcp?a=1") == "http://[::1]:80/mcp?a=1"
+    assert Listener((), "127.0.0.1", 1).url("/mcp") == "http://127.0.0.1:1/mcp"
+    assert Listener((), "::1", 80).url("/mcp?a=1") == "http://[::1]:80/mcp?a=1"
 
 
 # --- Headers as values ---
@@ -437,7 +432,7 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
         raise AssertionError("unreachable because nobody sets the event")
 
     with listening(LOOPBACK) as listener:
-        url = listener.address.url("/early")
+        url = listener.url("/early")
         async with serving(handler, listener, LOOPBACK, None):
             early = asyncio.ensure_future(http("GET", url))
             await started.wait()
@@ -460,7 +455,7 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
         await downstream.send_whole(200, (), request.target.encode())
 
     with listening(LOOPBACK) as listener:
-        url = listener.address.url("/slow")
+        url = listener.url("/slow")
         timeouts = RequestTimeouts(drain_s=60)
         taken = serving(handler, listener, LOOPBACK, None, timeouts=timeouts)
         async with connected(url) as idle, taken:

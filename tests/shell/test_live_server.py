@@ -42,7 +42,7 @@ from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import UpstreamError
-from mrtr_cassette.shell.http_client import connecting
+from mrtr_cassette.shell.http.client import connecting
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream
 

@@ -19,7 +19,7 @@ from mrtr_cassette.shell.journal_file import Journal, journal_path
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
+from mrtr_cassette.shell.transport import RawHeaders
 from mrtr_cassette.shell.watching import Watcher
 
 PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
@@ -33,9 +33,6 @@ class Client:
 
     got: list[object] = field(default_factory=list)
     has_left: bool = False
-
-    def send_early_hints(self, headers: Headers) -> None:
-        self.got.append(("hints", headers))
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         self.got.append((status, headers))
@@ -85,14 +82,9 @@ class Server:
 
     response: Response | OSError
     requests: list[Request] = field(default_factory=list)
-    hints: RawHeaders = ()
 
-    async def send(
-        self, request: Request, headers: Headers, on_early_hints: OnEarlyHints | None = None
-    ) -> Response:
+    async def send(self, request: Request, headers: Headers) -> Response:
         self.requests.append(request)
-        if self.hints and on_early_hints is not None:
-            on_early_hints(self.hints)
         if isinstance(self.response, OSError):
             raise self.response
         return self.response
@@ -114,21 +106,6 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
     finally:
         journal.close()
         publish_journal(path)
-
-
-@looped
-async def test_early_hints_pass_before_the_response(tmp_path: Path) -> None:
-    """Hints go to the client less the connection's headers; the cassette has the response only."""
-    path = tmp_path / "c.json"
-    hints = ((b"Link", b"</a>"), (b"Connection", b"keep-alive"))
-    server, client = Server(Response([b"x"]), hints=hints), Client()
-    async with relaying(path, server) as (relay, _):
-        await relay.handle(PING, client)
-    assert client.got[:2] == [
-        ("hints", (("Link", "</a>"),)),
-        (200, (("Content-Type", "text/event-stream"),)),
-    ]
-    assert len(read(path)["interactions"]) == 1
 
 
 @looped

@@ -131,43 +131,16 @@ async def test_traffic_that_is_no_rpc_passes_and_plays(tmp_path: Path, method: s
 
 
 @looped
-async def test_early_hints_pass_before_the_response(tmp_path: Path) -> None:
-    """A 103 goes to the client as it comes, and is not taken for the response."""
-    hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
-    has_hints = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(b"HTTP/1.1 102 Processing\r\n\r\n", hints)
-        await has_hints.wait()
-        await visit.send(response(b"final"))
-        visit.close()
-
+async def test_informational_responses_stay_where_they_came_from(tmp_path: Path) -> None:
+    """A 102 or a 103 is not taken for the response, and the client gets that alone."""
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     path = tmp_path / "c.json"
+    script = answering(hints + response(b"final"))
     async with taping(path, script) as tape, connected(tape.url) as connection:
-        head, _ = await connection.ask("GET", "/mcp")
-        assert head == ("HTTP/1.1 103 Early Hints", (("Link", "</a>"),))
-        has_hints.set()
-        head, content = await connection.answer()
+        head, content = await connection.ask("GET", "/mcp")
         assert (head.line, await content.rest()) == ("HTTP/1.1 200 OK", b"final")
     async with playing(path) as replay:
         assert (await http("GET", replay.url)).body == b"final"
-
-
-@looped
-async def test_early_hints_are_no_more_than_the_client_takes(tmp_path: Path) -> None:
-    """Headers of the connection stay out of hints; an older client gets no hints at all."""
-    hints = b"Connection: link\r\nContent-Length: 5\r\nLink: </a>"
-    reply = b"HTTP/1.1 103 Early Hints\r\n%b\r\n\r\n%b" % (hints, response(b"final"))
-    async with taping(tmp_path / "c.json", answering(reply, reply)) as tape:
-        async with connected(tape.url) as connection:
-            await connection.write(b"GET /mcp HTTP/1.0\r\nHost: localhost\r\n\r\n")
-            head, _ = await connection.answer()
-            assert head.line == "HTTP/1.0 200 OK"
-        async with connected(tape.url) as connection:
-            head, _ = await connection.ask("GET", "/mcp")
-            assert head == ("HTTP/1.1 103 Early Hints", ())
-            head, _ = await connection.answer()
-            assert head.line == "HTTP/1.1 200 OK"
 
 
 PREFLIGHT = ("Origin: http://localhost:3000", "Access-Control-Request-Method: POST")

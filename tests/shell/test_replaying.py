@@ -397,9 +397,6 @@ class Downstream:
     def __init__(self) -> None:
         self.got = b""
 
-    def send_early_hints(self, headers: Headers) -> None:
-        """Do nothing: a replay has none."""
-
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         """Do nothing: only the body counts here."""
 

@@ -20,7 +20,7 @@ from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.admin import serving_admin
 from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.http_server import LOOPBACK
+from mrtr_cassette.shell.http.access import LOOPBACK
 from mrtr_cassette.shell.metrics import Metrics
 from mrtr_cassette.shell.replaying import replaying
 from mrtr_cassette.shell.telemetry import Telemetry

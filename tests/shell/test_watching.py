@@ -36,7 +36,7 @@ from standin import (
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import journal_file
-from mrtr_cassette.shell.http_downstream import HttpDownstream
+from mrtr_cassette.shell.http.server import HttpDownstream
 from mrtr_cassette.shell.recording import recording
 
 # --- The journal ---

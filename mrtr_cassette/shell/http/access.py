@@ -1,8 +1,4 @@
-"""Serving HTTP: where the proxy listens, and which requests it takes.
-
-Owns: binding, refusing whoever talks to us under a foreign name, and taking requests as values.
-Does not own: what is answered, and the connections (`http_accepting`).
-"""
+"""Where the proxy listens, and whom it serves: foreign hosts and origins are refused."""
 
 from __future__ import annotations
 
@@ -10,20 +6,15 @@ import errno
 import ipaddress
 import re
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final
 
-from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers, Request
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError, in_terms
+from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.http_accepting import accepting
-from mrtr_cassette.shell.http_connection import Meter
-from mrtr_cassette.shell.http_downstream import HttpDownstream
-from mrtr_cassette.shell.http_message import header_texts, network_reason
-from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
+from mrtr_cassette.shell.http.message import network_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,29 +117,10 @@ _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 
 
 @dataclass(frozen=True, slots=True)
-class RequestTimeouts:
-    """How long clients may take.
+class Listener:
+    """Sockets that listen, and how clients call them."""
 
-    Attributes:
-        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
-        idle_s: seconds a connection may wait for a whole request head, from its start or the last
-            response.
-        drain_s: seconds that requests under way have to end when serving ends; without, they are
-            cancelled.
-    """
-
-    body_s: float = 60.0
-    idle_s: float = 75.0
-    drain_s: float = 0.0
-
-
-REQUEST_TIMEOUTS: Final = RequestTimeouts()
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the proxy listens."""
-
+    sockets: tuple[socket.socket, ...]
     host: str
     port: int
 
@@ -156,19 +128,6 @@ class Address:
         """Return the URL of a path here."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}{path}"
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Sockets that listen, and how clients call them."""
-
-    sockets: tuple[socket.socket, ...]
-    address: Address
-
-    def close(self) -> None:
-        """Listen no more in this process."""
-        for each in self.sockets:
-            each.close()
 
 
 @contextmanager
@@ -182,11 +141,11 @@ def listening(access: Access) -> Iterator[Listener]:
         sockets = _bound_sockets(access.host, access.port)
     except OSError as error:
         raise UsageError(_bind_problem(access, error), hint="choose another <<port>>") from None
-    listener = Listener(sockets, Address(access.host, sockets[0].getsockname()[1]))
     try:
-        yield listener
+        yield Listener(sockets, access.host, sockets[0].getsockname()[1])
     finally:
-        listener.close()
+        for each in sockets:
+            each.close()
 
 
 def _bound_sockets(host: str, port: int) -> tuple[socket.socket, ...]:
@@ -219,64 +178,3 @@ def _bind_problem(access: Access, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {access.port} on {access.host} is in use"
     return f"can't listen on {access.host} port {access.port}: {network_reason(error)}"
-
-
-@asynccontextmanager
-async def serving(
-    handler: Handler,
-    listener: Listener,
-    access: Access,
-    log: Callable[[str], None] | None,
-    *,
-    files_each: int = 1,
-    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
-    meter: Meter | None = None,
-) -> AsyncIterator[None]:
-    """Serve `handler` for every method and path until the block ends.
-
-    Requests under way when it ends are cancelled, once they had the time to end, and awaited.
-
-    Args:
-        handler: answers a request.
-        listener: where clients connect.
-        access: for whom.
-        log: takes a line for each request that could not be handled.
-        files_each: how many descriptors a client's connection needs.
-        timeouts: how long clients may take.
-        meter: told of each request; None where nobody counts.
-    """
-    too_large = f"the body has more than {access.max_body:,} bytes; see <<max_body>>"
-    too_slow = f"the request's body did not come within {timeouts.body_s:.0f} s"
-
-    @lru_cache(maxsize=1024)
-    def checked(raw_headers: RawHeaders) -> tuple[Headers, str | None]:
-        headers = header_texts(raw_headers)
-        return headers, access.refusal(headers)
-
-    async def refuse(client: HttpDownstream, status: int, text: str) -> None:
-        body = f"{in_terms(text, access.terms)}\n".encode()
-        await client.send_whole(status, TEXT_HEADERS, body)
-
-    async def answer(client: HttpDownstream) -> None:
-        headers, refusal = checked(client.raw_headers)
-        if refusal is not None:
-            await refuse(client, 403, refusal)
-            return
-        if not client.has_come and client.announced_size > access.max_body:
-            await refuse(client, 413, too_large)
-            return
-        try:
-            body = await client.body(access.max_body, timeouts.body_s)
-        except TimeoutError:
-            await refuse(client, 408, too_slow)
-            return
-        if len(body) > access.max_body:
-            await refuse(client, 413, too_large)
-            return
-        request = Request(client.method, client.target, headers, body)
-        await handler(request, client)
-
-    times = {"idle_s": timeouts.idle_s, "drain_s": timeouts.drain_s}
-    sockets = listener.sockets
-    async with accepting(sockets, answer, log, files_each=files_each, meter=meter, **times):
-        yield

@@ -1,9 +1,4 @@
-"""What both sides know of an HTTP message: how a head is spelled, and how two parts are written.
-
-Owns: header bytes as text and back, which headers are one connection's, and which go on.
-Does not own: connections, and the framing of bodies (`http_downstream`, `http_client`).
-Source: RFC 9110, sections 5.5 and 7.6.1.
-"""
+"""HTTP heads: headers as text and as bytes, and which of them are passed on."""
 
 from __future__ import annotations
 
@@ -78,15 +73,13 @@ def passed_headers(raw: RawHeaders) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The status and the headers of a response, as bytes, less the framing of its body.
+    """The head of a response less the HTTP version and the framing of its body.
 
     Attributes:
-        status: the HTTP status.
         raw: the status line after the version, and each header, with line ends.
         has_length: a `Content-Length` is among the headers.
     """
 
-    status: int
     raw: bytes
     has_length: bool
 
@@ -110,7 +103,7 @@ def render_head(status: int, headers: Headers, reason: str | None = None) -> Hea
             continue
         has_length = has_length or is_length
         lines.append(f"{name}: {value}\r\n")
-    return Head(status, "".join(lines).encode("utf-8", "surrogateescape"), has_length)
+    return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
 
 
 def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:

@@ -1,8 +1,4 @@
-"""The upstream as users name it: its URL, who they are there, and how it is verified.
-
-Owns: reading and showing the URL, Basic credentials in it, and the TLS settings.
-Does not own: connections (`http_client`).
-"""
+"""The URL of an upstream: how it is read and shown, the credentials in it, and its TLS settings."""
 
 from __future__ import annotations
 

@@ -1,29 +1,39 @@
-"""A client's connection over HTTP/1: the requests on it, one after the other.
-
-Owns: cutting what a client sends into requests, their order, refusing what is no HTTP, and when
-the connection ends.
-Does not own: a request's body and its response (`http_downstream`), and who may connect
-(`http_accepting`).
-Rule: one request is handled at a time; what a client sends before its response waits unread.
-Source: RFC 9112.
-"""
+"""An HTTP/1 server: what clients send as requests, what handlers send as responses (RFC 9112)."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
+import socket
+import struct
+import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from functools import lru_cache
+from typing import Final, Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from mrtr_cassette.errors import internal_error
-from mrtr_cassette.shell.http_downstream import HttpDownstream
-from mrtr_cassette.shell.http_message import MOST_HEADERS, render_head, write_together
-from mrtr_cassette.shell.transport import TEXT_HEADERS
+from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.errors import in_terms, internal_error, printable, printable_lines
+from mrtr_cassette.shell.http.access import Access, Listener
+from mrtr_cassette.shell.http.message import (
+    MOST_HEADERS,
+    Head,
+    header_texts,
+    render_head,
+    write_together,
+)
+from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
+_MOST_UNREAD = 256 * 1024
+"""Bytes of a body that come before it is asked for."""
+_LAST_CHUNK = b"0\r\n\r\n"
+_WITHOUT_BODY = frozenset({204, 304})
+_NO_HEAD = Head(b"", has_length=False)
 _LONGEST_HEADER = 256 * 1024
 """Bytes of a header's value, and of a target."""
 _LARGEST_HEAD = 1024 * 1024
@@ -35,6 +45,204 @@ _LINGER_S = 10.0
 _TLS_HANDSHAKE = b"\x16\x03"
 """How a client begins that speaks TLS (RFC 8446, section 5.1)."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
+_SHUTDOWN_S = 1.0
+"""Seconds in which a client can take what was sent; its request has been cancelled before."""
+_LARGEST_BURST = 1024
+_SPARE_FILES = 16
+"""Descriptors that are left for the journal, the cassette and whoever else is in the process."""
+_TURNS: Final = 5
+"""Turns of the event loop from accepting a connection to reading its request, and some more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """How long clients may take.
+
+    Attributes:
+        body_s: seconds in which a request's body has to come; one that is half sent holds memory.
+        idle_s: seconds a connection may wait for a whole request head, from its start or the last
+            response.
+        drain_s: seconds that requests under way have to end when serving ends; without, they are
+            cancelled.
+    """
+
+    body_s: float = 60.0
+    idle_s: float = 75.0
+    drain_s: float = 0.0
+
+
+REQUEST_TIMEOUTS: Final = RequestTimeouts()
+
+
+class HttpDownstream:
+    """A client that has sent the head of a request, as `transport.Downstream` has it.
+
+    A response has the headers that it is given, and those that its framing needs: no date, no
+    server and no content type that nobody sent.
+
+    Attributes:
+        target: path with query, as they came.
+        keep_alive: whether the connection goes on after the response.
+        received, sent: bytes of the request's and of the response's body so far.
+        has_come: whether the whole body of the request has come.
+        is_started: the head of the response has been sent.
+        began: when the request had come, where that is measured.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        method: str,
+        target: str,
+        raw_headers: RawHeaders,
+        *,
+        is_old: bool,
+        keep_alive: bool,
+    ) -> None:
+        """Begin with the head of the request; `is_old` is HTTP/1.0."""
+        self._connection = connection
+        self._is_old = is_old
+        self.method = method
+        self.target = target
+        self.raw_headers = raw_headers
+        self.keep_alive = keep_alive
+        self._parts: list[bytes] = []
+        self._largest = 0
+        self._whole: asyncio.Future[None] | None = None
+        self.received = 0
+        self.has_come = False
+        self._is_broken = False
+        self._head = _NO_HEAD
+        self._has_body = False
+        self.is_started = False
+        self._is_chunked = False
+        self.sent = 0
+        self.called = ""
+        self.began = 0.0
+
+    # The request
+
+    @property
+    def announced_size(self) -> int:
+        """Bytes that the body has, as far as the head tells."""
+        return int(self._value(b"content-length") or 0)
+
+    async def body(self, largest: int, seconds: float) -> bytes:
+        """Wait for the body; return it, or more than `largest` bytes of it.
+
+        Raises:
+            TimeoutError: it takes more than so many seconds.
+            ConnectionResetError: it is broken.
+        """
+        if not self.has_come:
+            if not self._parts and self._value(b"expect").lower() == b"100-continue":
+                self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._largest = largest
+            self._whole = asyncio.get_running_loop().create_future()
+            self._connection.go_on()
+            if self.received <= largest and not self._is_broken:
+                async with asyncio.timeout(seconds):
+                    await self._whole
+        if self._is_broken:
+            raise ConnectionResetError("the body is broken")
+        parts, self._parts = self._parts, []
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def add(self, raw: bytes) -> bool:
+        """Take bytes of the body; return whether no more should come yet."""
+        if self._whole is not None and self._whole.done():
+            return False
+        self.received += len(raw)
+        self._parts.append(raw)
+        if self._whole is None:
+            return self.received > _MOST_UNREAD
+        if self.received > self._largest:
+            self._wake()
+        return False
+
+    def body_ended(self) -> None:
+        """Take the end of the body."""
+        self.has_come = True
+        self._wake()
+
+    def body_broke(self) -> None:
+        """Take note that the rest of the body will not come."""
+        self._is_broken = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._whole is not None and not self._whole.done():
+            self._whole.set_result(None)
+
+    def _value(self, wanted: bytes) -> bytes:
+        return next((value for name, value in self.raw_headers if name.lower() == wanted), b"")
+
+    # The response
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Begin a response that comes in chunks; the head is sent with the first of them."""
+        self._head = render_head(status, headers, reason)
+        self._has_body = self.method != "HEAD" and status not in _WITHOUT_BODY
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response in one write; its headers announce no length."""
+        self.begin(status, headers)
+        self.is_started = True
+        self.sent += len(body)
+        framing = b""
+        if body or status not in _WITHOUT_BODY:
+            framing = b"Content-Length: %d\r\n" % len(body)
+        await self._connection.write(self._whole_head(framing), body if self._has_body else b"")
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the head, if it has not been sent, and the next bytes of the body."""
+        head = b"" if self.is_started else self._started()
+        self.sent += len(chunk)
+        framed = self._framed(chunk, is_last=is_last)
+        if head or framed:
+            await self._connection.write(head, framed)
+
+    def break_off(self) -> None:
+        """End the response so that the client sees that it is not whole."""
+        transport = self._connection.transport
+        if self._is_old and not transport.is_closing():
+            # Where the close is the end of the body, only a reset tells that it came too soon.
+            transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
+            transport.abort()
+        else:
+            # What was sent still arrives; the last chunk, or the rest of the length, does not.
+            transport.close()
+
+    def _started(self) -> bytes:
+        """Return the head, with how the body will be framed."""
+        self.is_started = True
+        framing = b""
+        if self._has_body and not self._head.has_length:
+            # Without either, an older client knows the end by the close.
+            self._is_chunked = not self._is_old
+            self.keep_alive = self.keep_alive and self._is_chunked
+            framing = b"Transfer-Encoding: chunked\r\n" if self._is_chunked else b""
+        return self._whole_head(framing)
+
+    def _whole_head(self, framing: bytes) -> bytes:
+        # What comes of a body that is refused would have to be read before the next request.
+        self.keep_alive = self.keep_alive and self.has_come
+        # Each version says only what is not its habit.
+        connection = b""
+        if self._is_old == self.keep_alive:
+            connection = b"Connection: keep-alive\r\n" if self._is_old else b"Connection: close\r\n"
+        version = b"HTTP/1.0" if self._is_old else b"HTTP/1.1"
+        return b"".join((version, self._head.raw, framing, connection, b"\r\n"))
+
+    def _framed(self, chunk: bytes, *, is_last: bool) -> bytes:
+        if not self._has_body:
+            return b""
+        if not self._is_chunked:
+            return chunk
+        end = _LAST_CHUNK if is_last else b""
+        return b"%x\r\n%b\r\n%b" % (len(chunk), chunk, end) if chunk else end
 
 
 Answer = Callable[[HttpDownstream], Awaitable[None]]
@@ -45,11 +253,9 @@ class Meter(Protocol):
 
     def request_began(self, client: HttpDownstream) -> None:
         """Take note of a request whose head has come."""
-        ...
 
     def request_ended(self, client: HttpDownstream) -> None:
         """Take note of the end of its response."""
-        ...
 
 
 @dataclass(slots=True)
@@ -57,13 +263,8 @@ class Service:
     """What the connections of one server have in common.
 
     Attributes:
-        answer: answers a request.
         complain: takes a line about what could not be handled.
-        meter: told of each request; None where nobody counts.
-        idle_s: seconds a connection may wait for a whole request head, from its start or the last
-            response.
         most: connections that may be open at once.
-        connections: those that are open.
         is_ending: no request is begun any more.
     """
 
@@ -321,14 +522,20 @@ class Connection(asyncio.Protocol):
                 client.break_off()
         except Exception as error:  # noqa: BLE001  a fault of one request ends no other
             self._complain(internal_error(error))
-            with suppress(ConnectionResetError):
-                await client.fail("the request could not be handled; the proxy's log says why")
+            if client.is_started:
+                client.break_off()
+            else:
+                text = b"the request could not be handled; the proxy's log says why\n"
+                with suppress(ConnectionResetError):
+                    await client.send_whole(500, TEXT_HEADERS, text)
         finally:
             if meter is not None:
                 meter.request_ended(client)
         self._current = self.task = None
-        if self.transport.is_closing():
-            return
+        if not self.transport.is_closing():
+            self._handled(client)
+
+    def _handled(self, client: HttpDownstream) -> None:
         if client.keep_alive or (self._problem and not client.is_started):
             self._since = self._loop.time()
             if not self._next:
@@ -405,3 +612,125 @@ def _target(url: bytes) -> str:
     start = next((at for at, char in enumerate(authority_and_path) if char in "/?"), None)
     path = "" if start is None else authority_and_path[start:]
     return path if path.startswith("/") else f"/{path}"
+
+
+@asynccontextmanager
+async def serving(
+    handler: Handler,
+    listener: Listener,
+    access: Access,
+    log: Callable[[str], None] | None,
+    *,
+    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+    meter: Meter | None = None,
+) -> AsyncIterator[None]:
+    """Serve `handler` for every method and path until the block ends.
+
+    Requests under way when it ends are cancelled, once they had the time to end, and awaited.
+
+    Args:
+        log: takes a line for each request that could not be handled.
+        meter: told of each request; None where nobody counts.
+    """
+
+    def complain(text: str) -> None:
+        if log is not None:
+            with suppress(OSError):
+                log(printable_lines(printable(text)))
+
+    most, burst = _most_connections()
+    answer = _answering(handler, access, timeouts.body_s)
+    service = Service(answer, complain, meter, timeouts.idle_s, most)
+    loop = asyncio.get_running_loop()
+    listeners = [
+        await loop.create_server(lambda: Connection(service), sock=bound, backlog=burst)
+        for bound in listener.sockets
+    ]
+    try:
+        yield
+        if timeouts.drain_s:
+            await _drain(service, listeners, timeouts.drain_s)
+    finally:
+        for each in listeners:
+            each.close()
+        await _end(service)
+
+
+def _most_connections() -> tuple[int, int]:
+    """Return how many connections the limit of open files allows at once, and in one burst."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize, _LARGEST_BURST
+    free = limit - len(os.listdir("/dev/fd")) - _SPARE_FILES  # noqa: PTH208  names will do
+    # An event loop accepts a whole burst before it can refuse the first.
+    burst = max(1, min(_LARGEST_BURST, free // 4))
+    # Each may need another one to the upstream.
+    return max(1, (free - burst) // 2), burst
+
+
+def _answering(handler: Handler, access: Access, body_s: float) -> Answer:
+    """Return what checks a request, waits for its body, and hands it to the handler."""
+    too_large = f"the body has more than {access.max_body:,} bytes; see <<max_body>>"
+
+    # A client sends the same headers with call after call.
+    @lru_cache(maxsize=1024)
+    def checked(raw_headers: RawHeaders) -> tuple[Headers, str | None]:
+        headers = header_texts(raw_headers)
+        return headers, access.refusal(headers)
+
+    async def refuse(client: HttpDownstream, status: int, text: str) -> None:
+        body = f"{in_terms(text, access.terms)}\n".encode()
+        await client.send_whole(status, TEXT_HEADERS, body)
+
+    async def answer(client: HttpDownstream) -> None:
+        headers, refusal = checked(client.raw_headers)
+        if refusal is not None:
+            await refuse(client, 403, refusal)
+            return
+        if not client.has_come and client.announced_size > access.max_body:
+            await refuse(client, 413, too_large)
+            return
+        try:
+            body = await client.body(access.max_body, body_s)
+        except TimeoutError:
+            await refuse(client, 408, f"the request's body did not come within {body_s:.0f} s")
+            return
+        if len(body) > access.max_body:
+            await refuse(client, 413, too_large)
+            return
+        await handler(Request(client.method, client.target, headers, body), client)
+
+    return answer
+
+
+async def _drain(service: Service, listeners: Sequence[asyncio.Server], seconds: float) -> None:
+    """Take no new connections, close idle ones, and the others after the response under way."""
+    loop = asyncio.get_running_loop()
+    for bound in (bound for listener in listeners for bound in listener.sockets):
+        loop.remove_reader(bound.fileno())
+    # What was accepted is forgotten, and never closed, by a listener that is closed before it
+    # has a transport; and requests that have come begin to be handled.
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    for listener in listeners:
+        listener.close()
+    for connection in tuple(service.connections):
+        connection.let_go()
+    if service.tasks:
+        await asyncio.wait(service.tasks, timeout=seconds)
+
+
+async def _end(service: Service) -> None:
+    """Cancel all requests, await their ends, and close the connections."""
+    service.is_ending = True
+    tasks = service.tasks
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    connections = tuple(service.connections)
+    for connection in connections:
+        connection.transport.close()
+    if connections:
+        await asyncio.wait([each.gone for each in connections], timeout=_SHUTDOWN_S)
+    for connection in tuple(service.connections):
+        connection.transport.abort()

@@ -1,8 +1,4 @@
-"""The HTTP client side: requests to one origin, and their responses as the bytes they are.
-
-Owns: connections and keeping them, the head of a request, and reading a response's framing.
-Does not own: which headers pass, and what the bytes mean.
-"""
+"""An HTTP/1 client of one origin: each request is sent once, and its response read as it is."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, cast
@@ -21,8 +16,8 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from yarl import URL
 
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.http_message import MOST_HEADERS, write_together
-from mrtr_cassette.shell.transport import OnEarlyHints, RawHeaders
+from mrtr_cassette.shell.http.message import MOST_HEADERS, write_together
+from mrtr_cassette.shell.transport import RawHeaders
 
 _NEXT_ADDRESS_S = 0.25
 """Seconds after which the next address of a host is tried as well (RFC 8305, section 5)."""
@@ -35,31 +30,14 @@ _TLS_ALERT = b"\x15\x03"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTimeouts:
-    """How long connections may take.
-
-    Attributes:
-        connect_s: seconds that one may take, a TLS handshake included.
-        idle_s: seconds that an unused one is kept; less than the 5 s after which common servers
-            close it.
-    """
-
-    connect_s: float = 30.0
-    idle_s: float = 3.0
-
-
-CONNECTION_TIMEOUTS: Final = ConnectionTimeouts()
+_CONNECT_S: Final = 30.0
+"""Seconds that connecting may take, a TLS handshake included."""
+_IDLE_S: Final = 3.0
+"""Seconds that an unused connection is kept; common servers close it after 5 s."""
 
 
 class HttpResponse:
-    """A response of which the head has come, as `transport.UpstreamResponse` has it.
-
-    Attributes:
-        status: the HTTP status.
-        reason: the phrase after it, as bytes.
-        headers: names and values as bytes, less white space around them.
-    """
+    """A response of which the head has come, as `transport.UpstreamResponse` has it."""
 
     def __init__(
         self, connection: _Connection, status: int, reason: bytes, headers: RawHeaders
@@ -92,11 +70,7 @@ class HttpResponse:
         return raw
 
     async def read(self) -> bytes:
-        """Return the next bytes of the body, or none at its end.
-
-        Raises:
-            ConnectionError: the body is cut short.
-        """
+        """Return the next bytes of the body, or none at its end."""
         if not self._unread and not self._has_ended:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
@@ -140,7 +114,6 @@ class _Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._coming: asyncio.Future[HttpResponse] | None = None
-        self._on_early_hints: OnEarlyHints | None = None
         self._response: HttpResponse | None = None
         self._reason = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -149,24 +122,14 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
-    async def exchange(
-        self, head: bytes, body: bytes, on_early_hints: OnEarlyHints | None, *, is_head: bool
-    ) -> HttpResponse:
+    async def exchange(self, head: bytes, body: bytes, *, is_head: bool) -> HttpResponse:
         """Send a request, and return its response when the head has come.
 
-        Args:
-            head: the request line and the headers.
-            body: the body.
-            on_early_hints: takes the headers of each 103 that comes before the response.
-            is_head: the method is HEAD, so the response has no body whatever its head says.
-
-        Raises:
-            ConnectionError: there is no response.
+        A response to HEAD has no body, whatever its head says.
         """
         if self._idle is not None:
             self._idle.cancel()
         self._has_no_body = is_head
-        self._on_early_hints = on_early_hints
         self._head_size = 0
         self._coming = asyncio.get_running_loop().create_future()
         write_together(self._transport, head, body)
@@ -250,8 +213,6 @@ class _Connection(asyncio.Protocol):
         if status == HTTPStatus.SWITCHING_PROTOCOLS:
             raise ValueError("another protocol, which was not requested")
         if status < HTTPStatus.OK or self._coming is None:
-            if status == HTTPStatus.EARLY_HINTS and self._on_early_hints is not None:
-                self._on_early_hints(headers)
             return
         self._response = HttpResponse(self, status, reason, headers)
         # It is cancelled where the client has left meanwhile.
@@ -322,40 +283,25 @@ class Client:
         self,
         origin: URL,
         tls: ssl.SSLContext | None,
-        timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS,
+        connect_s: float,
+        idle_s: float,
     ) -> None:
-        """Begin without connections.
-
-        Args:
-            origin: scheme, host and port.
-            tls: how the upstream is verified, for `https`.
-            timeouts: how long connections may take.
-        """
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
-        self._timeouts = timeouts
+        self._connect_s, self._idle_s = connect_s, idle_s
         self._host = origin.host_port_subcomponent or ""
         self.kept: list[_Connection] = []
         self._open: set[_Connection] = set()
 
-    async def send(
-        self, request: Request, headers: Headers, on_early_hints: OnEarlyHints | None = None
-    ) -> HttpResponse:
+    async def send(self, request: Request, headers: Headers) -> HttpResponse:
         """Send a request once, and return its response when the head has come.
 
-        Args:
-            request: its method, target and body.
-            headers: sent in the place of its own; a `Host` comes before, if they have none.
-            on_early_hints: takes the headers of each 103 that comes before the response.
-
-        Raises:
-            OSError: there is no response.
+        The headers are sent in the place of its own; a `Host` comes before, if they have none.
         """
         size = len(request.body)
         head = _request_head(request.method, request.target, self._host, headers, size)
         connection = self._take() or await self._connect()
-        is_head = request.method == "HEAD"
-        return await connection.exchange(head, request.body, on_early_hints, is_head=is_head)
+        return await connection.exchange(head, request.body, is_head=request.method == "HEAD")
 
     def _take(self) -> _Connection | None:
         while self.kept:
@@ -368,14 +314,14 @@ class Client:
         loop = asyncio.get_running_loop()
         host, port = self._origin.raw_host or "", self._origin.port
         try:
-            async with asyncio.timeout(self._timeouts.connect_s):
+            async with asyncio.timeout(self._connect_s):
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
                 connected = await aiohappyeyeballs.start_connection(
                     addresses, happy_eyeballs_delay=_NEXT_ADDRESS_S, interleave=1
                 )
                 try:
                     _, connection = await loop.create_connection(
-                        lambda: _Connection(self.kept, self._timeouts.idle_s),
+                        lambda: _Connection(self.kept, self._idle_s),
                         sock=connected,
                         ssl=self._tls,
                         server_hostname=host.rstrip(".") if self._tls is not None else None,
@@ -384,7 +330,7 @@ class Client:
                     connected.close()
                     raise
         except TimeoutError:
-            raise TimeoutError(f"no connection within {self._timeouts.connect_s:.0f} s") from None
+            raise TimeoutError(f"no connection within {self._connect_s:.0f} s") from None
         self._open.add(connection)
         connection.gone.add_done_callback(lambda _: self._open.discard(connection))
         return connection
@@ -398,10 +344,13 @@ class Client:
 
 @asynccontextmanager
 async def connecting(
-    origin: URL, tls: ssl.SSLContext | None, timeouts: ConnectionTimeouts = CONNECTION_TIMEOUTS
+    origin: URL,
+    tls: ssl.SSLContext | None,
+    connect_s: float = _CONNECT_S,
+    idle_s: float = _IDLE_S,
 ) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
-    client = Client(origin, tls, timeouts)
+    client = Client(origin, tls, connect_s, idle_s)
     try:
         yield client
     finally:

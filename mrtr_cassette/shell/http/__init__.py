@@ -1,0 +1,1 @@
+"""HTTP between a client and us, and between us and a server."""
