@@ -150,23 +150,17 @@ def _is_journal(path: Path) -> bool:
         return False
 
 
-def _known(header: JournalHeader) -> JournalHeader:
-    """Return a cassette's header with a recorder and a time, which older ones lack."""
-    if header.recorder is not None and header.wall_ms is not None:
-        return header
-    try:
-        began = datetime.fromisoformat(header.recorded_at).timestamp()
-    except ValueError:
-        began = 0.0
-    recorder = sha256_of(f"{header.recorded_at}\n{header.upstream}")[:32]
-    return replace(header, recorder=recorder, wall_ms=began * 1000)
-
-
 def _of_cassette(path: Path, name: str) -> Iterator[Source]:
     data = cassette_file.read_file(path)
     cassette = load(data, name)
     digest = hashlib.sha256(data).hexdigest()
     clocks = {recorder.id: recorder.wall_ms for recorder in cassette.recorders}
+    # Older cassettes name no recorder.
+    unnamed = sha256_of(f"{cassette.recorded_at}\n{cassette.upstream}")[:32]
+    try:
+        began_ms = datetime.fromisoformat(cassette.recorded_at).timestamp() * 1000
+    except ValueError:
+        began_ms = 0.0
     for recorder, exchanges in reopened(cassette, digest).items():
         header = JournalHeader(
             upstream=cassette.upstream,
@@ -177,10 +171,10 @@ def _of_cassette(path: Path, name: str) -> Iterator[Source]:
             answers="sealed" if cassette.seals_answers else None,
             transport=cassette.transport,
             client=cassette.client,
-            recorder=recorder or None,
-            wall_ms=clocks.get(recorder),
+            recorder=recorder or unnamed,
+            wall_ms=clocks.get(recorder, began_ms),
         )
-        yield Source(name, _known(header), exchanges, digest, is_published=True)
+        yield Source(name, header, exchanges, digest, is_published=True)
 
 
 def _longest(files: Iterable[_File]) -> _File:
