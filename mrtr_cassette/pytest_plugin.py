@@ -83,7 +83,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "mrtr_cassette(name, upstream=..., ignore=[...], redact=[...], ...): the cassette of a "
         "test; every argument is optional, and every option of recording and replaying is one.",
     )
-    config.stash[_MODE_KEY] = _mode(config)
+    config.stash[_MODE_KEY] = mode = _mode(config)
+    if mode == "verify":
+        from mrtr_cassette.testing.verifying import Verifying
+
+        config.pluginmanager.register(Verifying(), "mrtr-cassette-verifying")
     config.stash[_COUNTS_KEY] = Counter()
     # Workers of pytest-xdist go by the clock of the run that they belong to.
     given = getattr(config, "workerinput", {})
@@ -93,20 +97,6 @@ def pytest_configure(config: pytest.Config) -> None:
         from mrtr_cassette.testing.orphans import Orphans
 
         config.pluginmanager.register(Orphans(config, orphans), "mrtr-cassette-orphans")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In mode verify, leave of the selected tests nothing but their cassettes."""
-    if config.stash[_MODE_KEY] == "verify":
-        from mrtr_cassette.testing.verifying import keep_cassettes
-
-        keep_cassettes(config, items)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """In mode verify, run no test: its outcome is that of its cassette, which is a fixture."""
-    return True if pyfuncitem.config.stash[_MODE_KEY] == "verify" else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -226,30 +216,45 @@ def mrtr_cassette_config() -> dict[str, Any]:
 
 
 def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
+    use = _begin(request, _marked_settings(request))
+    yield use.cassette
+    use.stop()
+
+
+@pytest.fixture(name="_mrtr_cassette_verified")
+def _verified(request: pytest.FixtureRequest) -> None:
+    _verify(request)
+
+
+@pytest.fixture(name="_mrtr_cassette_class_verified", scope="class")
+def _verified_class(request: pytest.FixtureRequest) -> None:
+    _verify(request)
+
+
+@pytest.fixture(name="_mrtr_cassette_module_verified", scope="module")
+def _verified_module(request: pytest.FixtureRequest) -> None:
+    _verify(request)
+
+
+def _marked_settings(request: pytest.FixtureRequest) -> Settings:
     from mrtr_cassette.errors import MrtrCassetteError
 
     try:
         from mrtr_cassette.testing.names import marked
 
-        settings = _settings(request, marked(request.node))
+        return _settings(request, marked(request.node))
     except MrtrCassetteError as error:
         _fail(error)
-    if request.config.stash[_MODE_KEY] == "verify":
-        _verify(request, settings)
-        yield cast("MrtrCassette", None)
-        return
-    use = _begin(request, settings)
-    yield use.cassette
-    use.stop()
 
 
-def _verify(request: pytest.FixtureRequest, settings: Settings) -> None:
+def _verify(request: pytest.FixtureRequest) -> None:
     """Hold the upstream of a test to its cassette; the test fails where it differs."""
     from mrtr_cassette.core.report.verification import verification_text
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.names import cassette_path
     from mrtr_cassette.testing.verifying import verify_use
 
+    settings = _marked_settings(request)
     path = cassette_path(request.node, settings.name)
     uses = _uses(request.config)
     try:

@@ -93,6 +93,72 @@ def test_selected_cassettes_are_held_to_their_upstreams(suite):
     assert {name: (suite.path / name).read_bytes() for name in suite.cassettes()} == before
 
 
+def test_no_test_runs_and_each_cassette_that_is_left_out_is_listed(suite):
+    """Nothing runs of a unittest or of a fixture that wraps ours; what is opened later is named."""
+    suite.write("test_talk.py", TESTS)
+    (suite.path / "said.txt").write_text("one")
+    suite.write(
+        "conftest.py",
+        """
+        import pytest
+
+        @pytest.fixture
+        def mrtr_cassette(mrtr_cassette):
+            assert mrtr_cassette.mode == "once"
+            return mrtr_cassette
+        """,
+    )
+    suite.write(
+        "test_later.py",
+        """
+        import unittest
+        import pytest
+        from test_talk import call, mrtr_upstream
+
+        def called(cassette):
+            assert cassette.mode == "once"
+            call(cassette.url, "say")
+
+        class TestUnit(unittest.TestCase):
+            @pytest.fixture(autouse=True)
+            def handed(self, mrtr_cassette_class):
+                self.cassette = mrtr_cassette_class
+
+            def test_unit(self):
+                called(self.cassette)
+
+        def test_opens(mrtr_cassettes):
+            called(mrtr_cassettes("opened.json"))
+
+        def test_asks(request):
+            called(request.getfixturevalue("mrtr_cassette"))
+        """,
+    )
+    suite.write(
+        "read.txt",
+        """
+        >>> import test_talk
+        >>> from test_later import called
+        >>> getfixture("request").node.add_marker(test_talk.MARK)
+        >>> called(getfixture("mrtr_cassette"))
+        """,
+    )
+    marked = TESTS + "    MARK = pytest.mark.mrtr_cassette(upstream=APPLICATION)\n"
+    suite.write("test_talk.py", marked)
+    suite.run("--doctest-glob=*.txt", passed=10)
+    for options in ((), ("-n", "2")):
+        result = suite.run("--mrtr-mode=verify", "--doctest-glob=*.txt", *options, passed=6)
+        result.stdout.fnmatch_lines(
+            [
+                "cassettes/opened.json: no test has it by a fixture: one opens it by name *",
+                "cassettes/read/read.txt.json: read.txt::read.txt asks for it while it runs",
+                "cassettes/test_later/test_asks.json: test_later.py::test_asks asks for it *",
+                "*verify these with: mrtr-cassette verify CASSETTE UPSTREAM",
+                "*5 the same*",
+            ]
+        )
+
+
 def test_what_cannot_be_verified_fails(suite):
     """A cassette that is missing, and one without an upstream, are told with the way out."""
     suite.write("test_talk.py", TESTS)
