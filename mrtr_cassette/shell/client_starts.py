@@ -43,6 +43,10 @@ _TASK: Final = "task"
 _PROGRAM: Final = "from mrtr_cassette.shell.client_starts import main; main()"
 _LAST_S: Final = 5.0
 """Seconds for processes whose clients have closed, which publish what they recorded."""
+_LEFT_OPEN: Final = (
+    "a process that the client started as its server is still running: close the client before "
+    "the test ends"
+)
 _LOOK_S: Final = 0.01
 """Seconds between two looks whether they have ended."""
 
@@ -109,12 +113,15 @@ class ClientStarts:
         files = sorted(self.folder.glob("*.outcome"), key=lambda file: file.stat().st_ctime_ns)
         return [pickle.loads(file.read_bytes()) for file in files]  # noqa: S301  ours alone
 
-    def wait(self, seconds: float = _LAST_S) -> None:
-        """Wait, so many seconds at most, until no start is running any more."""
-        deadline = time.monotonic() + seconds
+    def wait(self) -> bool:
+        """Wait until no start is running any more; return whether that came in time."""
+        deadline = time.monotonic() + _LAST_S
         for lock in self.folder.glob("*.lock"):
-            while is_locked(lock) and time.monotonic() < deadline:
+            while is_locked(lock):
+                if time.monotonic() > deadline:
+                    return False
                 time.sleep(_LOOK_S)
+        return True
 
 
 @contextmanager
@@ -123,11 +130,7 @@ def _starts_of(task: Task) -> Iterator[ClientStarts]:
         # A function can't be handed on, and its process has nobody to tell.
         plain = replace(task.options, log=None)
         (Path(name) / _TASK).write_bytes(pickle.dumps(replace(task, options=plain)))
-        starts = ClientStarts(Path(name))
-        try:
-            yield starts
-        finally:
-            starts.wait()
+        yield ClientStarts(Path(name))
 
 
 @dataclass(slots=True)
@@ -138,6 +141,7 @@ class _ByClient:
         path: the cassette.
         terms: how its reports spell the options.
         command: what the client starts as its server.
+        is_left_open: a start was still running at the end.
     """
 
     _is_done: ClassVar[str]
@@ -146,6 +150,7 @@ class _ByClient:
     command: list[str]
     _starts: ClientStarts
     _last: list[StartOutcome] | None = field(default=None, init=False)
+    is_left_open: bool = field(default=False, init=False)
 
     @property
     def url(self) -> str:
@@ -162,8 +167,9 @@ class _ByClient:
 
     @property
     def problems(self) -> list[str]:
-        """Why starts came to nothing."""
-        return [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
+        """Why starts came to nothing, or did not come to an end."""
+        problems = [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
+        return [*problems, _LEFT_OPEN] if self.is_left_open else problems
 
     @property
     def played(self) -> int:
@@ -172,7 +178,7 @@ class _ByClient:
 
     def finish(self) -> None:
         """Wait for all starts, and keep what they came to."""
-        self._starts.wait()
+        self.is_left_open = not self._starts.wait()
         self._last = self._starts.outcomes()
 
     def _never_played(self, cassette: Cassette) -> list[int]:
@@ -215,7 +221,13 @@ class PipedRecording(_ByClient):
     @property
     def problem(self) -> str | None:
         """Why the recording is not whole, or None."""
-        return next(iter(self.problems), None)
+        problem = next(iter(self.problems), None)
+        if problem != _LEFT_OPEN:
+            return problem
+        return (
+            f"{problem}; what it recorded becomes {self.path} when it ends (if it is killed: "
+            f"mrtr-cassette recover {self.path})"
+        )
 
     @property
     def objection(self) -> str | None:

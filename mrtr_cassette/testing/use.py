@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any, Literal
 
 from mrtr_cassette.api import Recording, Replay, replay_with
@@ -222,7 +223,8 @@ class CassetteUse:
 
     def _record_on_pipes(self, upstream: Sequence[str]) -> Recording:
         """Record what a client starts; it becomes the cassette if all is well."""
-        folder = Path(self._claimed.enter_context(TemporaryDirectory(prefix="mrtr-cassette-")))
+        folder = Path(mkdtemp(prefix="mrtr-cassette-"))
+        self._claimed.callback(self._remove, folder)
         manager = recorded_by_client(
             upstream,
             folder / self.path.name,
@@ -232,6 +234,12 @@ class CassetteUse:
         )
         self._recording = self._running.enter_context(manager)
         return Recording(self._recording)
+
+    def _remove(self, folder: Path) -> None:
+        """Remove where processes recorded, unless one still does."""
+        session = self._recording
+        if not (isinstance(session, PipedRecording) and session.is_left_open):
+            rmtree(folder, ignore_errors=True)
 
     def _record_options(self) -> RecordOptions:
         """Return the options for what becomes of a cassette that exists in this mode."""

@@ -1,6 +1,9 @@
 """The fixtures, where a client starts its server."""
 
 import json
+import re
+import shutil
+from pathlib import Path
 from pipes import LINES_SERVER
 
 import pytest
@@ -247,6 +250,47 @@ def test_other_answer_is_appended_to_a_conversation(project):
     project.run("--mrtr-mode=none")
     project.write("test_one.py", text)
     project.run("--mrtr-mode=none")
+
+
+def test_client_that_is_left_open_is_told(project):
+    """The test fails with the way out, and what was recorded is a cassette when the client ends."""
+    project.write(
+        "test_one.py",
+        """
+        import json
+        import subprocess
+        import pytest
+        from piped import SERVER
+
+        CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"v": 1}}
+
+        @pytest.fixture(scope="session")
+        def clients():
+            clients = []
+            yield clients
+            for client in clients:
+                client.communicate()
+
+        @pytest.mark.mrtr_cassette("c.json", upstream=SERVER)
+        def test_ask(clients, mrtr_cassette):
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            clients.append(subprocess.Popen(mrtr_cassette.command, **pipes))
+            print(json.dumps(CALL), file=clients[0].stdin, flush=True)
+            assert json.loads(clients[0].stdout.readline())["result"]["v"] == 1
+        """,
+    )
+    told = "*a process that the client started as its server is still running: close the client *"
+    result = project.run(passed=1, errors=1)
+    result.stdout.fnmatch_lines([told])
+    assert project.cassettes() == []
+    (kept,) = map(Path, re.findall(r"becomes (\S+) when it ends", result.stdout.str()))
+    cassette = json.loads(kept.read_bytes())
+    assert len(cassette["interactions"]) == 1
+
+    (project.path / "cassettes").mkdir(exist_ok=True)
+    shutil.move(kept, project.path / "cassettes/c.json")
+    kept.parent.rmdir()
+    project.run("--mrtr-mode=none", passed=1, errors=1).stdout.fnmatch_lines([told])
 
 
 def test_server_runs_in_the_root_directory(project):
