@@ -56,6 +56,7 @@ class Run:
         mode: the record mode.
         started_ns: when the run began, since the epoch.
         cwd: where commands run.
+        tell: takes a line that can't wait for the end of the run.
         applications: those that are served.
         recorded: the cassettes that this process is recording.
     """
@@ -63,6 +64,7 @@ class Run:
     mode: Mode
     started_ns: int
     cwd: Path
+    tell: Callable[[str], None]
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
 
@@ -133,7 +135,7 @@ class CassetteUse:
                 hint="give one of the two fixtures another file",
             )
         self._make_folder()
-        self._claimed.enter_context(locks.locked(self.path, _PATIENCE_S))
+        self._claimed.enter_context(locks.locked(self.path, _PATIENCE_S, self._run.tell))
         # Meanwhile another process of this run may have recorded it.
         if not self._is_missing():
             self._claimed.close()

@@ -7,9 +7,12 @@ Rule: a cassette is concluded when all tests that use it are over, teardown incl
 
 from __future__ import annotations
 
+import sys
 import unittest
 from collections import Counter
 from collections.abc import Generator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +38,13 @@ def uses_of(config: pytest.Config) -> Uses | None:
     return config.stash.get(_USES, None)
 
 
+def _tell(config: pytest.Config, text: str) -> None:
+    """Say something at once, past what captures output."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        print(f"mrtr-cassette: {text}", file=sys.stderr, flush=True)  # noqa: T201  not a log
+
+
 class Uses:
     """Follows which cassettes a run uses; a plugin from the first one on.
 
@@ -53,7 +63,7 @@ class Uses:
             started_ns: when the run began, since the epoch.
             counts: takes what became of each cassette.
         """
-        self.run = Run(mode, started_ns, config.rootpath)
+        self.run = Run(mode, started_ns, config.rootpath, partial(_tell, config))
         self.opened: set[Path] = set()
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts

@@ -885,6 +885,35 @@ def test_workers_with_a_cold_cache_record_once(suite, mode, runs):
     ]
 
 
+def test_of_workers_that_wait_for_each_other_one_gives_up(suite):
+    """Where two tests open two cassettes in opposite order, one fails by name, and one passes."""
+    suite.write(
+        "test_shared.py",
+        """
+        import pathlib
+        import time
+        import pytest
+        from agent import APPLICATION, deploy
+
+        @pytest.mark.parametrize("names", ["ab", "ba"])
+        def test_shared(mrtr_cassettes, names):
+            for name in names:
+                url = mrtr_cassettes(f"{name}.json", upstream=APPLICATION).url
+                assert deploy(url, name) == f"Deployed to {name}"
+                pathlib.Path(f"has-{name}").touch()
+                while not all(pathlib.Path(f"has-{each}").exists() for each in names):
+                    time.sleep(0.01)
+        """,
+    )
+    result = suite.run("-n", "2", "--dist", "load", passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*/b.json: another process records this cassette, and waits for */a.json, which this *",
+        ]
+    )
+    assert suite.cassettes() == ["cassettes/a.json", "cassettes/b.json"]
+
+
 def test_workers_that_share_out_a_module_record_all_of_it(suite):
     """Each worker adds what its own tests ask, whichever had the module's cassette first."""
     suite.write(

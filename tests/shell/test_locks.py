@@ -1,6 +1,7 @@
 """Facts about locks: one process at a time records a cassette."""
 
 import fcntl
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,20 @@ def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
     ):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_waits_for_a_lock_says_so(tmp_path: Path) -> None:
+    """After a second it is told what is waited for, once; the lock is had as soon as it is free."""
+    cassette, told = tmp_path / "c.json", []
+    held = os.open(tmp_path / "c.json.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+
+    def let_go(text: str) -> None:
+        told.append(text)
+        os.close(held)
+
+    with locks.locked(cassette, 300, let_go):
+        assert told == [f"waiting for {cassette}, which another process records"]
 
 
 def test_a_lock_that_a_dead_process_left_holds_nobody_up(tmp_path: Path) -> None:
