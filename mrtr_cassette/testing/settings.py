@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.option_values import Option, check_names, checked, options_of
+from mrtr_cassette.option_values import Option, as_option, check_names, checked, options_of
 from mrtr_cassette.options import RecordOptions, ReplayOptions
-from mrtr_cassette.testing.suite_options import SuiteOptions
 from mrtr_cassette.verify_options import VerifyOptions
 
 Mode = Literal["none", "once", "append", "all", "verify"]
@@ -31,6 +30,21 @@ TERMS: Final[Terms] = {
     "replace": "--mrtr-mode=all",
 }
 """What pytest's side writes where a text names an option."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SuiteOptions:
+    """How a test suite keeps its cassettes."""
+
+    max_age: int = field(
+        default=0,
+        metadata=as_option(
+            "number",
+            "Days after which a cassette is old: mode once records it anew, the other modes that "
+            "replay it warn; 0: never",
+        ),
+    )
+
 
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
