@@ -36,6 +36,7 @@ from mrtr_cassette.core.secrets.escapes import (
     spell_in_json,
 )
 from mrtr_cassette.core.secrets.names import COMPANIONS, AmbiguousName
+from mrtr_cassette.core.secrets.placeholders import rule_of_number
 from mrtr_cassette.core.secrets.rules import NO_NAME, Name
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, find_spans
 from mrtr_cassette.errors import NotJsonError
@@ -219,10 +220,11 @@ class _JsonSearch:
             rule = ambiguous.rule
         start, end = token.span("number")
         if rule:
-            self._findings.append([Finding(start, end, rule, text, spell_as_json)])
+            self._findings.append([Finding(start, end, rule_of_number(rule), text, spell_as_json)])
         elif ambiguous is not None and ambiguous.beside(text):
             findings: list[Finding] = []
-            as_secret = [Finding(start, end, ambiguous.rule, text, spell_as_json)]
+            rule = rule_of_number(ambiguous.rule)
+            as_secret = [Finding(start, end, rule, text, spell_as_json)]
             opened.doubt(_Doubted(ambiguous, findings, as_secret))
             self._findings.append(findings)
 

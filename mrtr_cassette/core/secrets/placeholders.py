@@ -1,5 +1,7 @@
 """What stands for a secret: `<rule:TOKEN>`, and in a cassette `<rule:1>`.
 
+For a number of JSON it is `<rule-number:1>`, as a number and a text are not the same question.
+
 Owns: the spelling of placeholders, also where somebody escaped one, their numbers, and leaving
 the numbers out.
 Does not own: what a token is (the recorder's keyed hash, a constant on replay).
@@ -14,7 +16,9 @@ from typing import AnyStr, Final, overload
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
 from mrtr_cassette.core.wire.pieces import matches, substituted
 
-_RULE = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
+_NUMBER: Final = "-number"
+_NAME = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
+_RULE = rf"(?:{_NAME})(?:{_NUMBER})?"
 LONGEST_TOKEN: Final = 200
 _PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
 _BEGINNINGS = {"<": "<", "%3": "%3[Cc]", "u003": r"\\{1,8}u003[cC]"}
@@ -30,8 +34,13 @@ _BY_MARK = {
     mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
 }
 """The same for each beginning, which is found much faster by itself."""
-_WITHOUT_NUMBER = re.compile(rf"<(?:{_RULE})>", re.ASCII)
+_WITHOUT_NUMBER = re.compile(rf"<(?:{_NAME})({_NUMBER})?>", re.ASCII)
 _WHOLE_PLACED = re.compile(_PLACED)
+
+
+def rule_of_number(rule: str) -> str:
+    """Return what a rule is called where it finds a number of JSON."""
+    return f"{rule}{_NUMBER}"
 
 
 def placeholder(rule: str, token: str) -> str:
@@ -78,8 +87,11 @@ def placeholders_in(text: str) -> Iterator[re.Match[str]]:
 
 
 def without_rules(text: str) -> str:
-    """Return a text without numbers in which a placeholder doesn't tell its rule either."""
-    return substituted(_WITHOUT_NUMBER, "<>", text, LONGEST_PLACEHOLDER)
+    """Return a text without numbers in which a placeholder doesn't tell its rule either.
+
+    It still tells whether it stands for a number.
+    """
+    return substituted(_WITHOUT_NUMBER, r"<\1>", text, LONGEST_PLACEHOLDER)
 
 
 def without_numbers(text: AnyStr) -> AnyStr:

@@ -392,6 +392,19 @@ def test_url_that_repeats_a_state_plays() -> None:
 # Secrets and sealed answers
 
 
+@pytest.mark.parametrize(("recorded", "received"), [("87654321", 12345678), (12345678, "87654321")])
+def test_secret_number_and_secret_text_are_different_questions(
+    recorded: Any, received: Any
+) -> None:
+    """What stands for a secret keeps its type of JSON, and any other secret of the type plays."""
+    say = tool("open", user="ada", pin=recorded)
+    player = player_of((say, text("open")), redacts=True)
+
+    assert missed(player, tool("open", user="ada", pin=received)).reason is Reason.ARGUMENTS_DIFFER
+    other = type(recorded)(int(recorded) + 1)
+    assert said(play(player, tool("open", user="ada", pin=other))) == "open"
+
+
 def test_cassette_with_placeholders_plays_to_the_real_secrets() -> None:
     """A client that sends its secret again finds what was recorded for it."""
     login = tool("login", user="ada", password="correct-horse")

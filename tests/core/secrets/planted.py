@@ -431,7 +431,7 @@ def _named() -> list[Planted]:
 
 
 def _number(name: str, place: Place, raw: str) -> Planted:
-    return Planted(name, place, raw, "8675309", "password")
+    return Planted(name, place, raw, "8675309", "password-number")
 
 
 def _base64(text: str) -> str:
@@ -594,10 +594,14 @@ PLANTED: tuple[Planted, ...] = (
         Place.ANSWER,
         '{"otp":73190544}',
         "73190544",
-        "password",
+        "password-number",
     ),
     Planted(
-        "pin of a user", Place.ANSWER, '{"user":"nobody","pin":90441773}', "90441773", "password"
+        "pin of a user",
+        Place.ANSWER,
+        '{"user":"nobody","pin":90441773}',
+        "90441773",
+        "password-number",
     ),
     _number("number under a name", Place.ARGUMENTS, '{"password":8675309}'),
     _number("number in nested JSON", Place.RESULT, r'"{\"password\": 8675309 }"'),

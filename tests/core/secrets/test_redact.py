@@ -468,7 +468,7 @@ def test_text_in_quotes_may_be_prose() -> None:
     """A string whose text begins and ends with a quote is JSON only if it is one string."""
     assert body(['"api_key=x" "y"', '"{\\"api_key\\":1}"']) == [
         f'"api_key={placeholder("api-key", "x")}" "y"',
-        f'"{{\\"api_key\\":\\"{placeholder("api-key", "1")}\\"}}"',
+        f'"{{\\"api_key\\":\\"{placeholder("api-key-number", "1")}\\"}}"',
     ]
 
 

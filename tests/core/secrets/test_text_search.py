@@ -92,7 +92,7 @@ def test_whole_text_may_be_a_url_or_a_form() -> None:
         ("password", "<password:1>", []),
         ("cookie", "sha256:" + "0" * 64, []),
         ("", '{"password":"x"}', [("password", "x")]),
-        ("", '"{\\"password\\":1}"', [("password", "1")]),
+        ("", '"{\\"password\\":1}"', [("password-number", "1")]),
         ("", '"a" "password=x"', [("password", "x")]),
     ],
 )
