@@ -55,13 +55,20 @@ ENDINGS: Final = tuple(
 _Check = Callable[[str], bool]
 _LEAST: Final = 4
 """Characters, without `_` and `-`, of each value that makes an ambiguous name count."""
+REFERENCE: Final = r"\$(?:[({]|[0-9]+\Z|(?:[A-Z_][A-Z0-9_]*|[A-Za-z_]+)(?![A-Za-z0-9!#%^&*+=?~]))"
+"""Matches at the beginning of a value that names a variable: `$PASSWORD`, and not `$uper5ecret`."""
 _WHOLE = re.compile(
     # No template, nothing that is in brackets itself, and no address of a blockchain.
-    r"(?!0x|[{\[<]|\$[({]|\$[A-Za-z_]+\Z|%[({])"
+    rf"(?!0x|[{{\[<]|{REFERENCE}|%[({{])"
     rf"(?:[_-]*[^\s\"'_-]){{{_LEAST}}}[^\s\"']{{0,2048}}"
 )
 _DIGIT_AND_LETTER = re.compile(r"(?=[^0-9]*[0-9])[^A-Za-z]*[A-Za-z]")
 _LETTER_AND_OTHER = re.compile(r"(?=[^A-Za-z]*[A-Za-z])[^0-9!@#$^&*]*(?:[0-9@#$^&*]|!.)")
+_BASE64 = re.compile(r"(?=.{8})[A-Za-z0-9+/]+={0,2}")
+_CASED_WORDS = re.compile(
+    r"(?:(?:[A-Z]+|[A-Za-z]?[a-z]*(?:[A-Z][a-z]{2,})*[A-Z]{0,3})[0-9]*(?:[/+]|\Z))+"
+)
+"""Words in one case, or in camel case."""
 _COUNTED = re.compile(r"(?i)\A[0-9]+(?:st|nd|rd|th)\b|\A[a-z]+[-_.][0-9]{1,2}\Z|[0-9](?:%|m?s|h)\Z")
 _WORD_OF_RESULT = re.compile(r"(?i)true|false|none|null|pass|fail|passed|failed|skipped")
 _USER_AND_PASSWORD = re.compile(rb"[!-9;-~]+:[ -~]{3,}")
@@ -117,6 +124,11 @@ def is_strong(value: str) -> bool:
         and _LETTER_AND_OTHER.match(value) is not None
         and not _COUNTED.search(value)
     )
+
+
+def is_encoded(value: str) -> bool:
+    """Tell whether a value may be base64 of anything, and is no word and no path of words."""
+    return _BASE64.fullmatch(value) is not None and _CASED_WORDS.fullmatch(value) is None
 
 
 def _pin(value: str) -> bool:

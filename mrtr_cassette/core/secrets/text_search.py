@@ -28,7 +28,7 @@ from mrtr_cassette.core.secrets.escapes import (
     without_overlaps,
 )
 from mrtr_cassette.core.secrets.json_search import secrets_in_json
-from mrtr_cassette.core.secrets.names import is_strong
+from mrtr_cassette.core.secrets.names import REFERENCE, is_encoded, is_strong
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholders_in
 from mrtr_cassette.core.secrets.rules import (
     CREDENTIALS,
@@ -79,7 +79,13 @@ _NAME_BEFORE = re.compile(
 )
 _BEGINNING_OF_LINE = re.compile(r"(?:\A|[\r\n])[ \t]*(?:- |export )?\Z")
 _REST_OF_LINE = re.compile(r"[^\s\"']{4,2048}(?=[ \t]*(?:[\r\n]|\Z|[ \t]#))")
-_CODE = re.compile(r"\A[|>&*!{\[(]|\A[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z|[;,&]\w+=|[,;]\Z|\\")
+_CODE = re.compile(
+    r"\A[|>&*!{\[(]|\\|[;,&]\w+="
+    # A call or an item of a known one, but no password with brackets: `Hunter2(horse9)`.
+    r"|\A(?![A-Za-z]+[0-9]+[(\[{][A-Za-z]+[0-9]+[)\]}])[A-Za-z_][\w.]*[(\[{].*[)\]}]\Z"
+    r"|\A(?i:sha[0-9]+|md5|b(?:ase)?64|argon2)\w*\("
+    r"|\A[A-Za-z_.]*[0-9]*[,;]\Z|\W[,;]\Z"
+)
 """What stands behind a name in code, and in a list of names and values, and not in settings."""
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _DIGIT = re.compile(r"[0-9]")
@@ -91,7 +97,7 @@ _NO_VALUE = re.compile(
     r"(?i)(?:bearer|basic|token|digest|negotiate|none|null|nil|true|false|undefined|required"
     r"|optional|string|str|u?int[0-9]*|utf-?8|sha-?[0-9]+|base64|argon2\w*|\W*)"
 )
-_TEMPLATE = re.compile(r"[$<]|\{\{|%[({]|\*\*\*|\.\*")
+_TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
 
 
 class TextSearch:
@@ -324,10 +330,11 @@ def _on_line_of_its_own(
     given = "" if value is None else value[0]
     if _NO_VALUE.fullmatch(given) or _TEMPLATE.match(given) or _CODE.search(given):
         return None
+    given = given.rstrip(",;")
     if not is_setting and match["sign"].strip() != "=" and name.ambiguous is None:
         is_password = name.rule == "password"
         is_figure = is_password and given.isdigit()
-        if not (is_figure or is_strong(given)):
+        if not (is_figure or is_strong(given) or is_encoded(given)):
             return None
         if match["sign"][-1] not in " \t" and not is_password:
             return None

@@ -434,6 +434,22 @@ def _number(name: str, place: Place, raw: str) -> Planted:
     return Planted(name, place, raw, "8675309", "password-number")
 
 
+def _lines() -> list[Planted]:
+    """Return passwords on lines of YAML: those of a Kubernetes Secret are base64 of anything."""
+    encoded = [f"cnZnWUJHamY= cUtMenQzbTY= VGFnaEpnNERmVVlp ZWRaNmRqOUczeFZw {_base64('letmein')}"]
+    values = [*" ".join(encoded).split(), "$uper5ecret", "Hunter2(horse9)", "Hunter2horse9"]
+    return [
+        Planted(
+            f"{value} on a line",
+            Place.RESULT,
+            json.dumps({"text": f"data:\n  password: {value}{end}\n  username: YWRtaW4=\n"}),
+            value,
+            "password",
+        )
+        for value, end in zip(values, [""] * (len(values) - 1) + [","], strict=True)
+    ]
+
+
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -521,6 +537,7 @@ PLANTED: tuple[Planted, ...] = (
     *_named(),
     *_ambiguous(),
     *_encoded_twice(),
+    *_lines(),
     _blob("blob", Place.RESULT, f"{GITHUB}\n", "github"),
     _blob("blob with a name", Place.EVENT, "HOST=db\nDB_PASSWORD=made-up\n", "password"),
     _blob("blob of JSON", Place.ARGUMENTS, '{"user": "nobody", "apiKey": "made up"}', "api-key"),
@@ -800,6 +817,13 @@ PLANTED: tuple[Planted, ...] = (
         "url-password",
     ),
     Planted(
+        "base64 of JSON in a query",
+        Place.TARGET,
+        "/mcp?config=" + _base64('{"region":"eu","apiKey":"made-up"}').replace("=", "%3D"),
+        _base64('{"region":"eu","apiKey":"made-up"}'),
+        "api-key",
+    ),
+    Planted(
         "location", Place.HEADER, "https://example.com/cb?id_token=made-up&a=b", "made-up", "token"
     ),
     Planted("relative location", Place.HEADER, "/cb?a=b&access_token=made-up", "made-up", "token"),
@@ -861,6 +885,14 @@ LOOK_ALIKES: tuple[Planted, ...] = (
     _text("URL-safe base64 blob", _URL_BLOB),
     _text("image as a data URL", f"data:image/png;base64,iVBORw0KGgo{_BLOB}"),
     _text("cursor", base64.b64encode(b'{"offset":10,"id":"a1b2c3"}').decode()),
+    Planted("base64 of plain JSON in a query", Place.TARGET, "/a?at=eyJvZmZzZXQiOjEwfQ=="),
+    _text(
+        "word in camel case on a line", "auth:\n  password: currentPassword\n  secret: basicAuth\n"
+    ),
+    _text(
+        "variables on lines", "password: $S3_KEY\npassword: $password,\npassword: $this->pass;\n"
+    ),
+    _text("code on lines", "password: sha256(salt1)\npassword: password1,\npassword: base64(a)\n"),
     _text("short three parts", "eyJ.eyJ.abc"),
     _text("bearer of news", "Bearer of news and of extraordinary-circumstances"),
     _text(
