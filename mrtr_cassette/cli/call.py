@@ -20,6 +20,7 @@ from mrtr_cassette.cli.common import (
     say,
     server_after_dashes,
     shared_options,
+    warn_of_path,
 )
 from mrtr_cassette.errors import UsageError, printable_json, printable_lines
 from mrtr_cassette.shell.stores import Location
@@ -76,6 +77,7 @@ def call(
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     from mrtr_cassette.core.answers.arguments import wanted_of
     from mrtr_cassette.core.report.calls import problem_lines
+    from mrtr_cassette.core.secrets.rules import BUILT_IN
     from mrtr_cassette.shell.announcing import Announcer
     from mrtr_cassette.shell.calling import call as call_server
     from mrtr_cassette.shell.running import run_until_signal
@@ -85,6 +87,7 @@ def call(
     options = read_options(CallOptions, others, log)
     upstream, rest = _server_of(words, server_after_dashes(context))
     wanted = wanted_of(rest)
+    warn_of_path(upstream, [BUILT_IN])
     has_person = has_terminal()
     sources = _sources_of(given, answers_path, has_person=has_person)
     if cassette is None and options.existing != "keep":

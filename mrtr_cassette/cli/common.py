@@ -7,6 +7,8 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import signal
 
     from mrtr_cassette.core.report.events import Work
+    from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.announcing import OnEvent
     from mrtr_cassette.shell.clock import Clock
     from mrtr_cassette.shell.progress import Progress
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
 
+_URL_PATH = re.compile(r"[^/?#]+://[^/?#]*([^?#]*)")
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
 
@@ -314,6 +318,30 @@ def warn_of_strangers(options: ProxyOptions) -> None:
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
             "played, or call the upstream through this proxy"
         )
+
+
+def warn_of_path(upstream: object, rules: Iterable[RedactionRules]) -> None:
+    """Warn of a secret in the path of an upstream's URL, which is known by no name.
+
+    Args:
+        upstream: the URL; of a command there is nothing to tell.
+        rules: those of the cassettes, which are looked at only if they matter.
+    """
+    from mrtr_cassette.core.secrets.redact import Redactor
+    from mrtr_cassette.core.secrets.url_search import patterns_of_path
+
+    path = _URL_PATH.match(upstream) if isinstance(upstream, str) else None
+    if path is None or not patterns_of_path(path[1]):
+        return
+    for each in rules:
+        kept = Redactor(each, lambda _rule, _secret: "1").target(path[1])
+        if patterns := patterns_of_path(kept):
+            options = " ".join(f"--redact {shlex.quote(pattern)}" for pattern in patterns)
+            say(
+                "warning: the path of the upstream's URL has what looks like a secret, and it is "
+                f"kept; record with {options}"
+            )
+            return
 
 
 def check_stdio(context: click.Context, command: Sequence[str], upstream: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from base64 import b64encode
@@ -303,3 +304,41 @@ def test_no_command_tells_what_it_gives_a_server_that_it_starts(
             assert "now knows" in changed.output
         assert "accepted" in made.run("verify", "c.json", "--accept", "all", *server).output
         made.check()
+
+
+def test_secret_in_the_path_of_the_url_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command that talks to the server says what to write, and that replaces it everywhere."""
+    monkeypatch.chdir(tmp_path)
+    secret = "1f0c9a7be45d4c21" * 2
+    with project(tmp_path) as made:
+        url = made.url.partition("/mcp")[0] + f"/s/{secret}/mcp"
+        record = ("record", "--upstream", url, "--output", "c.json")
+        kept = made.run(*record, *made.client(CALLS[0]))
+        line = next(
+            line for line in kept.output.splitlines() if line.startswith("warning: the path")
+        )
+        assert secret not in line
+        option = shlex.split(line.partition("record with ")[2])
+        for command in (
+            [*record, "--append", *made.client(CALLS[1])],
+            ["verify", "c.json", "--upstream", url],
+            ["call", url, "say"],
+        ):
+            assert line in made.run(*command).output, command
+
+        Path("c.json").unlink()
+        made.told.clear()
+        for command in (
+            [*record, *option, *made.client(*CALLS[:2])],
+            [*record, "--append", *made.client(CALLS[0], CALLS[1])],
+            ["verify", "c.json", "--upstream", url],
+            ["replay", "c.json", *made.client(*CALLS[:2])],
+        ):
+            ended = made.run(*command)
+            assert ended.exit_code == 0, ended.output
+            assert "warning: the path" not in ended.output
+        assert "2 interactions: 2 same" in made.told[2]
+        text = "\n".join([*made.told, Path("c.json").read_text()])
+        assert secret not in text

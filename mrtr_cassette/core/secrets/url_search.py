@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.secrets.blobs import may_be_object
@@ -42,6 +43,8 @@ _TEMPLATE = re.compile(r"[$%]?\{")
 _PORT = re.compile(r"[0-9]{1,5}/")
 _DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9]{24,}|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*")
+_RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
+_KINDS = ("[0-9a-f]", "[0-9a-f-]", "[0-9A-Za-z]", "[0-9A-Za-z_-]", "[^/?#]")
 _NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
 """What stands in the place of a password where the user's name is a token."""
 
@@ -120,6 +123,18 @@ def secrets_in_query(url: str, query: Query, search: MemberSearch, depth: int) -
 def _companions(url: str, query: Query) -> set[str]:
     names = (fold(query.decode(pair[1]).text) for pair in query.pair.finditer(url))
     return {name for name in names if name in COMPANIONS}
+
+
+def patterns_of_path(path: str) -> list[str]:
+    """Return patterns that find what looks random in the path of a URL, each as its group 1."""
+    segments = path.split("/")
+    patterns = []
+    for before, segment in pairwise(segments):
+        if looks_random(segment) or _RANDOM_HEX.fullmatch(segment):
+            kind = next(kind for kind in _KINDS if re.fullmatch(f"{kind}+", segment))
+            beside = f"{re.escape(before)}/" if before and not looks_random(before) else ""
+            patterns.append(f"/{beside}({kind}{{{len(segment)}}})")
+    return patterns
 
 
 def credentials_in(text: str) -> Iterator[tuple[int, int]]:
