@@ -77,7 +77,6 @@ def call(
     """  # noqa: D301  \b is click's mark for lines that stay as they are
     from mrtr_cassette.core.answers.arguments import wanted_of
     from mrtr_cassette.core.report.calls import problem_lines
-    from mrtr_cassette.core.secrets.rules import BUILT_IN
     from mrtr_cassette.shell.announcing import Announcer
     from mrtr_cassette.shell.calling import call as call_server
     from mrtr_cassette.shell.running import run_until_signal
@@ -87,7 +86,7 @@ def call(
     options = read_options(CallOptions, others, log)
     upstream, rest = _server_of(words, server_after_dashes(context))
     wanted = wanted_of(rest)
-    warn_of_path(upstream, [BUILT_IN])
+    warn_of_path(upstream, [])
     has_person = has_terminal()
     sources = _sources_of(given, answers_path, has_person=has_person)
     if cassette is None and options.existing != "keep":

@@ -7,17 +7,17 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar
 
 import click
 
 from mrtr_cassette.errors import (
+    CassetteError,
     MrtrCassetteError,
     Terms,
     UsageError,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import asyncio
     import signal
 
+    from mrtr_cassette.core.exchange.recorded import Cassette
     from mrtr_cassette.core.report.events import Work
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.announcing import OnEvent
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from mrtr_cassette.shell.replaying import ReplaySession
     from mrtr_cassette.shell.running import CommandEnd
 
-_URL_PATH = re.compile(r"[^/?#]+://[^/?#]*([^?#]*)")
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
 
@@ -320,28 +320,32 @@ def warn_of_strangers(options: ProxyOptions) -> None:
         )
 
 
-def warn_of_path(upstream: object, rules: Iterable[RedactionRules]) -> None:
-    """Warn of a secret in the path of an upstream's URL, which is known by no name.
-
-    Args:
-        upstream: the URL; of a command there is nothing to tell.
-        rules: those of the cassettes, which are looked at only if they matter.
-    """
-    from mrtr_cassette.core.secrets.redact import Redactor
+def warn_of_path(
+    upstream: object, cassettes: Sequence[Location], rules: RedactionRules | None = None
+) -> None:
+    """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
+    from mrtr_cassette.core.secrets.redact import shown_by
+    from mrtr_cassette.core.secrets.rules import BUILT_IN
     from mrtr_cassette.core.secrets.url_search import patterns_of_path
+    from mrtr_cassette.shell.cassette_file import exists, load_cassette
+    from mrtr_cassette.shell.keeping import rules_of_both
 
-    path = _URL_PATH.match(upstream) if isinstance(upstream, str) else None
-    if path is None or not patterns_of_path(path[1]):
+    if not isinstance(upstream, str) or not patterns_of_path(upstream):
         return
-    for each in rules:
-        kept = Redactor(each, lambda _rule, _secret: "1").target(path[1])
-        if patterns := patterns_of_path(kept):
-            options = " ".join(f"--redact {shlex.quote(pattern)}" for pattern in patterns)
-            say(
-                "warning: the path of the upstream's URL has what looks like a secret, and it is "
-                f"kept; record with {options}"
-            )
-            return
+    patterns: dict[str, None] = {}
+    recorded: list[Cassette | None] = []
+    # What can't be read is told of when it is needed.
+    with suppress(CassetteError):
+        recorded += [load_cassette(path) for path in cassettes if exists(path)]
+    for earlier in recorded or [None]:
+        shown = shown_by(rules_of_both(earlier, rules or BUILT_IN))
+        patterns |= dict.fromkeys(patterns_of_path(shown(upstream)))
+    if patterns:
+        options = " ".join(f"--redact {shlex.quote(each)}" for each in patterns)
+        say(
+            "warning: the path of the upstream's URL has what looks like a secret, and it is "
+            f"kept; record with {options}"
+        )
 
 
 def check_stdio(context: click.Context, command: Sequence[str], upstream: str | None) -> None:

@@ -31,9 +31,6 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.stores import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.record_session import RecordSession
 
 
@@ -94,19 +91,9 @@ def record(
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     warn_of_strangers(options)
-    warn_of_path(server, _rules_of(output, options))
+    warn_of_path(server, [output] if options.existing == "append" else [], options.redaction)
     allow_many_files()
     sys.exit(run(_record(server, output, options, log, command)))
-
-
-def _rules_of(output: Location, options: RecordOptions) -> Iterator[RedactionRules]:
-    """Yield the rules of a recording, with those of the cassette that is added to."""
-    from mrtr_cassette.shell import cassette_file
-    from mrtr_cassette.shell.keeping import rules_of_both
-
-    is_added_to = options.existing == "append" and cassette_file.exists(output)
-    earlier = cassette_file.load_cassette(output) if is_added_to else None
-    yield rules_of_both(earlier, options.redaction)
 
 
 def _server_and_client(

@@ -30,7 +30,6 @@ from mrtr_cassette.verify_options import VerifyOptions
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.report.verification import Verification
-    from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.shell.updating import Choose
 
 
@@ -84,22 +83,11 @@ def verify(
     for report in reports:
         check_place(report, REPORT)
     paths = _cassettes_in(cassettes)
-    warn_of_path(upstream, map(_rules_of, paths))
+    warn_of_path(upstream, paths)
     choose = acceptance_of(verdicts, reviews=review)
     verifications, code = run_until_signal(_verify(paths, upstream or command, options, choose))
     _report(verifications, reports)
     sys.exit(code)
-
-
-def _rules_of(path: Location) -> RedactionRules:
-    """Return the rules of a cassette; one that can't be read is told of later."""
-    from mrtr_cassette.core.secrets.rules import BUILT_IN
-    from mrtr_cassette.shell.cassette_file import load_cassette
-
-    try:
-        return load_cassette(path).redaction or BUILT_IN
-    except CassetteError:
-        return BUILT_IN
 
 
 def _cassettes_in(paths: Sequence[Location]) -> list[Location]:

@@ -43,6 +43,7 @@ _TEMPLATE = re.compile(r"[$%]?\{")
 _PORT = re.compile(r"[0-9]{1,5}/")
 _DATABASE = re.compile(r"(?i)(?:postgres|sql|mariadb|mongodb|srv|rediss?|amqps?)\Z")
 _TOKEN = re.compile(r"[A-Za-z0-9]{24,}|(?=.{10})(?:[A-Za-z]*[0-9]+(?=[A-Za-z])){2}[A-Za-z0-9]*")
+_BEFORE_QUERY = re.compile(r"[?#]")
 _RANDOM_HEX = re.compile(r"(?=.*[0-9])(?=.*[A-Fa-f])[0-9A-Fa-f-]{16,}")
 _KINDS = ("[0-9a-f]", "[0-9a-f-]", "[0-9A-Za-z]", "[0-9A-Za-z_-]", "[^/?#]")
 _NO_PASSWORDS = frozenset({"", "x-oauth-basic"})
@@ -125,14 +126,15 @@ def _companions(url: str, query: Query) -> set[str]:
     return {name for name in names if name in COMPANIONS}
 
 
-def patterns_of_path(path: str) -> list[str]:
+def patterns_of_path(url: str) -> list[str]:
     """Return patterns that find what looks random in the path of a URL, each as its group 1."""
-    segments = path.split("/")
     patterns = []
+    # What stands before the first segment is the host, which a request's target doesn't have.
+    segments = ["", *_BEFORE_QUERY.split(url)[0].split("/")[3:]]
     for before, segment in pairwise(segments):
         if looks_random(segment) or _RANDOM_HEX.fullmatch(segment):
             kind = next(kind for kind in _KINDS if re.fullmatch(f"{kind}+", segment))
-            beside = f"{re.escape(before)}/" if before and not looks_random(before) else ""
+            beside = f"{before}/" if _WORD.fullmatch(before) else ""
             patterns.append(f"/{beside}({kind}{{{len(segment)}}})")
     return patterns
 
