@@ -324,7 +324,7 @@ def warn_of_path(
     upstream: object, cassettes: Sequence[Location], rules: RedactionRules | None = None
 ) -> None:
     """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
-    from mrtr_cassette.core.secrets.redact import shown_by
+    from mrtr_cassette.core.secrets.credentials import shown_by
     from mrtr_cassette.core.secrets.rules import BUILT_IN
     from mrtr_cassette.core.secrets.url_search import patterns_of_path
     from mrtr_cassette.shell.cassette_file import exists, load_cassette

@@ -13,7 +13,7 @@ from typing import Final
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.exchange.recorded import Cassette
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.redact import shown_by
+from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file

@@ -16,8 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Final
 
-from mrtr_cassette.core.secrets.credentials import Credentials, Given, Knows
-from mrtr_cassette.core.secrets.redact import Redactor, shown_by
+from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
 from mrtr_cassette.errors import UpstreamError, printable
 from mrtr_cassette.shell.files import reason_of
@@ -33,17 +32,15 @@ _GUARD: Final = (
 
 def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
     """Return how a cassette and messages name a server that a command starts."""
-    redactor = Redactor(rules, lambda _rule, _secret: "1")
-    known = Credentials(redactor)
-    known.was_given(Given(environment=tuple(_options(command))))
-    return known.sealed_text(redactor.text(shlex.join([Path(command[0]).name, *command[1:]])))
+    shown = shown_by(rules, Given(environment=tuple(_options(command))))
+    return shown(shlex.join([Path(command[0]).name, *command[1:]]))
 
 
 class CommandError(UpstreamError):
     """The server's command can't be run; the exit code is a shell's."""
 
     def __init__(self, command: Sequence[str], error: OSError) -> None:
-        shown = shown_by(BUILT_IN)(" ".join(printable(part) for part in command))
+        shown = shown_by(BUILT_IN, given_to(command))(" ".join(map(printable, command)))
         super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
         self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
 

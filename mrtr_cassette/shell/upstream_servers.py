@@ -21,11 +21,12 @@ from typing import IO, Any
 
 from aiohttp import web
 
-from mrtr_cassette.core.secrets.redact import shown_by
+from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.core.secrets.rules import BUILT_IN
 from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.process_group import ProcessGroup
+from mrtr_cassette.shell.server_process import given_to
 
 PORT = "{port}"
 """Stands for the port in a command."""
@@ -50,7 +51,8 @@ class RunningCommand:
             UpstreamError: there is no such command, or it can't be run.
         """
         self.url = f"http://{_HOST}:{port}{ENDPOINT}"
-        self.shown = shown_by(BUILT_IN)(" ".join(printable(part) for part in command))
+        self._without_secrets = shown_by(BUILT_IN, given_to(command))
+        self.shown = self._without_secrets(" ".join(map(printable, command)))
         self._port = port
         self._output = output
         try:
@@ -72,7 +74,7 @@ class RunningCommand:
         """What it has printed so far; where that is long, the end of it."""
         size = self._output.seek(0, os.SEEK_END)
         self._output.seek(max(0, size - _SHOWN_OUTPUT))
-        text = self._output.read().decode(errors="replace").rstrip()
+        text = self._without_secrets(self._output.read().decode(errors="replace").rstrip())
         # What a command prints for a terminal of its own is shown in a report of ours.
         return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
 
@@ -121,7 +123,7 @@ def running_command(
     """
     if not any(PORT in part for part in command):
         raise UsageError(
-            f"the upstream command {' '.join(command)!r} has no {PORT}",
+            f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
             hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
         )
     with tempfile.TemporaryFile() as output:

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final
 
 from mrtr_cassette.core.exchange.transports import ENDPOINT
-from mrtr_cassette.core.secrets.credentials import Given, Knows
-from mrtr_cassette.core.secrets.redact import shown_by
+from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.options import UpstreamOptions

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
@@ -22,6 +22,7 @@ from mrtr_cassette.core.secrets.escapes import spell_in_url
 from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
 from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
 from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
 
@@ -56,6 +57,9 @@ class Given(NamedTuple):
     target: str = ""
     environment: Headers = ()
     command: str = ""
+
+
+NOTHING: Final = Given()
 
 
 class Knows(Protocol):
@@ -185,6 +189,14 @@ class Credentials:
         if (target, headers, body) == (request.target, request.headers, request.body):
             return request
         return replace(request, target=target, headers=headers, body=body)
+
+
+def shown_by(rules: RedactionRules, given: Given = NOTHING) -> Callable[[str], str]:
+    """Return what takes secrets, and what was given, out of texts that are shown in any run."""
+    redactor = Redactor(rules, lambda _rule, _secret: "1")
+    known = Credentials(redactor)
+    known.was_given(given)
+    return lambda text: known.sealed_text(redactor.text(text))
 
 
 def _secrets_in(name: str, value: str) -> Iterator[str]:

@@ -53,11 +53,6 @@ def keyed_hash(key: bytes) -> Callable[[str, str], str]:
     return token
 
 
-def shown_by(rules: RedactionRules) -> Callable[[str], str]:
-    """Return what takes secrets out of a text that is shown: the same in every run."""
-    return Redactor(rules, lambda _rule, _secret: "1").text
-
-
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
