@@ -299,16 +299,21 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
 
     uses = _uses(request.config)
     path = cassette_path(request.node, settings.name)
+
+    def fail(error: MrtrCassetteError) -> NoReturn:
+        _fail(error, "" if path.exists() else hint_at_rename(path, request.session.items))
+
     try:
         use = CassetteUse(
             uses.run,
             path,
             settings,
             lambda: request.getfixturevalue("mrtr_upstream"),
+            fail,
             is_shared=request.scope != "function",
         )
     except MrtrCassetteError as error:
-        _fail(error, "" if path.exists() else hint_at_rename(path, request.session.items))
+        fail(error)
     uses.add(use, request.node, request.fixturename)
     return use
 

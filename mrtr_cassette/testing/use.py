@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn, cast
 
 from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.exchange.recorded import Cassette
@@ -69,6 +69,27 @@ class Run:
     recorded: set[Path] = field(default_factory=set)
 
 
+class _NoCassette:
+    """Stands for the replay of a cassette that is missing, as a test may skip before it needs it.
+
+    Attributes:
+        error: what is wrong where it is needed.
+        is_needed: something but its misses was asked for.
+    """
+
+    misses = ()
+    played = 0
+
+    def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
+        self.error = error
+        self.is_needed = False
+        self._fail = fail
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        self.is_needed = True
+        self._fail(self.error)
+
+
 class CassetteUse:
     """One recording or replay of a cassette, for as long as a test, class or module uses it.
 
@@ -88,6 +109,7 @@ class CassetteUse:
         path: Path,
         settings: Settings,
         ask_upstream: Callable[[], Any],
+        fail: Callable[[MrtrCassetteError], NoReturn],
         *,
         is_shared: bool = False,
     ) -> None:
@@ -96,6 +118,7 @@ class CassetteUse:
         Args:
             run: what it shares with others.
             ask_upstream: gives the upstream where the settings have none, and is called only then.
+            fail: fails the test that needs a cassette which is missing.
             is_shared: several tests each have a part of the conversation.
 
         Raises:
@@ -108,6 +131,8 @@ class CassetteUse:
         self._run = run
         self._settings = settings
         self._ask_upstream = ask_upstream
+        self._fail = fail
+        self._missing: _NoCassette | None = None
         self._is_shared = is_shared
         self._reported = 0
         self._recording: RecordSession | PipedRecording | None = None
@@ -188,12 +213,14 @@ class CassetteUse:
 
     def _replay(self) -> Replay:
         if not self.path.exists() and not journal_file.journal_path(self.path).exists():
-            raise CassetteError(
+            error = CassetteError(
                 self.path,
                 "there is no such cassette, and in mode none no new one is recorded",
                 hint="record it with --mrtr-mode=once where the server can be reached, and commit "
                 "it (mode none is the default under CI)",
             )
+            self._missing = _NoCassette(error, self._fail)
+            return Replay(cast("Any", self._missing))
         # What is wrong is told when it is known which test fails for it.
         options = replace(self._settings.replay, on_miss="report", fail_on_unplayed=False)
         stdio = self._is_on_pipes()
@@ -276,6 +303,8 @@ class CassetteUse:
             session = self._session
             if isinstance(session, Replay) and not (session.played or session.misses):
                 self.outcome = "not used"
+            if self._missing is not None:
+                return [str(self._missing.error)] if passed and self._missing.is_needed else []
             if passed and plays_all and self.cassette.unplayed:
                 problems.append(_unplayed_text(self.cassette))
             return problems
@@ -352,7 +381,9 @@ class CassetteUse:
             CassetteError: it can't be read.
         """
         session = self._recording
-        return load_cassette(self.path) if session is None else session.recorded()
+        if session is not None:
+            return session.recorded()
+        return load_cassette(self.path) if self._missing is None else None
 
     @property
     def upstream_output(self) -> str | None:

@@ -122,13 +122,28 @@ def test_append_fails_where_the_live_server_asks_something_else(suite):
 
 
 def test_none_needs_a_cassette(suite):
-    """In mode none a missing cassette is an error that says how to get one."""
+    """In mode none a test whose cassette is missing fails when it needs it, and not if it skips."""
+    missing = "*/test_*.json: there is no such cassette, and in mode none no new one is recorded*"
     suite.write("test_one.py", ONE_TEST)
-    result = suite.run("--mrtr-mode=none", errors=1)
-    result.stdout.fnmatch_lines(
-        ["*/test_deploy.json: there is no such cassette, and in mode none no new one is recorded*"]
-    )
+    result = suite.run("--mrtr-mode=none", failed=1)
+    result.stdout.fnmatch_lines([missing, "mrtr-cassette: 1 not used"])
     assert "Traceback" not in result.stdout.str()
+    suite.write(
+        "test_one.py",
+        """
+        import contextlib
+        import pytest
+
+        def test_skips(mrtr_cassette):
+            pytest.skip("half-way")
+
+        def test_swallows(mrtr_cassette):
+            with contextlib.suppress(BaseException):
+                mrtr_cassette.url
+        """,
+    )
+    result = suite.run("--mrtr-mode=none", skipped=1, passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_swallows*", missing])
     assert suite.cassettes() == []
 
 

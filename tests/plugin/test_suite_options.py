@@ -172,11 +172,11 @@ def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     """The error for a missing cassette names one that no test uses and that has nearly its name."""
     folder = with_orphan.path / "cassettes/test_one"
     (folder / "test_deploy.json").unlink()
-    result = with_orphan.run("--mrtr-mode=none", "test_one.py", errors=1)
+    result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
     old, new = folder / "test_gone.json", folder / "test_deploy.json"
     assert f"no test uses {old}" not in result.stdout.str()
     old.rename(folder / "test_deploys.json")
-    result = with_orphan.run("--mrtr-mode=none", "test_one.py", errors=1)
+    result = with_orphan.run("--mrtr-mode=none", "test_one.py", failed=1)
     old = folder / "test_deploys.json"
     result.stdout.fnmatch_lines([f"no test uses {old}; if this one was renamed: mv {old} {new}"])
 
