@@ -223,7 +223,10 @@ def _facts_tree(
         "sha256": exchange_sha256(exchange.request, response),
     }
     is_framed = response is not None and response.is_framed
-    if response is not None and (is_framed or len(response.pieces) > 1):
+    pieces = () if response is None else response.pieces
+    # A single piece that came before the end waits for less than the end does.
+    is_early = any(piece.after not in (0, exchange.ended_after) for piece in pieces)
+    if response is not None and (is_framed or len(pieces) > 1 or is_early):
         tree["pieces"] = [
             {"at_ms": round(piece.at_ms - started_ms), "after": piece.after}
             | ({} if is_framed else {"size": len(piece.raw)})

@@ -18,6 +18,7 @@ from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, REQUEST_STATE, 
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
 from mrtr_cassette.core.protocol.session_ids import session_in, without_session
 from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
     Headers,
     Request,
@@ -65,6 +66,11 @@ def is_read_only(method: str) -> bool:
     return method in _READ_ONLY or method.endswith("/list")
 
 
+def resumed_event(request: Request) -> str:
+    """Return the id of the event after which a GET asks for the rest of a stream, or nothing."""
+    return request.header(LAST_EVENT_ID_HEADER) if request.method == "GET" else ""
+
+
 class CallKey(NamedTuple):
     """What two requests share if and only if they are the same call.
 
@@ -73,7 +79,8 @@ class CallKey(NamedTuple):
             call and came over a pipe, what it is.
         method: JSON-RPC method; for other HTTP traffic an empty string.
         name: the tool's or prompt's name, the resource's URI, or an empty string.
-        arguments: canonical text of all other params, and of a header that contradicts them.
+        arguments: canonical text of all other params, and of a header that contradicts them; of a
+            GET that resumes a stream, after which event.
     """
 
     endpoint: str
@@ -102,7 +109,6 @@ class Traits(NamedTuple):
         capabilities: canonical text of the client's capabilities.
         protocol_version: canonical text of the protocol version, and the header.
         further_headers: `Mcp-Method`, `Mcp-Name`, `Mcp-Param-*`, and those of a preflight.
-        resumes: it has a `Last-Event-ID`.
         accept: the content types that it accepts.
     """
 
@@ -114,7 +120,6 @@ class Traits(NamedTuple):
     capabilities: str
     protocol_version: str
     further_headers: Headers
-    resumes: bool
     accept: str
 
 
@@ -125,7 +130,6 @@ class HeaderTraits(NamedTuple):
     is_authorized: bool
     protocol_version: str
     further_headers: Headers
-    resumes: bool
     accept: str
     mcp_method: str
     mcp_name: str
@@ -237,6 +241,9 @@ class Call(NamedTuple):
         contradiction = self.contradiction
         if contradiction:
             text = f"{text} {contradiction}"
+        event = resumed_event(self.request)
+        if event:
+            text = f"{text} after {event}"
         endpoint = self.endpoint
         # Nearly all calls share these strings with others.
         return CallKey(intern(endpoint), intern(method), intern(name), text)
@@ -279,7 +286,6 @@ class Call(NamedTuple):
             canonical(capabilities),
             f"{canonical(version)} {headers.protocol_version}",
             headers.further_headers,
-            headers.resumes,
             headers.accept,
         )
 
@@ -340,7 +346,6 @@ def traits_of_headers(headers: Headers) -> HeaderTraits:
                 if name.lower().startswith(_FURTHER_HEADERS)
             )
         ),
-        resumes="last-event-id" in names,
         accept=header_value(headers, "accept"),
         mcp_method=header_value(headers, "mcp-method"),
         mcp_name=header_value(headers, "mcp-name"),

@@ -25,6 +25,7 @@ from mrtr_cassette.core.exchange.recorded import (
     RecordedInteraction,
     RecorderFacts,
 )
+from mrtr_cassette.core.exchange.streams import Streams
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.messages import ask_in
@@ -149,6 +150,7 @@ class _Assembly:
         self._surrogates = Surrogates()
         self._facts: dict[int, LinkFacts] = {}
         self._history: dict[int, SessionFacts] = {}
+        self._streams = Streams[int]()
         self._ended: dict[int, int] = {}
         self._earlier: dict[int, RecordedExchange] = {}
         self._earlier_facts: dict[int, LinkFacts] = {}
@@ -191,6 +193,9 @@ class _Assembly:
         for number in streams_of_closing(self._history):
             del self._history[number], self._facts[number]
         self._ended = ended_with_session(self._history)
+        # A client leaves the rest of a call's stream when it has the response, or lets it end.
+        resumed = {at: each for at, each in self._history.items() if each.resumes is not None}
+        self._ended |= {at: at for at, each in resumed.items() if each.responses}
         ends = ends_of(self._history)
         pushes = link_pushes(self._history, ends)
         calls = {each: facts for each, facts in self._facts.items() if each not in pushes.posted}
@@ -208,7 +213,10 @@ class _Assembly:
         key = "\n".join(call.key())
         facts = self._facts[number] = _facts(exchange, call, key)
         has_ask = facts.ask is not None
-        history = self._history[number] = session_facts(exchange, call, key, asks=has_ask)
+        begun = self._streams.add(exchange, number)
+        resumes = None if begun is None or self._history[begun].listens else begun
+        history = session_facts(exchange, call, key, asks=has_ask, resumes=resumes)
+        self._history[number] = history
         self._surrogates.add(number, exchange, history.session)
 
     def _content(self, number: int) -> str:

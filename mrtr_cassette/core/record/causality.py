@@ -101,7 +101,7 @@ def _responses_of(
         yield moments[ask.piece], (), (call_cause,)
     for push in facts.pushes:
         yield push.moment, (), ((_PUSH, facts.session, push.id),)
-    for identity, moment in facts.responses if facts.listens else ():
+    for identity, moment in facts.responses:
         yield moment, ((_REQUEST, facts.session, identity),), ()
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import NO_SESSION, listens, opened_session, session_of
+from mrtr_cassette.core.exchange.streams import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by
@@ -89,11 +90,12 @@ class SessionFacts:
         request_id: canonical text of the id of the request; None for anything else.
         posted_id: canonical text of the id of the JSON-RPC response that the request is, or None.
         pushes: the requests in its response.
-        responses: on a listening stream, the id of each JSON-RPC response and when it came.
-        ended: when the response ended; never where it says no more than that the request has
-            arrived, and the response to that comes on a listening stream.
+        responses: the id of each JSON-RPC response to another request, and when it came.
+        ended: when the response ended, or the call whose stream it resumes; never where it says no
+            more than that the request has arrived, and the response comes on a listening stream.
         is_answered: its response has the response to the request.
-        ends_session: it is a DELETE.
+        resumes: number of the call whose stream it resumes, or None.
+        ends_session: it is a DELETE, which was not refused.
         seeks_stream: it is a GET of a listening stream.
         is_silent: its response, if there is any, has no message of a server that lets it listen.
     """
@@ -107,6 +109,7 @@ class SessionFacts:
     responses: tuple[tuple[str, Moment], ...]
     ended: Moment
     is_answered: bool
+    resumes: int | None = None
     ends_session: bool = False
     seeks_stream: bool = False
     is_silent: bool = False
@@ -117,7 +120,9 @@ class SessionFacts:
         return self.rank in _LISTENING
 
 
-def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: bool) -> SessionFacts:
+def session_facts(
+    exchange: RecordedExchange, call: Call, key: str, *, asks: bool, resumes: int | None = None
+) -> SessionFacts:
     """Return what is to know of an exchange, which has a number, in its session.
 
     Args:
@@ -125,21 +130,25 @@ def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: boo
         call: its request, read.
         key: the text of its call key.
         asks: its response is an input-required result.
+        resumes: number of the call whose stream it resumes, or None.
     """
     response, message = exchange.response, call.message
     session = session_of(exchange.request)
     opened = NO_SESSION if session else opened_session(response)
-    rank = Rank.CALL if asks else _rank_of(call, response, opens=bool(opened))
+    is_of_call = asks or resumes is not None
+    rank = Rank.CALL if is_of_call else _rank_of(call, response, opens=bool(opened))
+    has_others = rank in _LISTENING or resumes is not None
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
-    for piece, moment, came in _messages(response, listens=rank in _LISTENING):
-        if came.kind is Kind.RESPONSE:
+    for piece, moment, came in _messages(response, has_others=has_others):
+        if came.kind is Kind.RESPONSE and has_others:
             responses.append((came.id or "", moment))
         elif came.kind is Kind.REQUEST:
             pushes.append(Push(intern(came.id or ""), intern(came.method), piece, moment))
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
     is_request = kind is Kind.REQUEST
+    ended = _ended(exchange) if resumes is None or not responses else responses[-1][1]
     is_accepted = is_request and response is not None and response.only_accepts
     return SessionFacts(
         session=intern(session or opened),
@@ -149,10 +158,11 @@ def session_facts(exchange: RecordedExchange, call: Call, key: str, *, asks: boo
         posted_id=identity if kind is Kind.RESPONSE else None,
         pushes=tuple(pushes),
         responses=tuple(responses),
-        ended=NEVER if is_accepted else _ended(exchange),
-        is_answered=not is_accepted and _has_answer(response),
-        ends_session=exchange.request.method == "DELETE",
-        seeks_stream=seeks_stream(exchange.request),
+        ended=NEVER if is_accepted else ended,
+        is_answered=not is_accepted and (response is None or _has_answer(response)),
+        resumes=resumes,
+        ends_session=ends_session(exchange.request, response),
+        seeks_stream=resumes is None and seeks_stream(exchange.request),
         is_silent=_is_silent(response),
     )
 
@@ -199,24 +209,23 @@ def _rank_of(call: Call, response: Response | None, *, opens: bool) -> Rank:
     return _RANKS.get(call.method, Rank.CALL)
 
 
-def _messages(response: Response | None, *, listens: bool) -> Iterator[tuple[int, Moment, Message]]:
+def _messages(
+    response: Response | None, *, has_others: bool
+) -> Iterator[tuple[int, Moment, Message]]:
     """Yield the messages of an event stream that have an id, with their piece and its moment."""
     if response is None or not response.is_framed:
         return
     for index, piece in enumerate(response.pieces):
         # On the stream of a call, what has an id and no method is the response to the call.
-        if b'"id"' in piece.raw and (listens or b'"method"' in piece.raw):
+        if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
             message = completed_by(response, index)
             if message is not None and message.id is not None:
                 yield index, Moment(piece.after, piece.at_ms), message
 
 
-def _has_answer(response: Response | None) -> bool:
+def _has_answer(response: Response) -> bool:
     """Tell whether a response has the response to its request; what is no stream is that."""
-    if response is None or not response.is_framed:
-        return True
-    last_first = reversed(response.pieces)
-    return any(b'"result"' in piece.raw or b'"error"' in piece.raw for piece in last_first)
+    return not response.is_framed or is_answered(response)
 
 
 def _ended(exchange: RecordedExchange) -> Moment:
@@ -231,15 +240,15 @@ def _ended(exchange: RecordedExchange) -> Moment:
 def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
     """Return when each exchange was over.
 
-    That is the end of its response, or, where the response to the request came on a listening
-    stream of its session, that moment.
+    That is the end of its response, or, where the response to the request came on another stream of
+    its session, that moment.
 
     Args:
         facts: by number, in arrival order.
     """
     waiting: dict[tuple[str, str], deque[Moment]] = {}
     for each in facts.values():
-        for identity, moment in each.responses if each.listens else ():
+        for identity, moment in each.responses:
             waiting.setdefault((each.session, identity), deque()).append(moment)
     ends: dict[int, Moment] = {}
     for number, each in facts.items():

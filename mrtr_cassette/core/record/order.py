@@ -10,6 +10,7 @@ whenever they began.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -80,12 +81,18 @@ def _families(
     families: dict[int, list[LinkedInteraction]] = {}
     for interaction in interactions:
         families.setdefault(interaction.numbers[0], []).append(interaction)
+    resumed: Counter[int] = Counter()
     for number, family in families.items():
         each = facts[number]
         # A listening stream ends when nobody wants it any more, which says nothing of what it is.
         end = number if each.listens else ends[number].after
         identity = each.request_id or ""
-        key = each.rank, each.text, len(identity), identity
+        key: tuple[Any, ...] = each.rank, each.text, len(identity), identity
+        if each.resumes is not None:
+            call = facts[each.resumes]
+            resumed[each.resumes] += 1
+            identity = call.request_id or ""
+            key = call.rank, call.text, len(identity), identity, resumed[each.resumes]
         yield _Unit(tuple(family), number, end, each.rank, (key,))
 
 

@@ -93,7 +93,7 @@ def link_pushes(facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]) -
     for _, _, what, number, push in sorted(_events(own, ends), key=_order):
         session, exchange = sessions[facts[number].session], facts[number]
         if push is not None:
-            session.pushed(number, push, listens=exchange.listens)
+            session.pushed(number, push, exchange)
         elif what is _What.END:
             session.pending.pop(number, None)
         elif exchange.posted_id is not None:
@@ -151,14 +151,14 @@ class _Session:
         self._unanswered: dict[str, deque[tuple[_OpenTurn, str]]] = {}
         self._open: dict[int, _OpenTurn] = {}
 
-    def pushed(self, number: int, push: Push, *, listens: bool) -> None:
+    def pushed(self, number: int, push: Push, exchange: SessionFacts) -> None:
         """Take a request that the server pushed."""
-        owner = number
-        if listens and len(self.pending) == 1:
+        owner = number if exchange.resumes is None else exchange.resumes
+        if exchange.listens and len(self.pending) == 1:
             (owner,) = self.pending
         opened = self._open.get(owner)
         # On a stream that calls share, whether requests overlap is chance.
-        is_nobodys = listens and owner == number
+        is_nobodys = exchange.listens and owner == number
         if opened is None or is_nobodys or not opened.keys.unanswered:
             opened = self._open[owner] = _OpenTurn(LinkedTurn(), TurnKeys())
             self.turns.setdefault(owner, []).append(opened.turn)

@@ -124,7 +124,7 @@ class Delivery:
 
     def next(self) -> Sending | Refusal | Ending | None:
         """Return what is sent next; None as long as it waits for what clients send."""
-        miss = self.session.refused.pop(self.playable, None)
+        miss = self.session.refused.pop(self.playable.stream, None)
         if miss is not None:
             self._is_refused = True
             return Refusal(miss, self.values.id, is_last=True)

@@ -15,7 +15,7 @@ from typing import Any
 from mrtr_cassette.core.exchange.lookup import lookup_key
 from mrtr_cassette.core.exchange.pushed import message_of, posted_answer
 from mrtr_cassette.core.exchange.sessions import session_of
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.calls import Call, resumed_event
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.playable import Playable
@@ -92,6 +92,10 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
     posted = _posted_to_same(call, playables)
     if posted:
         return _other_answer(call, posted, ignored)
+    event = resumed_event(call.request)
+    if event:
+        detail = printable(f'no recorded stream goes on after the event "{event}"')
+        return Miss(call, Reason.STATE_UNKNOWN, detail)
     key = lookup_key(call, ignored).call
     here = [each for each in playables if each.key.endpoint == key.endpoint]
     same_method = [each for each in here if each.key.method == key.method]

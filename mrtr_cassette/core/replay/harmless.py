@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.calls import Call, resumed_event
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
 from mrtr_cassette.core.replay.playable import Playable
 from mrtr_cassette.core.wire.http import EVENT_STREAM, SESSION_HEADER, Headers
@@ -63,6 +63,7 @@ class HarmlessRequests:
         if http_method == "DELETE" and call.request.header(SESSION_HEADER):
             return Harmless(call, 204, (), b"", "204")
         wants_stream = EVENT_STREAM in call.request.header("accept")
+        wants_stream = wants_stream and not resumed_event(call.request)
         if http_method == "GET" and wants_stream and endpoint not in self._methods:
             return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
         return None

@@ -124,6 +124,8 @@ class InOrder:
     def arrived(self, chosen: Playable, values: CallerValues, session: LiveSession) -> None:
         """Take note that a request like a recorded one has come, with its caller's values."""
         session.arrive(chosen, values if chosen.session else None)
+        if chosen.kind is Kind.REQUEST:
+            session.callers[chosen] = values
 
     def waits_of(self, playable: Playable) -> Waits:
         """Return what the response to a request waits for."""

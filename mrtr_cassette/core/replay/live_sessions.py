@@ -34,6 +34,7 @@ class LiveSession:
         played: how often each exchange has been played in it.
         asked: what has been asked in it without a state.
         sent: how many parts of each listening stream its client has had.
+        callers: with which values each call came whose response is a stream.
         refused: for each call, the wrong answer to what the server asked meanwhile.
         unrecorded: events for its client that were not recorded, of a session whose responses all
             come on one stream; None for any other session.
@@ -46,6 +47,7 @@ class LiveSession:
     played: dict[Playable, int] = field(default_factory=dict)
     asked: set[Question] = field(default_factory=set)
     sent: dict[Playable, int] = field(default_factory=dict)
+    callers: dict[Playable, CallerValues] = field(default_factory=dict)
     refused: dict[Playable, Miss] = field(default_factory=dict)
     unrecorded: deque[bytes] | None = None
     reached: int = 0

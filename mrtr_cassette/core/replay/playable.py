@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette, PushedRequest, RecordedExchange
 from mrtr_cassette.core.exchange.sessions import listens, opened_session, session_of
+from mrtr_cassette.core.exchange.streams import Streams
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -61,6 +62,7 @@ class Playable:
         session: id of its recorded session; empty where it has none.
         opens_session: its response gave that id to its client.
         is_listening: its response is a stream that tells what other requests caused.
+        begun: the exchange with which the stream began that it resumes, or None.
         request: its request as it is matched, without secrets.
         kind: the kind of the request's message, or None if its body is no message.
         lookup: its lookup key.
@@ -100,6 +102,7 @@ class Playable:
     played: int = 0
     same: Playable | None = None
     answers: PushedQuestion | None = None
+    begun: Playable | None = None
 
     def __post_init__(self) -> None:
         """Work out what its ask asks."""
@@ -107,6 +110,11 @@ class Playable:
         if self.ask is not None and self.ask.request_state is None:
             requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
             self.question = Question(self.key, canonical(requests))
+
+    @property
+    def stream(self) -> Playable:
+        """The exchange with which the stream began that its response belongs to."""
+        return self.begun or self
 
     @property
     def was_played(self) -> bool:
@@ -242,12 +250,18 @@ def playables_of(
 def number_lookups(by_arrival: Iterable[Playable]) -> None:
     """Number the lookup keys of all exchanges, and count how often each comes in a session.
 
-    Equal answers to what was asked during other calls count apart.
+    Equal answers to what was asked during other calls count apart. What resumes a stream has the
+    number of that stream in the place of a key, as each session has other ids of events.
     """
-    numbers: dict[tuple[LookupKey, int | None], int] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
     occurrences: Counter[tuple[str, int]] = Counter()
+    streams = Streams[Playable]()
     for each in by_arrival:
-        pending = None if each.answers is None else each.answers.pending.lookup_number
-        each.lookup_number = numbers.setdefault((each.lookup, pending), len(numbers))
+        key: tuple[Any, ...] = each.lookup, each.answers and each.answers.pending.lookup_number
+        begun = each.begun = streams.add(each.exchange, each)
+        if begun is not None:
+            each.is_listening = each.is_listening and begun.is_listening
+            key = begun.lookup_number, begun.occurrence
+        each.lookup_number = numbers.setdefault(key, len(numbers))
         occurrences[each.session, each.lookup_number] += 1
         each.occurrence = occurrences[each.session, each.lookup_number]

@@ -17,12 +17,13 @@ from typing import NamedTuple
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, has_member, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.exchange.sessions import NO_SESSION
+from mrtr_cassette.core.exchange.streams import event_ids
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
     Traits,
     read_call,
+    resumed_event,
     traits_of_headers,
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
@@ -58,7 +59,6 @@ from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.core.wire.readable import readable
-from mrtr_cassette.core.wire.sse import event_id_span
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,6 @@ class Unmatched(NamedTuple):
     arrived: Arrived
     nearest: Sequence[Playable]
     fitting: Sequence[Playable]
-
-
-class _Event(NamedTuple):
-    """An event of a recorded stream: whose, and which piece of it."""
-
-    playable: Playable
-    piece: int
 
 
 class Player:
@@ -261,7 +254,7 @@ class Player:
         fitting = self._order.fitting(nearest, wanted.secrets, candidates)
         chosen = self._order.choose(fitting, wanted.caller, session)
         if chosen is None:
-            return Unmatched(arrived, nearest, fitting)
+            return self._rest(request, session) or Unmatched(arrived, nearest, fitting)
         return self._play(request, chosen, session, wanted)
 
     def _play(
@@ -277,9 +270,33 @@ class Player:
         # Where nothing is counted, every client listens for itself.
         times = session.played.get(chosen, 0)
         if delivery is not None and chosen.is_listening and chosen.session and times:
-            delivery = self._resumed(delivery, request) if times > 1 else delivery
+            if times > 1:
+                # Nobody saw what ends it for the second time.
+                reply = delivery.reply._replace(end=End.OPEN)
+                had = 0 if chosen.begun else session.sent.get(chosen, 0)
+                delivery = replace(delivery, reply=reply, resumes=had)
             self._listening.setdefault(session, []).append(delivery)
         return Play(request, chosen, delivery)
+
+    def _rest(self, request: Request, session: LiveSession) -> Play | None:
+        """Find what a stream has after an event after which no recorded client resumed it."""
+        event = self._events.get((session.recorded, resumed_event(request)))
+        if event is None:
+            return None
+        playable, piece = event
+        delivery = self._delivery(playable, session, CallerValues(None, None))
+        if delivery is None or not (playable.is_listening or playable.stream in session.callers):
+            return None
+        delivery = replace(delivery, resumes=piece + 1)
+        if len(delivery.reply.parts) == delivery.resumes:
+            # What a call's stream has after that was never seen, unless it stayed open.
+            if not playable.is_listening and delivery.reply.end is not End.OPEN:
+                return None
+            delivery.reply = delivery.reply._replace(end=End.OPEN)
+        if playable.is_listening:
+            self._listening.setdefault(session, []).append(delivery)
+        self.plays += 1
+        return Play(request, playable, delivery)
 
     def _recognised(self, request: Request) -> _Wanted | None:
         """Read a request that differs from a recorded one in the caller's values only."""
@@ -352,7 +369,12 @@ class Player:
 
     def _refuse(self, answer: Message, session: LiveSession, miss: Miss) -> bool:
         """Let the call during which the server asked get a miss; return whether there is one."""
-        for expected in self._posted.get((session.recorded, answer.id), ()):
+        asked = self._posted.get((session.recorded, answer.id))
+        if asked is None:
+            # Under an id that no question had, it is taken for the answer to the oldest one.
+            posted = self._posted.items()
+            asked = [each for key, own in posted if key[0] == session.recorded for each in own]
+        for expected in asked:
             question = expected.answers
             if (
                 question is not None
@@ -374,7 +396,10 @@ class Player:
         self, playable: Playable, session: LiveSession, values: CallerValues
     ) -> Delivery | None:
         reply = self._reply(playable)
-        return None if reply is None else Delivery(playable, reply, session, values)
+        if reply is None:
+            return None
+        values = session.callers.get(playable.stream, values)
+        return Delivery(playable, reply, session, values)
 
     def _follow(self, session: LiveSession) -> None:
         """Let a client listen to the session that it has turned out to have."""
@@ -387,30 +412,15 @@ class Player:
                 session.count(stream)
                 delivery.follow(stream, reply)
 
-    def _resumed(self, delivery: Delivery, request: Request) -> Delivery:
-        """Return the rest of what a client of a session has listened to before."""
-        session = delivery.session
-        last = self._events.get(request.header("last-event-id"))
-        if last is None:
-            delivery = replace(delivery, resumes=session.sent.get(delivery.playable, 0))
-        elif (reply := self._reply(last.playable)) is not None:
-            values = session.values_of(last.playable)
-            delivery = Delivery(last.playable, reply, session, values, last.piece + 1)
-        # Nobody saw what ends it for the second time.
-        return replace(delivery, reply=delivery.reply._replace(end=End.OPEN))
-
     @cached_property
-    def _events(self) -> dict[str, _Event]:
-        """All events of recorded streams that have ids, by these."""
-        events = {}
-        for each in self.playables:
-            response = each.exchange.response
-            for index, piece in enumerate(response.pieces) if response is not None else ():
-                span = event_id_span(piece.raw, first=index == 0)
-                if span is not None:
-                    event_id = piece.raw[span.start : span.end].decode("utf-8", "replace")
-                    events[event_id] = _Event(each, index)
-        return events
+    def _events(self) -> dict[tuple[str, str], tuple[Playable, int]]:
+        """The events of recorded streams by session and id: whose, and which piece of it."""
+        by_arrival = sorted(self.playables, key=lambda each: each.arrival)
+        return {
+            (each.session, identity): (each, index)
+            for each in by_arrival
+            for index, identity in event_ids(each.exchange.response)
+        }
 
     def _reply(self, playable: Playable) -> Reply | None:
         exchange = playable.exchange
@@ -419,13 +429,14 @@ class Player:
         reply = self._replies.get(playable)
         if reply is None:
             waits = self._order.waits_of(playable)
+            # A stream may be resumed at any event that has an id.
+            has_ids = any(event_ids(exchange.response))
             reply = build_reply(
                 self._echoes.of(playable, waits),
                 exchange.response,
                 waits,
                 started_ms=exchange.started_ms,
-                # A session's stream may be resumed at any event.
-                piecewise=self._paced or playable.session != NO_SESSION,
+                piecewise=self._paced or playable.session != "" or has_ids,
             )
             if playable in self._held_open:
                 reply = reply._replace(end=End.OPEN)

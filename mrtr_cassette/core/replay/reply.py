@@ -248,7 +248,6 @@ class KnownEchoes:
             exchange = playable.exchange
             if exchange.response is None:
                 return ()
-            echoed = self._known[playable] = echoes_in(
-                exchange.call.message, exchange.response, waits
-            )
+            request = playable.stream.exchange.call.message
+            echoed = self._known[playable] = echoes_in(request, exchange.response, waits)
         return echoed

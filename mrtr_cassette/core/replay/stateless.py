@@ -37,7 +37,6 @@ _TOLD_BY: Final = {
     "has_progress_token": "a progress token",
     "capabilities": "the client's capabilities",
     "protocol_version": "the protocol version",
-    "resumes": "the header Last-Event-ID",
     "accept": "the header Accept",
 }
 """How messages name the traits, headers of many names aside."""
@@ -170,6 +169,9 @@ class Stateless:
         """Find listening streams that tell what other requests caused."""
         for each in by_arrival:
             response, number = each.exchange.response, each.exchange.number
+            if each.begun is not None and each.begun.kind is Kind.REQUEST:
+                reason = "a request gets the rest of what was said to another one"
+                yield NeedsOneProcess(each.session, (each.interaction,), reason)
             if response is None or number is None or not each.is_listening:
                 continue
             waits = timelines.waits_of(each)

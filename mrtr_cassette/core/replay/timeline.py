@@ -6,7 +6,8 @@ Rule: whatever the server says waits for the notifications and the posted answer
 before it. That it has taken one of these, or a request whose response comes on a listening stream,
 says nothing, so it waits for nothing: a client that posts one after the other would wait for ever.
 A call doesn't wait for other calls, nor for answers to
-what was asked during these, as parallel calls owe each other nothing. A listening stream tells what
+what was asked during these, as parallel calls owe each other nothing; neither does what resumes its
+stream. A listening stream tells what
 all of them caused, so it waits for every answer; an event and the end wait for all requests that
 can have changed something since the stream began, a response or progress for its very request. No
 session waits for another one.
@@ -22,10 +23,12 @@ from typing import Final, NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import NO_SESSION
+from mrtr_cassette.core.exchange.streams import ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in
 from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.wire.http import Response
 
 _ACKNOWLEDGED = (Kind.RESPONSE, Kind.NOTIFICATION)
 
@@ -136,7 +139,7 @@ class Timelines:
         is_message = playable.kind in _ACKNOWLEDGED and not response.is_framed
         if is_message or response.only_accepts:
             return NO_WAITS
-        lanes = self._lanes(playable, exchange.number)
+        lanes = self._lanes(playable, response)
         if not lanes and not playable.is_listening:
             return NO_WAITS
 
@@ -164,15 +167,19 @@ class Timelines:
         arrivals = self._during.get(pending)
         return () if arrivals is None else arrivals.playables
 
-    def _lanes(self, playable: Playable, number: int) -> tuple[Lane, ...]:
-        timeline = self._sessions[playable.session]
+    def _lanes(self, playable: Playable, response: Response) -> tuple[Lane, ...]:
+        timeline, begun = self._sessions[playable.session], playable.stream
         if playable.is_listening:
             changes = timeline.changes
-            lanes = [Lane(timeline.messages), Lane(changes, changes.before(number))]
+            since = changes.before(begun.exchange.number or 0)
+            lanes = [Lane(timeline.messages), Lane(changes, since)]
         else:
             lanes = [Lane(timeline.of_no_call)]
-            if playable in self._during:
-                lanes.append(Lane(self._during[playable]))
+            if begun in self._during:
+                lanes.append(Lane(self._during[begun]))
+            if timeline.endings.playables and response.is_event_stream:
+                # What left a call without its response may be the end of the session.
+                lanes += () if is_answered(response) else (Lane(timeline.endings),)
         return tuple([lane for lane in lanes if lane.arrivals.playables])
 
 
@@ -183,6 +190,7 @@ class _Timeline:
         self.messages = Arrivals()
         self.of_no_call = Arrivals()
         self.changes = Arrivals()
+        self.endings = Arrivals()
         self._requests = Arrivals()
 
     def add(self, playable: Playable, number: int) -> None:
@@ -196,8 +204,9 @@ class _Timeline:
             self._requests.add(playable, number)
             if not is_read_only(playable.key.method):
                 self.changes.add(playable, number)
-        elif playable.request.method == "DELETE":
+        elif ends_session(playable.request, playable.exchange.response):
             self.changes.add(playable, number)
+            self.endings.add(playable, number)
 
     def request_of(self, message: Message, after: int) -> Playable | None:
         """Return the latest request that a message of the server is about, or None."""

@@ -73,25 +73,17 @@ def read_event(raw: bytes, *, first: bool) -> Event:
     return Event(raw, b"\n".join(parts) if lines else None, tuple(lines))
 
 
-def event_id_span(raw: bytes, *, first: bool) -> Span | None:
-    """Return where in the bytes of an event its id stands; None where it has none.
-
-    Args:
-        first: the event begins its stream, where a byte order mark is no part of a line.
-    """
-    span = None
-    for at, line in _lines(raw, _line_start(raw, first=first)):
-        if line.startswith(b"id:"):
-            # The last one counts.
-            span = Span(at + (4 if line.startswith(b"id: ") else 3), at + len(line))
-    return span
-
-
 def event_id_spans(raw: bytes) -> list[Span]:
     """Return where the ids of an event stand in its bytes, except empty ones."""
     if b"id:" not in raw:
         return []
     return [Span(*match.span(1)) for match in _ID_LINE.finditer(raw)]
+
+
+def event_id(raw: bytes) -> str:
+    """Return the id of an event, the last one that it names; empty where it names none."""
+    spans = event_id_spans(raw)
+    return raw[spans[-1].start : spans[-1].end].decode("utf-8", "replace") if spans else ""
 
 
 def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:
