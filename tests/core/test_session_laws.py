@@ -1,14 +1,16 @@
 """Laws of sessions: whatever a client and a server said to each other, a replay says it again.
 
 A made-up recording has up to three sessions whose calls, pushed requests, posted answers,
-notifications, streams and ends come in any order.
+notifications, streams and ends come in any order; streams are let go and resumed, and calls are
+cancelled.
 It is replayed to the same clients: each sends its next message when it has had what it had had
 before that message while recording.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from builders import (
@@ -18,6 +20,7 @@ from builders import (
     answer,
     changed,
     get,
+    id_of,
     loaded,
     notification,
     post,
@@ -36,14 +39,19 @@ from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_va
 from mrtr_cassette.core.wire.sse import read_event
 
 ACCEPTED = 202
+LISTEN = get("/mcp", ("Accept", "text/event-stream"))
 
 
 class Sent(NamedTuple):
-    """A client sends a request, the `number`th of the recording."""
+    """A client sends a request, the `number`th of the recording.
+
+    One that resumes a stream names the last event that it had in response to request `resumes`.
+    """
 
     session: int
     number: int
     request: Request
+    resumes: int | None = None
 
 
 class Said(NamedTuple):
@@ -56,12 +64,20 @@ class Said(NamedTuple):
 
 @dataclass
 class Stream:
-    """A response under way."""
+    """A response under way, or the response that resumes it.
+
+    Attributes:
+        request: the body of the request with which it began.
+        last: the id of its last event, if its events have ids.
+        last_number: the request in response to which that came.
+    """
 
     number: int
     request: bytes
     is_listening: bool
     is_json: bool = False
+    last: str = ""
+    last_number: int = 0
 
 
 @dataclass
@@ -72,9 +88,12 @@ class Session:
     number: int
     pending: list[Stream] = field(default_factory=list)
     listening: Stream | None = None
+    let_go: list[Stream] = field(default_factory=list)
     unanswered: list[bytes] = field(default_factory=list)
     is_over: bool = False
+    has_listened: bool = False
     count: int = 0
+    events: int = 0
 
     def next_id(self) -> int:
         """Return an id for the next message; those of client and server are the same ones."""
@@ -90,8 +109,11 @@ class Recording:
         self.trace: list[Sent | Said] = []
         self.sessions: list[Session] = []
 
-    def send(self, session: Session, request: Request) -> int:
+    def send(self, session: Session, request: Request, resumes: Stream | None = None) -> int:
         """Let the client of a session send a request."""
+        if resumes is not None:
+            headers = (*request.headers, ("Last-Event-ID", resumes.last))
+            request = Request(request.method, request.target, headers, request.body)
         in_session = (
             request
             if not session.id
@@ -103,7 +125,8 @@ class Recording:
             )
         )
         number = self.talk.request(in_session)
-        self.trace.append(Sent(session.number, number, request))
+        last = None if resumes is None else resumes.last_number
+        self.trace.append(Sent(session.number, number, request, last))
         return number
 
     def begin(self, number: int, headers: Any, status: int = 200) -> None:
@@ -114,6 +137,18 @@ class Recording:
         """Let the server say something in a response."""
         self.talk.observation(number).response_bytes(piece, self.talk.tick())
         self.trace.append(Said(session.number, number, piece))
+
+    def event(self, session: Session, stream: Stream, message: bytes) -> None:
+        """Let the server say something in a stream; one that is primed has events with ids."""
+        if stream.is_json:
+            self.say(session, stream.number, message + b"\n")
+            return
+        event_id = b""
+        if stream.last:
+            session.events += 1
+            stream.last, stream.last_number = f"e{session.events}", stream.number
+            event_id = b"id: %b\n" % stream.last.encode()
+        self.say(session, stream.number, event_id + sse(message))
 
     def end(self, session: Session, number: int, end: End = End.COMPLETE) -> None:
         """Let a response end."""
@@ -134,13 +169,16 @@ class Recording:
         self.say(session, number, answer(request, {"serverInfo": {"name": "s"}}))
         self.end(session, number)
 
-    def call(self, session: Session, *, is_json: bool) -> None:
+    def call(self, session: Session, *, is_json: bool, is_primed: bool) -> None:
         """A client calls a tool."""
         request = changed(tool("work", n=session.count % 3), "id", to=session.next_id())
         number = self.send(session, post(request))
         stream = Stream(number, request, is_listening=False, is_json=is_json)
         if not is_json:
             self.begin(number, STREAM_HEADERS)
+        if is_primed:
+            stream.last = "primed"
+            self.event(session, stream, b"")
         session.pending.append(stream)
 
     def finish(self, session: Session, stream: Stream) -> None:
@@ -150,7 +188,7 @@ class Recording:
             self.begin(stream.number, JSON_HEADERS)
             self.say(session, stream.number, result)
         else:
-            self.say(session, stream.number, sse(result))
+            self.event(session, stream, result)
         self.end(session, stream.number)
         session.pending.remove(stream)
 
@@ -161,23 +199,71 @@ class Recording:
         self.begin(number, (), ACCEPTED)
         self.end(session, number)
 
-    def listen(self, session: Session) -> None:
+    def listen(self, session: Session, *, is_json: bool, is_primed: bool) -> None:
         """A client opens a listening stream."""
-        number = self.send(session, get("/mcp", ("Accept", "text/event-stream")))
+        request = LISTEN
+        if is_json:
+            request = post(rpc("subscriptions/listen", {}, session.next_id()))
+        number = self.send(session, request)
+        self.begin(number, JSON_HEADERS if is_json else STREAM_HEADERS)
+        session.listening = Stream(number, b"", is_listening=True, is_json=is_json)
+        if is_primed and not is_json:
+            session.listening.last = "primed"
+            self.event(session, session.listening, b"")
+        self.heard(session)
+
+    def heard(self, session: Session) -> None:
+        """Let the server speak on a stream that is opened again: a silent one is not always kept."""
+        if session.has_listened and session.listening is not None:
+            self.tell(session, session.listening)
+        session.has_listened = True
+
+    def let_go(self, session: Session, stream: Stream) -> None:
+        """The server ends a stream that is not over, so that its client comes back for the rest."""
+        self.end(session, stream.number)
+        self.ended(session, stream)
+        if stream.last:
+            session.let_go.append(stream)
+
+    def ended(self, session: Session, stream: Stream) -> None:
+        """Take note that a stream has ended."""
+        if stream is session.listening:
+            session.listening = None
+        else:
+            session.pending.remove(stream)
+
+    def resume(self, session: Session, stream: Stream) -> None:
+        """A client comes back for the rest of a stream."""
+        session.let_go.remove(stream)
+        number = self.send(session, LISTEN, stream)
         self.begin(number, STREAM_HEADERS)
-        session.listening = Stream(number, b"", is_listening=True)
+        stream = replace(stream, number=number)
+        if stream.is_listening:
+            session.listening = stream
+            self.heard(session)
+        else:
+            session.pending.append(stream)
+
+    def cancel(self, session: Session, stream: Stream, how: End | None) -> None:
+        """A client cancels a call, whose stream ends in some way, or stays for now."""
+        request_id = id_of(stream.request)
+        cancelled = notification("notifications/cancelled", requestId=request_id)
+        number = self.send(session, post(cancelled))
+        self.begin(number, (), ACCEPTED)
+        self.end(session, number)
+        if how is not None:
+            self.end(session, stream.number, how)
+            self.ended(session, stream)
 
     def push(self, session: Session, stream: Stream) -> None:
         """The server asks in a stream."""
         pushed = rpc("elicitation/create", {"message": f"{session.count}?"}, session.next_id())
-        self.say(session, stream.number, sse(pushed))
+        self.event(session, stream, pushed)
         session.unanswered.append(pushed)
 
     def tell(self, session: Session, stream: Stream) -> None:
         """The server says something in a stream."""
-        self.say(
-            session, stream.number, sse(notification("notifications/message", n=session.count))
-        )
+        self.event(session, stream, notification("notifications/message", n=session.count))
 
     def respond(self, session: Session, pushed: bytes, action: str) -> None:
         """A client answers what the server asked."""
@@ -186,14 +272,18 @@ class Recording:
         self.begin(number, (), ACCEPTED)
         self.end(session, number)
 
-    def delete(self, session: Session) -> None:
-        """A client ends its session, and with it the listening stream."""
+    def delete(self, session: Session, *, is_refused: bool) -> None:
+        """A client ends its session, and with it all streams, unless the server refuses that."""
         number = self.send(session, Request("DELETE", "/mcp", (), b""))
-        self.begin(number, ())
+        self.begin(number, (), 405 if is_refused else 200)
         self.end(session, number)
-        if session.listening is not None:
-            self.end(session, session.listening.number)
-            session.listening = None
+        if is_refused:
+            return
+        for stream in (*session.pending, session.listening):
+            if stream is not None:
+                self.end(session, stream.number)
+        session.pending.clear()
+        session.listening = None
         session.is_over = True
 
     def close(self) -> None:
@@ -210,6 +300,12 @@ class Recording:
                 self.end(session, session.listening.number, End.OPEN)
 
 
+def resumable(session: Session) -> list[Stream]:
+    """Return the streams that a client may come back for: it listens to one at a time."""
+    is_listening = session.listening is not None
+    return [each for each in session.let_go if not (each.is_listening and is_listening)]
+
+
 def steps_of(session: Session) -> list[str]:
     """Return what can happen in a session next."""
     if session.is_over:
@@ -219,11 +315,17 @@ def steps_of(session: Session) -> list[str]:
         steps.append("listen")
     if session.pending:
         steps += ["finish", "finish"]
+    if resumable(session):
+        steps += ["resume"] * 3
+    if any(each.last for each in session.pending) or session.listening is not None:
+        steps.append("let go")
+    if any(not each.is_json for each in session.pending):
+        steps.append("cancel")
     if session.listening is not None or any(not each.is_json for each in session.pending):
         steps += ["push", "push", "tell"]
     if session.unanswered:
         steps += ["respond"] * 3
-    if not session.pending:
+    if not any(each.is_json for each in session.pending):
         steps.append("delete")
     return steps
 
@@ -239,22 +341,33 @@ def step(recording: Recording, session: Session, data: st.DataObject) -> None:
         streams.append(session.listening)
     match name:
         case "call" | "JSON call":
-            recording.call(session, is_json=name == "JSON call")
+            is_json = name == "JSON call"
+            is_primed = not is_json and data.draw(st.booleans())
+            recording.call(session, is_json=is_json, is_primed=is_primed)
+        case "let go":
+            primed = [each for each in streams if each.last or each.is_listening]
+            recording.let_go(session, data.draw(st.sampled_from(primed)))
+        case "resume":
+            recording.resume(session, data.draw(st.sampled_from(resumable(session))))
+        case "cancel":
+            calls = [each for each in streams if not each.is_listening]
+            how = data.draw(st.sampled_from([None, End.OPEN, End.COMPLETE]))
+            recording.cancel(session, data.draw(st.sampled_from(calls)), how)
+        case "push" | "tell":
+            say = recording.push if name == "push" else recording.tell
+            say(session, data.draw(st.sampled_from(streams)))
         case "finish":
             recording.finish(session, data.draw(st.sampled_from(session.pending)))
-        case "push":
-            recording.push(session, data.draw(st.sampled_from(streams)))
-        case "tell":
-            recording.tell(session, data.draw(st.sampled_from(streams)))
         case "respond":
             pushed = data.draw(st.sampled_from(session.unanswered))
             recording.respond(session, pushed, data.draw(st.sampled_from(["accept", "decline"])))
         case "notify":
             recording.notify(session)
         case "listen":
-            recording.listen(session)
+            is_json, is_primed = data.draw(st.booleans()), data.draw(st.booleans())
+            recording.listen(session, is_json=is_json, is_primed=is_primed)
         case "delete":
-            recording.delete(session)
+            recording.delete(session, is_refused=data.draw(st.booleans()))
 
 
 def recorded(data: st.DataObject) -> Recording:
@@ -320,6 +433,13 @@ class Client:
             request = Request(
                 request.method, request.target, (*request.headers, *session), request.body
             )
+        if sent.resumes is not None:
+            (*_, last) = re.findall(rb"id: (\S+)\n", b"".join(filter(None, self.had[sent.resumes])))
+            headers = tuple(
+                (name, last.decode() if name == "Last-Event-ID" else value)
+                for name, value in request.headers
+            )
+            request = Request(request.method, request.target, headers, request.body)
         play = player.request_received(request)
         assert isinstance(play, Play), play
         self.sent += 1
@@ -365,24 +485,29 @@ class Client:
         """
         said = sends = needed = 0
         owners: dict[bytes | None, int] = {}
-        listening = {
-            each.number
-            for each in self.trace
-            if isinstance(each, Sent) and each.request.method == "GET"
-        }
+        begun: dict[int, int] = {}
+        listening = set()
+        for each in self.trace:
+            if isinstance(each, Sent):
+                resumed = each.number if each.resumes is None else begun[each.resumes]
+                begun[each.number] = resumed
+                if each.resumes is None and (
+                    each.request.method == "GET" or b"subscriptions/listen" in each.request.body
+                ):
+                    listening.add(each.number)
         for each in self.trace:
             if isinstance(each, Sent):
                 sends += 1
                 message = classify(each.request.body)
                 if message is None or message.kind is Kind.REQUEST or each.number in self.left_out:
                     continue
-                owner = owners.get(message.spelled(("id",)), number)
-                if number in listening or owner == number:
+                owner = owners.get(message.spelled(("id",)), begun[number])
+                if begun[number] in listening or owner == begun[number]:
                     needed = sends
                 continue
             pushed = None if each.piece is None else classify(without_framing(each.piece) or b"")
             if pushed is not None and pushed.kind is Kind.REQUEST:
-                owners[pushed.spelled(("id",))] = each.number
+                owners[pushed.spelled(("id",))] = begun[each.number]
             if each.number == number:
                 if said == place:
                     break

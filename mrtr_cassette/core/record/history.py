@@ -25,7 +25,7 @@ from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by
 from mrtr_cassette.core.secrets.placeholders import renumber
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
-from mrtr_cassette.core.wire.http import EVENT_STREAM, Request, Response
+from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Request, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
 _LONGEST_TEXT = 200
@@ -98,6 +98,7 @@ class SessionFacts:
         ends_session: it is a DELETE, which was not refused.
         seeks_stream: it is a GET of a listening stream.
         is_silent: its response, if there is any, has no message of a server that lets it listen.
+        is_left: its client left its response.
     """
 
     session: str
@@ -113,6 +114,7 @@ class SessionFacts:
     ends_session: bool = False
     seeks_stream: bool = False
     is_silent: bool = False
+    is_left: bool = False
 
     @property
     def listens(self) -> bool:
@@ -164,6 +166,7 @@ def session_facts(
         ends_session=ends_session(exchange.request, response),
         seeks_stream=resumes is None and seeks_stream(exchange.request),
         is_silent=_is_silent(response),
+        is_left=response is not None and response.end is End.OPEN,
     )
 
 
@@ -265,8 +268,9 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
 def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     """Return the listening streams that ended with their session, and the DELETE that ended it.
 
-    Where nothing but the DELETE came after the end of a stream, client and server were closing, and
-    which of them was the first to close the stream is chance.
+    Where nothing but the DELETE came after its client left a stream, client and server were closing,
+    and which of them was the first to close the stream is chance. One that the server ended before
+    the DELETE was let go.
 
     Args:
         facts: by number, in arrival order.
@@ -285,6 +289,7 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
         and each.session != NO_SESSION
         and each.session in deletes
         and last.get(each.session, 0) <= each.ended.after
+        and (each.is_left or each.ended.after >= deletes[each.session])
     }
 
 

@@ -47,6 +47,8 @@ class HarmlessRequests:
         """Look at what was recorded."""
         self._methods: dict[str, set[str]] = {}
         for each in playables:
+            if resumed_event(each.request):
+                continue
             self._methods.setdefault(each.key.endpoint, set()).add(each.key.method)
 
     def answer_to(self, call: Call) -> Harmless | None:

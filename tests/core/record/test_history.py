@@ -118,14 +118,15 @@ def test_call_without_a_response_of_its_own_is_over_with_that_on_a_stream() -> N
 
 
 def test_stream_ends_with_its_session() -> None:
-    """A stream after whose end only the DELETE came ended with the session, and no other one."""
+    """A stream that its client left before the DELETE alone, or that the server ended after it."""
     left = facts(rank=Rank.LISTENING, ended=2)
-    stayed = facts(rank=Rank.LISTENING, ended=3)
+    stayed = facts(rank=Rank.LISTENING, ended=3, is_left=True)
+    let_go = facts(rank=Rank.LISTENING, ended=3)
     later = facts(rank=Rank.LISTENING, ended=5)
     delete = facts(request_id=None, ends_session=True)
     elsewhere = facts("other", rank=Rank.LISTENING, ended=9)
 
-    told = {1: left, 2: stayed, 3: facts(), 4: delete, 5: delete, 6: later, 7: elsewhere}
+    told = {1: left, 2: stayed, 3: facts(), 4: delete, 5: delete, 6: later, 7: elsewhere, 8: let_go}
     assert ended_with_session(told) == {2: 4, 6: 4}
     assert ended_with_session({1: facts("", rank=Rank.LISTENING), 2: facts("")}) == {}
 

@@ -128,7 +128,7 @@ def test_recorded_requests_are_played() -> None:
     """A refusal of a ping that was recorded comes back, and no stream is declined beside one."""
     player = player_of(
         (PING, text("recorded")),
-        (get("/mcp", ("Last-Event-ID", "7"), ("Accept", EVENT_STREAM)), b"recorded"),
+        (get("/mcp", ("X", "7"), ("Accept", EVENT_STREAM)), b"recorded"),
         (get("/mcp?new=1", ("Accept", EVENT_STREAM)), b"new"),
     )
 

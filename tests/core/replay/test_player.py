@@ -651,11 +651,9 @@ def test_initialize_of_another_client_gets_the_recorded_answer() -> None:
     assert said(play(player, initialize("2025-06-18", "other", tasks={}))) == "old"
 
 
-@pytest.mark.parametrize(
-    "header", [("Authorization", "Bearer made-up"), ("Last-Event-ID", "7"), ("X-Tenant", "a")]
-)
+@pytest.mark.parametrize("header", [("Authorization", "Bearer made-up"), ("X-Tenant", "a")])
 def test_header_tells_equal_calls_apart(header: tuple[str, str]) -> None:
-    """A credential, a resumed stream, and what the user named decide which answer is played."""
+    """A credential, and what the user named, decide which answer is played."""
     talk = Conversation(kept_headers=frozenset({"x-tenant"}))
     for request, words in ((post(CALL), "without"), (post(CALL, header), "with")):
         talk.response(talk.request(request), text(words))
@@ -800,17 +798,28 @@ def test_wrong_answer_to_a_pushed_question_refuses_the_call_once() -> None:
 
 
 def test_wrong_answer_to_what_was_not_asked_refuses_nobody() -> None:
-    """Neither before the call nor with an id that no question had."""
+    """Before the call nobody waits for an answer, under whatever id."""
     player = asked()
     session = session_of(player)
 
-    assert not missed(player, within(session, REFUSED)).is_refused
-    hit(player, within(session, CALL))
-    assert not missed(player, within(session, with_id(REFUSED, "p9"))).is_refused
+    for number in ("p1", "p9"):
+        assert not missed(player, within(session, with_id(REFUSED, number))).is_refused
+
+
+def test_answer_under_an_id_that_no_question_had_ends_the_wait() -> None:
+    """The call that waits for an answer gets the miss, and is not left silent."""
+    player = asked()
+    session = session_of(player)
+    call = hit(player, within(session, CALL))
+    sent_now(call)
+
+    assert missed(player, within(session, with_id(AGREED, "p9"))).is_refused
+    assert call.delivery is not None
+    assert isinstance(call.delivery.next(), Refusal)
 
 
 def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
-    """A client that lost the stream of a call has the rest on a GET, and the end stays open."""
+    """A client that lost the stream of a call has the rest on a GET, as often as it asks."""
     events = tuple(
         b"id: e%d\ndata: %b\n\n" % (number, message)
         for number, message in enumerate((progress(1), answer(CALL, text("done"))))
@@ -830,11 +839,47 @@ def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
         headers = (*LISTEN.headers, ("Last-Event-ID", event))
         return hit(player, within(session, Request("GET", "/mcp", headers, b"")))
 
-    again = resumed(last)
-    assert sent_now(again) == rest
-    assert again.delivery is not None
-    assert again.delivery.next() == Ending(End.OPEN)
-    assert sent_now(resumed("unknown")) == b""
+    for _ in range(2):
+        again = resumed(last)
+        assert sent_now(again) == rest
+        assert again.delivery is not None
+        assert again.delivery.next() == Ending(End.COMPLETE)
+    for unknown in ("made-up", rest.split(b"\n")[0].removeprefix(b"id: ").decode()):
+        headers = (*LISTEN.headers, ("Last-Event-ID", unknown))
+        request = within(session, Request("GET", "/mcp", headers, b""))
+        assert missed(player, request).reason is Reason.STATE_UNKNOWN
+
+
+@pytest.mark.parametrize("order", ["ab", "ba", "b"])
+def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
+    """Whichever calls a client makes, in whatever order, an event id names the stream of its call."""
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), OPENED)
+    calls = {word: with_id(tool("work", word=word), word) for word in "ab"}
+    primed = {word: b"id: %b1\ndata: \n\n" % word.encode() for word in "ab"}
+    for word in "ab":
+        let_go = Answer((primed[word],), STREAM_HEADERS)
+        talk.response(talk.request(within(SESSION, calls[word])), let_go)
+    resumed = [
+        talk.stream(within(SESSION, get("/mcp", ("Last-Event-ID", f"{word}1")))) for word in "ab"
+    ]
+    for number, word in reversed([*zip(resumed, "ab", strict=True)]):
+        talk.event(number, answer(calls[word], text(word)))
+        talk.end(number, End.OPEN if word == "a" else End.COMPLETE)
+    talk.response(talk.request(within(SESSION, Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    player = Player(loaded(talk.cassette()))
+    session = session_of(player)
+
+    last = {}
+    for word in order:
+        call = hit(player, within(session, with_id(calls[word], f"my {word}")))
+        last[word] = sent_now(call).split(b"\n")[0].removeprefix(b"id: ").decode()
+    for word in reversed(order):
+        for _ in range(2):
+            rest = hit(player, within(session, get("/mcp", ("Last-Event-ID", last[word]))))
+            assert sent_now(rest) == sse(answer(with_id(calls[word], f"my {word}"), text(word)))
+            assert rest.delivery is not None
+            assert rest.delivery.next() == Ending(End.COMPLETE)
 
 
 def test_stream_of_a_client_is_that_of_the_session_that_it_turns_out_to_have() -> None:
