@@ -10,7 +10,8 @@ Rule: this is the only loop that has conversations with a server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from mrtr_cassette.core.drive.conversation import (
@@ -22,10 +23,12 @@ from mrtr_cassette.core.drive.conversation import (
     Posted,
     Steps,
 )
+from mrtr_cassette.core.drive.server_session import resumption
 from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
 from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http.message import no_response, passed_headers, sent_headers
 from mrtr_cassette.shell.transport import Upstream, UpstreamResponse
 
@@ -51,12 +54,14 @@ class LiveServer:
         shown_as: how messages name it.
         headers: added to every request, in the place of those of that name.
         response_s: seconds that a response may take; None waits for ever.
+        clock: waits before what a server let go of is asked for again.
     """
 
     upstream: Upstream
     shown_as: str
     headers: Headers = ()
     response_s: float | None = None
+    clock: Clock = CLOCK
     _under_way: list[_UnderWay] = field(default_factory=list, init=False)
     _listening: list[asyncio.Task[None]] = field(default_factory=list, init=False)
     _posting: list[asyncio.Task[None]] = field(default_factory=list, init=False)
@@ -147,15 +152,25 @@ class LiveServer:
     async def _read(
         self, observation: Observation, steps: Steps, begun: asyncio.Event | None = None
     ) -> None:
-        request = observation.call.request
-        headers = sent_headers(request.headers, self.headers)
-        response = await self.upstream.send(request, headers)
-        try:
+        async with self._sent(observation.call.request) as response:
             observation.response_started(response.status, passed_headers(response.headers))
             if begun is not None:
                 begun.set()
             await self._show(response, observation, steps)
-            observation.response_ended(0.0)
+        while (rest := resumption(observation)) is not None:
+            await self.clock.sleep(rest.after_s)
+            async with self._sent(rest.request) as response:
+                if not is_event_stream(passed_headers(response.headers)):
+                    break
+                await self._show(response, observation, steps)
+        observation.response_ended(0.0)
+
+    @asynccontextmanager
+    async def _sent(self, request: Request) -> AsyncIterator[UpstreamResponse]:
+        headers = sent_headers(request.headers, self.headers)
+        response = await self.upstream.send(request, headers)
+        try:
+            yield response
         finally:
             response.close()
 

@@ -27,6 +27,7 @@ from mrtr_cassette.core.drive.learning import Learned, learned
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
 from mrtr_cassette.core.exchange.recorded import Cassette
+from mrtr_cassette.core.exchange.streams import rejoined
 from mrtr_cassette.core.exchange.transports import over_http, over_pipes
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.verification import Verification, verification_of
@@ -167,7 +168,7 @@ class _Run:
         is_on_pipes = self.target.is_on_pipes
         cassette = over_pipes(self.recorded) if is_on_pipes else over_http(self.recorded)
         self.verifier = Verifier(
-            cassette,
+            rejoined(cassette),
             self.target.path,
             partial(ignored_in, self.rules),
             token_of=keyed_hash(os.urandom(16)),

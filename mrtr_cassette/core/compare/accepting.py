@@ -63,6 +63,8 @@ def why_not_taken(taken: TakenResponse, cassette: Cassette) -> str | None:
         return "the live server gave no response"
     if repeats_own_id(live, recorded):
         return "it repeats the id that another request of this comparison had"
+    if recorded.rpc_response is None and live.rpc_response is not None:
+        return "its response stands in what resumed its stream; record it again"
     pushes = [[each.piece for each in _pushed_in(side)] for side in (recorded, live)]
     if pushes[0] != pushes[1]:
         return "the server pushed other requests in it, or at other places, than was recorded"

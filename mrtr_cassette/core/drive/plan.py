@@ -159,7 +159,7 @@ def _why_not(interaction: RecordedInteraction, call: Call, part: Part, endpoint:
         if call.message is not None and call.message.kind is Kind.RESPONSE:
             return "it answers what a server pushed in the recorded run"
     if call.request.header(LAST_EVENT_ID_HEADER):
-        return "it resumes a stream of the recorded run"
+        return "it resumes a stream of the recorded run, with which it is compared"
     if part == "call":
         return _why_no_call(interaction, call, endpoint)
     if part != "listening" and (last.response is None or last.response.end is not End.COMPLETE):

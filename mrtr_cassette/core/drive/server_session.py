@@ -10,7 +10,7 @@ Source: MCP 2025-11-25, "Session Management"; MCP 2024-11-05, "HTTP with SSE".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from mrtr_cassette.core.compare.own_ids import OWN_ID
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -20,6 +20,7 @@ from mrtr_cassette.core.record.open_pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.record.sealer import Seen
 from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
     JSON_HEADERS,
     POST_HEADERS,
     SESSION_HEADER,
@@ -30,9 +31,12 @@ from mrtr_cassette.core.wire.http import (
 )
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
 from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.sse import event_id, retry_ms
 
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
+_PAUSE_MS: Final = 1000
+"""How long the SDKs' clients wait where no server says it, and the longest wait of ours."""
 
 
 class TakesPushes(Protocol):
@@ -115,6 +119,38 @@ class ServerSession:
         if observation.call.method == "initialize" and observation.status == 200:
             self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
+
+
+class Resumption(NamedTuple):
+    """How a client comes back for the rest of a response.
+
+    Attributes:
+        request: what it sends.
+        after_s: how many seconds it waits before that.
+    """
+
+    request: Request
+    after_s: float
+
+
+def resumption(observation: Observation) -> Resumption | None:
+    """Return how the rest of a response is asked for that the server let go of; None if it didn't.
+
+    A server may end the stream of a call before the response, once it has sent an event with an id;
+    the client waits as long as `retry` says (MCP 2025-11-25, "Resumability and Redelivery").
+    """
+    call, events = observation.call, observation.events
+    is_call = call.message is not None and call.message.kind is Kind.REQUEST
+    if observation.is_answered or observation.is_listening or not is_call:
+        return None
+    last = next(filter(None, map(event_id, reversed(events))), "")
+    if not last:
+        return None
+    waits = [wait for wait in map(retry_ms, events) if wait is not None]
+    kept = tuple(pair for pair in call.request.headers if pair[0].lower() in _OF_ALL)
+    headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last))
+    request = readable(Request("GET", call.request.target, headers, b""))
+    return Resumption(request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000)
 
 
 def in_session(request: Request, session: str) -> Request:

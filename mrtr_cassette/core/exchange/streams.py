@@ -7,9 +7,10 @@ rest stands in `Last-Event-ID`, whichever stream it is of, that of a call or a l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Generic, TypeVar
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.exchange.sessions import opened_session, session_of
 from mrtr_cassette.core.protocol.calls import resumed_event
 from mrtr_cassette.core.protocol.jsonrpc import Kind
@@ -42,6 +43,31 @@ def is_answered(response: Response) -> bool:
 def ends_session(request: Request, response: Response | None) -> bool:
     """Tell whether a request ends its session; one that is refused ends nothing."""
     return request.method == "DELETE" and (response is None or response.status < 400)
+
+
+def rejoined(cassette: Cassette) -> Cassette:
+    """Return a cassette in which the response to a call goes on with what resumed its stream."""
+    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    streams = Streams[RecordedExchange]()
+    whole: dict[RecordedExchange, Response] = {}
+    for each in sorted(own, key=lambda each: each.number or 0):
+        begun, rest = streams.add(each, each), each.response
+        if begun is None or rest is None or not rest.is_event_stream or begun.response is None:
+            continue
+        if begun.call.message is not None:
+            before = whole.get(begun, begun.response)
+            had = {identity for _, identity in event_ids(before)}
+            again = {index for index, identity in event_ids(rest) if identity in had}
+            more = tuple([piece for at, piece in enumerate(rest.pieces) if at not in again])
+            whole[begun] = replace(before, pieces=before.pieces + more, end=rest.end)
+    if not whole:
+        return cassette
+    joined = {each: replace(each, response=response) for each, response in whole.items()}
+    interactions = [
+        replace(each, exchanges=tuple([joined.get(one, one) for one in each.exchanges]))
+        for each in cassette.interactions
+    ]
+    return replace(cassette, interactions=tuple(interactions))
 
 
 class Streams(Generic[E]):

@@ -268,9 +268,9 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
 def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     """Return the listening streams that ended with their session, and the DELETE that ended it.
 
-    Where nothing but the DELETE came after its client left a stream, client and server were closing,
-    and which of them was the first to close the stream is chance. One that the server ended before
-    the DELETE was let go.
+    Where nothing but the DELETE came after its client left a stream, client and server were
+    closing, and which of them was the first to close the stream is chance. One that the server
+    ended before the DELETE was let go.
 
     Args:
         facts: by number, in arrival order.

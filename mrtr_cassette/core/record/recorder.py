@@ -213,6 +213,11 @@ class Observation:
         return len(self._pieces)
 
     @property
+    def events(self) -> list[bytes]:
+        """The events of the response so far, as they came."""
+        return [] if self._framer is None else [piece.raw for piece in self._pieces]
+
+    @property
     def acknowledges(self) -> bool:
         """Whether the response, which has begun, is none to a JSON-RPC request, and no stream.
 

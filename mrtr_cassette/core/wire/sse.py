@@ -23,6 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 _BLANK = b"\n\n"
 _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")
 _ID_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))id: ?([^\r\n]+)")
+_RETRY_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))retry: ?([0-9]{1,9})(?=[\r\n])")
 _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 
 
@@ -84,6 +85,12 @@ def event_id(raw: bytes) -> str:
     """Return the id of an event, the last one that it names; empty where it names none."""
     spans = event_id_spans(raw)
     return raw[spans[-1].start : spans[-1].end].decode("utf-8", "replace") if spans else ""
+
+
+def retry_ms(raw: bytes) -> int | None:
+    """Return after how many milliseconds an event lets the client come back, or None."""
+    match = _RETRY_LINE.search(raw)
+    return None if match is None else int(match[1])
 
 
 def _lines(raw: bytes, at: int) -> Iterator[tuple[int, bytes]]:

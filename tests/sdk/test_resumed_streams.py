@@ -1,0 +1,104 @@
+"""Calls whose streams the Python SDK's server lets go, and whose rest its client comes back for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from harness import looped, playing
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import TextContent
+from processes import PEERS, listening, replay_command
+
+import mrtr_cassette
+from mrtr_cassette import VerifyOptions
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.verifying import verify_cassette
+
+SERVER = (sys.executable, str(PEERS / "server_streams.py"))
+
+
+async def worked(url: str, *rounds: str) -> dict[str, list[str]]:
+    """Call the tool in one session, on all of a round at once; return what each call was told."""
+    told: dict[str, list[str]] = {}
+
+    async def work(session: ClientSession, on: str) -> None:
+        async def progressed(_done: float, _total: float | None, message: str | None) -> None:
+            told[on].append(str(message))
+
+        told[on] = []
+        done = await session.call_tool("work", {"on": on}, progress_callback=progressed)
+        assert isinstance(done.content[0], TextContent)
+        told[on].append(done.content[0].text)
+
+    async with (
+        streamable_http_client(url) as (reading, writing, *_),
+        ClientSession(reading, writing) as session,
+    ):
+        await session.initialize()
+        for each in rounds:
+            await asyncio.gather(*(work(session, on) for on in each))
+    return told
+
+
+def expected(names: str) -> dict[str, list[str]]:
+    """Return what calls on these are told."""
+    return {on: ["begun", "done", f"worked on {on}"] for on in names}
+
+
+@looped
+async def test_each_call_gets_its_own_result(tmp_path: Path) -> None:
+    """In the recorded order and in any other, and where some calls are never made."""
+    path = tmp_path / "c.json"
+    with listening(SERVER) as server:
+        async with recording(server.url, path, RecordOptions()) as session:
+            assert await worked(session.url, "ab") == expected("ab")
+    for rounds in (["ab"], ["ba"], ["a", "b"], ["b", "a"], ["a"], ["b"]):
+        async with playing(path) as session:
+            assert await worked(session.url, *rounds) == expected("".join(rounds))
+            assert not session.misses
+
+
+@looped
+async def test_appended_call_is_followed(tmp_path: Path) -> None:
+    """What is recorded is played, what is missing goes to the server, and both are resumed there."""
+    path = tmp_path / "c.json"
+    for rounds in (["a"], ["a", "b"]):
+        with listening(SERVER) as server:
+            options = RecordOptions(existing="append") if rounds[1:] else RecordOptions()
+            async with recording(server.url, path, options) as session:
+                assert await worked(session.url, *rounds) == expected("".join(rounds))
+            assert session.problem is None
+    async with playing(path) as session:
+        assert await worked(session.url, "ba") == expected("ab")
+        assert not session.misses
+
+
+@looped
+async def test_verify_sees_the_result(tmp_path: Path) -> None:
+    """An unchanged server is the same, and one with another result is not."""
+    path = tmp_path / "c.json"
+    with listening(SERVER) as server:
+        async with recording(server.url, path, RecordOptions()) as session:
+            await worked(session.url, "ab")
+    with listening(SERVER) as server:
+        verification = await verify_cassette(path, server.url, VerifyOptions())
+        assert verification.is_good, verification
+    with listening((*SERVER, "--said", "slept on")) as server:
+        verification = await verify_cassette(path, server.url, VerifyOptions())
+        assert verification.counts["text-changed"] == 2
+
+
+def test_call_follows_a_stream_that_is_let_go(tmp_path: Path) -> None:
+    """A call without a client gets its result, recorded or not, and again from the recording."""
+    path = tmp_path / "c.json"
+    with listening(SERVER) as server:
+        for recorded in (None, path):
+            result = mrtr_cassette.call(server.url, "work", {"on": "a"}, path=recorded)
+            assert result.text == "worked on a"
+    with listening(replay_command(path)) as replay:
+        assert mrtr_cassette.call(replay.url, "work", {"on": "a"}).text == "worked on a"
+    assert replay.code == 0, replay.stderr
