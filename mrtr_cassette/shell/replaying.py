@@ -113,6 +113,12 @@ class ReplaySession:
 
 
 DEFAULTS: Final = ReplayOptions()
+_APART_S: Final = 0.02
+"""Seconds between an event and a response that follows it on a stream that many requests share.
+
+Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
+the progress of a call that has its response: only time keeps the two apart.
+"""
 
 
 @asynccontextmanager
@@ -356,7 +362,7 @@ class ReplayServer:
     async def _send(self, delivery: Delivery, downstream: Downstream) -> None:
         started = self.clock.now()
         downstream.begin(delivery.reply.status, delivery.headers)
-        is_head_sent = False
+        is_head_sent = is_event_sent = False
         while not isinstance(step := delivery.next(), Ending):
             if step is None or (self.paced and not is_head_sent):
                 # The head does not wait for the first part.
@@ -364,6 +370,7 @@ class ReplayServer:
                 is_head_sent = True
             if step is None:
                 await self._arrival(delivery)
+                is_event_sent = False
             elif isinstance(step, Refusal):
                 framing = b"event: message\ndata: %b\n\n"
                 if delivery.playable.request.is_line:
@@ -373,6 +380,9 @@ class ReplayServer:
                 if self.paced:
                     elapsed = self.clock.now() - started
                     await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
+                elif step.responds and is_event_sent:
+                    await self.clock.sleep(_APART_S)
+                is_event_sent = True
                 await downstream.send(step.raw, is_last=step.is_last)
                 self._say_pushed(delivery, step.pieces)
             if step is not None and step.is_last:

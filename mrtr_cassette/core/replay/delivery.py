@@ -32,12 +32,14 @@ class Sending(NamedTuple):
         at_ms: milliseconds after the request, in the recorded rhythm.
         is_last: the reply ends with them.
         pieces: which pieces of the recorded body they are, as indices.
+        responds: they are the response to another request.
     """
 
     raw: bytes
     at_ms: float
     is_last: bool
     pieces: range
+    responds: bool = False
 
 
 class Refusal(NamedTuple):
@@ -146,7 +148,7 @@ class Delivery:
         if refused is not None and request is not None:
             return Refusal(refused, self.session.values_of(request).id, is_last)
         raw = self.session.spelled(part.fill(self._values_of), self.playable.session)
-        return Sending(raw, part.at_ms, is_last, part.pieces)
+        return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
     def _ending(self) -> Ending | None:
         end = End.COMPLETE if self._is_refused else self.reply.end

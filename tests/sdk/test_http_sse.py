@@ -1,0 +1,26 @@
+"""HTTP+SSE (2024-11-05) with the SDKs: the Python one's server, the TypeScript one's client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from processes import PEERS, listening, record_command, replay_command, run
+
+SERVER = (sys.executable, str(PEERS / "server_sse.py"))
+CLIENT = ("node", str(PEERS / "client_sse.mjs"))
+
+
+def test_progress_comes_before_the_response(tmp_path: Path) -> None:
+    """A client that handles responses first has the progress of its calls all the same."""
+    path = tmp_path / "c.json"
+    with listening(SERVER) as server, listening(record_command(server.url, path)) as proxy:
+        assert run((*CLIENT, proxy.url)).code == 0
+    with listening(replay_command(path)) as replay:
+        told = run((*CLIENT, replay.url))
+    assert replay.code == 0, replay.stderr
+    assert told.stdout.splitlines() == [
+        "counted to 1: 1",
+        "counted to 2: 1 2",
+        "counted to 3: 1 2 3",
+    ], told
