@@ -202,3 +202,106 @@ def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have
     assert said(play(player, within(session, tool("work", n=2)))) == "done 2"
 
     assert sent_now(listening_play) == sse(notification("notifications/x", n=2))
+
+
+# How streams end
+
+DELETE = Request("DELETE", "/mcp", (), b"")
+LISTEN = get("/mcp", ("Accept", "text/event-stream"))
+PRIMED = b"id: e1\ndata: \n\n"
+
+
+def opened_talk() -> Conversation:
+    """Return a recording in which a session has been opened."""
+    return conversation(*steps(ONE))
+
+
+def ending(started: Play) -> Json:
+    """Take what is due of a stream, and return how it ends; None while it is held."""
+    assert sent_now(started) is not None
+    assert started.delivery is not None
+    step = started.delivery.next()
+    return None if step is None else step.end
+
+
+def hit(player: Player, request: Request) -> Play:
+    """Return what is played for a request."""
+    decision = player.request_received(request)
+    assert isinstance(decision, Play), decision
+    return decision
+
+
+def test_stream_of_a_call_that_its_client_left_ends_with_the_session() -> None:
+    """The call was cancelled and got no response: a client that reads on is not told to come back."""
+    talk = opened_talk()
+    call = talk.stream(within(ONE, CALL))
+    talk.observation(call).response_bytes(PRIMED, talk.tick())
+    cancel = within(ONE, notification("notifications/cancelled", requestId=1))
+    talk.response(talk.request(cancel), ACCEPTED)
+    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
+    talk.end(call)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, CALL))
+    play(player, within(session, cancel.body))
+    assert ending(stream) is None
+    play(player, within(session, DELETE))
+    assert ending(stream) is End.COMPLETE
+
+
+def test_stream_that_the_server_ended_before_the_session_ends_by_itself() -> None:
+    """What resumes a call, and a listening stream that is let go: the DELETE came after their end."""
+    talk = opened_talk()
+    call = talk.stream(within(ONE, CALL))
+    talk.observation(call).response_bytes(PRIMED, talk.tick())
+    talk.end(call)
+    rest = talk.stream(within(ONE, get("/mcp", ("Last-Event-ID", "e1"))))
+    listening = talk.stream(within(ONE, LISTEN))
+    talk.event(rest, answer(CALL, text("done")))
+    talk.end(rest)
+    talk.end(listening)
+    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    last = play(player, within(session, CALL)).split(b"\n")[0].removeprefix(b"id: ").decode()
+    resumed = hit(player, within(session, get("/mcp", ("Last-Event-ID", last))))
+    assert ending(resumed) is End.COMPLETE
+    assert ending(hit(player, within(session, LISTEN))) is End.COMPLETE
+
+
+def test_only_line_of_a_listening_stream_waits_for_what_caused_it() -> None:
+    """The stream was open when the recording ended, which says nothing of when the line came."""
+    listen = rpc("subscriptions/listen", {}, number="l")
+    talk = opened_talk()
+    listening = talk.request(within(ONE, listen))
+    talk.observation(listening).response_started(200, JSON_HEADERS)
+    talk.response(talk.request(within(ONE, tool("first"))), text("1"))
+    line = notification("notifications/x") + b"\n"
+    talk.observation(listening).response_bytes(line, talk.tick())
+    talk.response(talk.request(within(ONE, tool("second"))), text("2"))
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, listen))
+    assert sent_now(stream) == b""
+    play(player, within(session, tool("first")))
+    assert sent_now(stream) == line
+
+
+def test_refused_delete_ends_nothing() -> None:
+    """A stream that its client left before stays open, and no event waits for the DELETE."""
+    talk = opened_talk()
+    left = talk.stream(within(ONE, LISTEN))
+    talk.end(left, End.OPEN)
+    refused = Answer((), (), 405)
+    talk.response(talk.request(within(ONE, DELETE)), refused)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, LISTEN))
+    assert ending(stream) is End.OPEN
+    play(player, within(session, DELETE))
+    assert ending(stream) is End.OPEN
