@@ -1,9 +1,5 @@
 """Appending: what is recorded is played, what is missing is recorded.
 
-Owns: which of the two a request gets, and repeating what was recorded with the live server before
-a retry or the request for a further page, which continue it, is relayed.
-Does not own: the relay and its upstream (`relay`), playing (`replaying`), what is sent to repeat a
-conversation (`core.drive`).
 Rule: nothing of what is sent for that is recorded.
 """
 

@@ -1,8 +1,5 @@
 """Calling a live server without a client: one call, whose questions sources answer.
 
-Owns: opening a session, finding the tool, and waiting for the endpoint, the person and the pace.
-Does not own: requests (`core.drive.own_client`), rounds and answers (`core.answers`), the loop
-(`live_server`), the recording (`recording`).
 Rule: a recorded call goes through the same proxy as any client's.
 """
 

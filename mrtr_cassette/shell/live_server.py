@@ -1,9 +1,5 @@
 """A live server, as the commands that are clients themselves use it.
 
-Owns: sending what a machine of `core.drive` says, showing it the responses, and handing it what the
-server pushes, on the stream of a call or on a listening one.
-Does not own: what is sent and what is answered (`core.drive`), connections (`http.client`,
-`pipe_upstream`).
 Rule: this is the only loop that has conversations with a server.
 """
 

@@ -1,7 +1,5 @@
 """Replaying: the recording is the server.
 
-Owns: sending recorded replies, waiting where a part has to wait, and holding open what had no end.
-Does not own: which reply a request gets (`core.player`).
 Rule: nothing here can reach the network; no HTTP client is imported (see tests/test_layering.py).
 """
 

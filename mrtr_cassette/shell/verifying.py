@@ -27,7 +27,7 @@ from mrtr_cassette.core.drive.learning import Learned, learned
 from mrtr_cassette.core.drive.plan import Planned, planned
 from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.exchange.streams import rejoined
+from mrtr_cassette.core.exchange.sessions import rejoined
 from mrtr_cassette.core.exchange.transports import over_http, over_pipes
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.verification import Verification, verification_of

@@ -63,17 +63,26 @@ def why_not_taken(taken: TakenResponse, cassette: Cassette) -> str | None:
         return "the live server gave no response"
     if repeats_own_id(live, recorded):
         return "it repeats the id that another request of this comparison had"
-    if recorded.rpc_response is None and live.rpc_response is not None:
-        return "its response stands in what resumed its stream; record it again"
     pushes = [[each.piece for each in _pushed_in(side)] for side in (recorded, live)]
     if pushes[0] != pushes[1]:
         return "the server pushed other requests in it, or at other places, than was recorded"
     old, new = recorded.ask, live.ask
     if old is not None and new is not None:
         return _why_not_asked(taken, old, new)
-    if old is not None and _has_branches(recorded, cassette):
+    return _why_not_answered(taken, cassette)
+
+
+def _why_not_answered(taken: TakenResponse, cassette: Cassette) -> str | None:
+    """Return why a response can't come or go where the other one asks."""
+    recorded, live = taken.recorded, taken.live
+    if recorded.ask is not None and _has_branches(recorded, cassette):
         return "other branches answer the question that is gone"
-    return None if new is None else "the server asks once more, and no answer is recorded"
+    if live.ask is not None:
+        return "the server asks once more, and no answer is recorded"
+    is_elsewhere = recorded.rpc_response is None and live.rpc_response is not None
+    return (
+        "its response stands in what resumed its stream: record it again" if is_elsewhere else None
+    )
 
 
 def _why_not_asked(taken: TakenResponse, old: Ask, new: Ask) -> str | None:

@@ -1,8 +1,5 @@
 """Which responses of a live server are taken into the cassette that it was held to.
 
-Owns: what is proposed of a verification, and which proposals a choice of verdicts takes.
-Does not own: whether a response can be taken, and the file (`compare.accepting`), asking a person
-(the fronts).
 Rule: a response is taken whole, so only where all of its changes are accepted. Errors and changed
 rounds are never accepted by their verdict alone.
 """

@@ -5,8 +5,6 @@ the recorded conversation is repeated with it, from the first request to the ask
 on with the state that the server issues now. The same holds for the page of a list that isn't
 recorded, and the cursor that a recorded page issued.
 
-Owns: which recorded response a request goes on from, and the request with the live value in it.
-Does not own: the conversation (`conversation`), the recorded answers (`recorded_script`).
 Rule: the request is the client's own; only the request state or the cursor in it is another one.
 """
 

@@ -1,7 +1,5 @@
 """Having a conversation with a live server: one call, from its first request to where it stands.
 
-Owns: what to send next, with the live request state in it, and how the conversation stands.
-Does not own: what is answered (a script), the session (`server_session`), sending (the shell).
 Rule: an ask is answered only by who has answers to this very ask.
 Source: MCP 2026-07-28, "Multi Round-Trip Requests": a retry is the original call with
 `inputResponses` and the exact `requestState` of the last ask, under a new id. MCP 2025-11-25,

@@ -1,7 +1,5 @@
 """What is left out when a live server is compared with a recording: places, by call.
 
-Owns: the file that names them, and which of them concern a call.
-Does not own: comparing (`compare`), which places differ by themselves (`learning`).
 Rule: a file that can't be read as one is an error; nothing is ignored by mistake.
 """
 

@@ -1,7 +1,5 @@
 """Which values differ by themselves: two live responses to the same call, compared.
 
-Owns: the pointers of such values, and why some are not left out.
-Does not own: comparing (`compare`), the file that keeps the pointers (`ignored`).
 Rule: a pointer is exact, and hides nothing that was the same in both responses.
 """
 

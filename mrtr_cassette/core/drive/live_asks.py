@@ -1,8 +1,4 @@
-"""The open questions of a live server in this run.
-
-Owns: whether a retry may answer a live ask and not a recorded one.
-Does not own: how asks with a request state are linked (`record`).
-"""
+"""The open questions of a live server in this run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Values that a live server issues anew, in the place of those that it issued while recording.
 
-Owns: cursors and task ids: where a server issues them, and where a client sends them back.
-Does not own: request states (`conversation`), session ids (`server_session`).
 Source: MCP 2026-07-28, "Pagination"; MCP 2025-11-25, "Tasks".
 """
 

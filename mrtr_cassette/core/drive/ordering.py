@@ -1,7 +1,5 @@
 """Lists whose order means nothing.
 
-Owns: finding lists that have the same items in another order, and leaving such a change out.
-Does not own: comparing values (`compare`).
 Rule: an item that is missing, new or another one is a change all the same.
 """
 

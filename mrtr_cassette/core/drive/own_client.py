@@ -1,7 +1,5 @@
 """The requests of a client of our own: how it opens a session, and how it calls.
 
-Owns: what these requests say and which headers they have, in both eras, and telling the eras apart.
-Does not own: ids and sessions (`server_session`), what is called and answered.
 Rule: a server is first asked in the newer revision; one that doesn't know it is opened as an
 earlier one.
 Source: MCP 2026-07-28, "Versioning", "Transports" (`Mcp-Param-*`); MCP 2025-11-25, "Lifecycle".

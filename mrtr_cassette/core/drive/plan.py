@@ -1,7 +1,5 @@
 """Which conversations of a cassette are repeated with a live server, and why others are not.
 
-Owns: what kind of traffic an interaction is, whether it can be sent again, and its session.
-Does not own: sending it and what comes of it (`verification`).
 Rule: what can't be sent as it was recorded is not sent in some other form.
 """
 

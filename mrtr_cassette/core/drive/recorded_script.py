@@ -1,7 +1,5 @@
 """A script that gives the recorded answers, if the live server asks what was recorded.
 
-Owns: the recorded answers, and when they are given.
-Does not own: what is sent (`conversation`), comparing asks (`compare`).
 Rule: an ask that is not the recorded one is never answered.
 """
 

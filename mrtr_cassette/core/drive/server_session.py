@@ -1,8 +1,5 @@
 """A session with a live server, as its client knows it.
 
-Owns: the ids of what is sent in it, the session id that the server gave, and whose pushed request
-is whose.
-Does not own: what is sent (`conversation`), sending (the shell).
 Rule: a server without sessions has one, without an id.
 Source: MCP 2025-11-25, "Session Management"; MCP 2024-11-05, "HTTP with SSE".
 """

@@ -1,7 +1,5 @@
 """The recorded sessions (2025 era) of clients, and the live sessions in their place.
 
-Owns: when a live session has to be opened for a client, and with which requests.
-Does not own: sending (the shell).
 Source: MCP 2025-11-25, "Session Management".
 """
 

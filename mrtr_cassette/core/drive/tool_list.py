@@ -1,7 +1,5 @@
 """The lists of a live server, page after page, and what it says of its tools.
 
-Owns: fetching a list in a session, and reading the hints of tools.
-Does not own: what follows from a hint (`verification`), arguments (`answers.arguments`).
 Source: MCP 2026-07-28, "Tools", `ToolAnnotations`; "Pagination".
 """
 

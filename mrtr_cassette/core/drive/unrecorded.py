@@ -1,8 +1,4 @@
-"""A request that can't be recorded, because the live server is not where the cassette is.
-
-Owns: the facts about it, as a value.
-Does not own: how it reads (`report.unrecorded`).
-"""
+"""A request that can't be recorded, because the live server is not where the cassette is."""
 
 from __future__ import annotations
 

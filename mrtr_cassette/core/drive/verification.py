@@ -1,8 +1,5 @@
 """Holding a live server to a cassette: each recorded conversation is repeated and compared.
 
-Owns: what is sent for each interaction, in which session, and the verdict on what came back.
-Does not own: which interactions can be repeated (`plan`), answering (`recorded_script`), comparing
-(`compare`), sending (the shell).
 Rule: what was not compared is never the same.
 """
 

@@ -1,7 +1,5 @@
 """The values that differ on every call (id, progress token), and a digest of everything else.
 
-Owns: cutting the id and the progress token out of a body without reading the body as JSON.
-Does not own: what a body means (`protocol`).
 Rule: two bodies with the same digest, if `can_be_cut` is true for one of them, are the same message
 except for the values that were cut out.
 """

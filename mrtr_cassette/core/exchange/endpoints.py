@@ -1,8 +1,5 @@
 """The URL that a server of HTTP+SSE gives a client to post to, on its way to the client.
 
-Owns: making a URL at the server itself one without host, so that the client comes back to whoever
-it talks to.
-Does not own: passing bytes on (the shell), the session in the URL (`protocol.session_ids`).
 Rule: nothing but that URL changes, and nothing waits but the beginning of the event that has it.
 Source: MCP 2024-11-05, "HTTP with SSE".
 """

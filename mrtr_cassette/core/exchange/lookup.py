@@ -1,6 +1,5 @@
 """The lookup key of a request: its call, the request state, the answers.
 
-Owns: the comparable form of a retry.
 Source: docs/matching.md.
 """
 

@@ -1,8 +1,5 @@
 """What a server asks by requests that it pushes, and what a client posts in return.
 
-Owns: reading the pushed requests and the posted answers of a recorded turn.
-Does not own: which requests are one turn (`record`), how a request for input is spelled
-(`protocol.dialect`).
 Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots".
 """
 

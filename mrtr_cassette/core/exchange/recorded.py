@@ -1,7 +1,5 @@
 """What is known of what was recorded: exchanges, interactions, a whole cassette.
 
-Owns: the values that everything reads that works with a recording.
-Does not own: files (`format`), what was played (`replay`), what is seen meanwhile (`record`).
 Rule: each value is complete when it is made, and never changes.
 """
 

@@ -1,7 +1,5 @@
 """A recording of one transport as it would be of the other.
 
-Owns: requests and responses over pipes as those over HTTP, and the other way round.
-Does not own: which transport a replay serves (the shell).
 Rule: what was said stays; what can't be said over the other transport is named, before anything is
 played.
 Source: MCP 2026-07-28, basic, "Transports".

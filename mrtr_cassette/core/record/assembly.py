@@ -1,9 +1,5 @@
 """From the exchanges of a recording to its cassette.
 
-Owns: making the interactions of what is known of each exchange, and of the cassette that a
-recording is added to.
-Does not own: which exchanges belong together (`linking`, `pushes`), in which order they stand
-(`order`), what stands for states and secrets (`naming`, `secret_numbers`), the file (`format`).
 Rule: the result depends on what was exchanged, not on when; times and raw hashes stand in the
 recording block only. What an earlier recording wrote stays as it is; a new one goes on from it.
 An exchange is held only while it is worked on, as there may be many.
@@ -25,7 +21,7 @@ from mrtr_cassette.core.exchange.recorded import (
     RecordedInteraction,
     RecorderFacts,
 )
-from mrtr_cassette.core.exchange.streams import Streams
+from mrtr_cassette.core.exchange.sessions import Streams
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.messages import ask_in

@@ -1,8 +1,5 @@
 """The order of what several recorders saw, each by its own clock.
 
-Owns: what has to be there before something else can be, which clocks are wrong by that, and one
-order of all requests.
-Does not own: which exchanges there are (`merging`), which of them are one call (`linking`).
 Rule: what one recorder saw stays in its order, and nothing stands before what caused it: the ask
 before the retry with its state, the opening of a session before its use, what a server pushed
 before the answer to it. Only then the clocks decide.

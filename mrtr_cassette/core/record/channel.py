@@ -1,8 +1,5 @@
 """Which exchange each line of a pipe belongs to.
 
-Owns: what begins an exchange, and whose response each line of the server is part of.
-Does not own: framing (`wire.lines`), what is kept of an exchange (`recorder`, `writer`), pipes
-(`shell`).
 Rule: the server's response to a request belongs to it, and so does what names the request by its
 progress token or its subscription, and what is said while it alone is pending. Everything else the
 server says of its own accord: that is the response to the channel's beginning.

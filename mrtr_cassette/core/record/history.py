@@ -1,8 +1,5 @@
 """What passed in the sessions of a recording, and when.
 
-Owns: what linking pushed requests and ordering interactions need to know of an exchange, and when a
-call was over.
-Does not own: which turns the requests are (`pushes`), the order (`order`).
 Rule: what has happened is counted in requests that had arrived; the clock only tells apart what
 happened between two of them.
 """
@@ -18,8 +15,14 @@ from sys import intern
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import NO_SESSION, listens, opened_session, session_of
-from mrtr_cassette.core.exchange.streams import ends_session, is_answered
+from mrtr_cassette.core.exchange.sessions import (
+    NO_SESSION,
+    ends_session,
+    is_answered,
+    listens,
+    opened_session,
+    session_of,
+)
 from mrtr_cassette.core.protocol.calls import Call
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by

@@ -1,8 +1,5 @@
 """Whose turns the requests are that a server pushes, and which of them wait for an answer.
 
-Owns: saying, in the order in which things happen, during which call a server asks, under which key,
-and what a posted response answers.
-Does not own: what is seen of an exchange (`recorder`), turns in a cassette (`assembly`).
 Rule: a push in a call's own stream belongs to that call. One on a listening stream belongs to the
 call that is pending in its session; where there is none or more than one, to the stream itself. A
 turn begins with the first push after all pushes before it were answered.

@@ -1,8 +1,5 @@
 """The order of interactions in a cassette, which every recording of an unchanged server shares.
 
-Owns: an order that is the same where calls that run at the same time arrive in another order.
-Does not own: which exchanges are one interaction (`linking`), the numbers of interactions
-(`assembly`).
 Rule: what was over before something else began stands before it. Of what overlapped, content
 decides: arrival means nothing there. Listening streams stand after their session's handshake,
 whenever they began.

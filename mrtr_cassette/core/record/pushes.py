@@ -1,9 +1,5 @@
 """Which turns the requests are that a server pushed, and which posted response answers which.
 
-Owns: whose turn a pushed request is, and which of them are one turn, in the order of
-docs/matching.md, "Linking".
-Does not own: keys (`open_pushes`), turns that a result asks (`linking`), where a turn stands in its
-interaction (`assembly`).
 Rule: two sessions never touch each other, whatever ids they share. The work is linear in what was
 recorded.
 Source: docs/cassette-format.md, "Questions that a server pushed".

@@ -1,8 +1,5 @@
 """Observing one run: bytes that pass go in, exchanges ready for the disk come out.
 
-Owns: numbering requests, framing what arrives, and knowing when a client has its whole response.
-Does not own: what must not reach the disk (`sealing`), when an exchange is due there (`writer`),
-joining exchanges to interactions (`assembly`), sockets and files (`shell`).
 Rule: nothing here can change what passes; it sees copies.
 """
 

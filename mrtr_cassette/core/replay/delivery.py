@@ -1,8 +1,5 @@
 """One reply on its way to a client: what is sent next, and whether it has to wait.
 
-Owns: how far the reply has been sent, and what comes in the place of a part that can't come any
-more.
-Does not own: waiting and sending (the shell).
 Rule: a wait that can't end, because the client gave another answer than the recorded one, ends
 with the miss as the response to the call; and nothing of a listening stream is sent twice. A client
 that has sent what it sent later while recorded has passed over what was over by then: nothing waits

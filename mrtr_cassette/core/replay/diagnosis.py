@@ -1,7 +1,5 @@
 """Why a request has no recorded reply, and which recorded exchange comes nearest.
 
-Owns: the reasons of a miss, in the order in which they are tried.
-Does not own: how a miss reads (`report`), what is played (`player`).
 Source: docs/matching.md, "Misses".
 """
 

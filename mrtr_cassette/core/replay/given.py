@@ -1,7 +1,5 @@
 """What a replay gave the client in the place of what was not kept.
 
-Owns: which hashes of states, placeholders of secrets and sealed answers a client can have.
-Does not own: what such a text counts for (`matching`).
 Rule: whoever made up a text that looks like one of ours, or found it in a file, doesn't know what
 it stands for, so it counts only where this replay gave it out.
 """

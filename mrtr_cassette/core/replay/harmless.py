@@ -1,7 +1,5 @@
 """Requests that were never recorded and that every server answers alike.
 
-Owns: which requests these are, and what they get.
-Does not own: whether a request was recorded (`player`), the list of them in a report (`report`).
 Rule: an answer depends on nothing that only the recorded server knew. What was recorded is played
 and never answered from here.
 Source: docs/matching.md, "Harmless requests".

@@ -1,7 +1,5 @@
 """Recordings of the same request, one after the other, by what this replay has played so far.
 
-Owns: which of several equal recordings is played next, and all that one replay remembers for that.
-Does not own: which exchanges match a request (`player`, `index`).
 Rule: an exchange is played as often as it was recorded, in the order of the recording, and a retry
 only where its ask has been played.
 Source: docs/matching.md, "Several recordings of one call".

@@ -1,7 +1,5 @@
 """Recorded exchanges, by what requests find them by.
 
-Owns: which recorded exchanges a request may get, the nearest traits first.
-Does not own: which of them it gets (`player`).
 Source: docs/matching.md, "Traits".
 """
 

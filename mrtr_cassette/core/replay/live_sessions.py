@@ -1,8 +1,5 @@
 """The sessions of one replay: what each client was given, and what it has sent.
 
-Owns: which session a request is in, the ids that clients have for recorded sessions, and the count
-of what was played in each.
-Does not own: which recorded exchange a request gets (`player`), what waits for what (`timeline`).
 Rule: two sessions never touch each other. A session that is opened again begins anew, with an id
 of its own.
 Source: MCP 2025-11-25, "Session Management".

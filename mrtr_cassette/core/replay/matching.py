@@ -1,8 +1,5 @@
 """The form in which a request is matched: states, answers and secrets as they were recorded.
 
-Owns: turning what a client sends, and what was recorded, into that form.
-Does not own: what is compared (`exchange.lookup`), what a request gets (`player`), which of several
-secrets it was (`told_apart`).
 Rule: what stands for a state, an answer or a secret counts in a cassette, and from a client only
 where this replay gave it out; anything else that looks so is the client's own text.
 Source: docs/matching.md.

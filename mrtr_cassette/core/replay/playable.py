@@ -1,8 +1,4 @@
-"""A recorded exchange in one replay: its lookup key, and how often it has been played.
-
-Owns: what one replay derives from an exchange, with its own options.
-Does not own: what was recorded (`exchange`), which one a request gets (`player`).
-"""
+"""A recorded exchange in one replay: its lookup key, and how often it has been played."""
 
 from __future__ import annotations
 
@@ -14,8 +10,7 @@ from typing import Any, NamedTuple
 from mrtr_cassette.core.exchange.caller_values import digest_of
 from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette, PushedRequest, RecordedExchange
-from mrtr_cassette.core.exchange.sessions import listens, opened_session, session_of
-from mrtr_cassette.core.exchange.streams import Streams
+from mrtr_cassette.core.exchange.sessions import Streams, listens, opened_session, session_of
 from mrtr_cassette.core.protocol.calls import Call, CallKey, Traits, read_call
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
 from mrtr_cassette.core.protocol.jsonrpc import Kind

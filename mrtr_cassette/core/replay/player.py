@@ -1,7 +1,5 @@
 """The replay side of one run: requests in, recorded replies or misses out.
 
-Owns: which recorded exchange a request gets, and what has been played.
-Does not own: why nothing matches (`diagnosis`), sockets (the shell).
 Rule: a request gets a recorded reply only if call, request state and answers are the recorded
 ones. The closest match is never played.
 Source: docs/matching.md.
@@ -17,7 +15,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, has_member, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.exchange.streams import event_ids
+from mrtr_cassette.core.exchange.sessions import event_ids
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,

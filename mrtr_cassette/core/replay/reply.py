@@ -1,8 +1,5 @@
 """What replay sends: recorded bytes, with the caller's own values put in.
 
-Owns: finding where a response repeats the values of callers (id, progress token, subscription id),
-and cutting a body where it has to wait for other messages or for the recorded rhythm.
-Does not own: what it waits for (`timeline`), how far it has been sent (`delivery`).
 Rule: outside the callers' values every byte is the recorded one.
 Source: docs/matching.md, "What comes back".
 """

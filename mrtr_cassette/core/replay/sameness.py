@@ -1,9 +1,5 @@
 """What says the same in recordings that were made one after the other.
 
-Owns: which responses are equal but for the names in them, and which of these names stand for the
-same, so that a client may carry either.
-Does not own: whether a request has one answer (`stateless`), what a request is matched by
-(`matching`).
 Rule: two request states stand for the same only if the same request got them in equal responses.
 Source: docs/matching.md, "Without memory".
 """

@@ -1,8 +1,5 @@
 """Replay without memory: a request gets the same reply from every process, whatever was played.
 
-Owns: whether a cassette is a pure function of the request, which of its exchanges stand for all
-that are the same, and what a request gets then.
-Does not own: what is the same (`sameness`), which exchanges match a request (`player`, `index`).
 Rule: no answer depends on what this process was asked before.
 Source: docs/matching.md, "Without memory".
 """

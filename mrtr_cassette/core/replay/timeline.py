@@ -1,7 +1,5 @@
 """What the server says waits for what the client said before, within one recorded session.
 
-Owns: which messages of the client each piece of a response, and its end, wait for.
-Does not own: whether they have come (`live_sessions`), waiting (the shell).
 Rule: whatever the server says waits for the notifications and the posted answers that had arrived
 before it. That it has taken one of these, or a request whose response comes on a listening stream,
 says nothing, so it waits for nothing: a client that posts one after the other would wait for ever.
@@ -22,8 +20,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import NO_SESSION
-from mrtr_cassette.core.exchange.streams import ends_session, is_answered
+from mrtr_cassette.core.exchange.sessions import NO_SESSION, ends_session, is_answered
 from mrtr_cassette.core.protocol.calls import is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in

@@ -1,7 +1,5 @@
 """Which recorded secret it is that a client sends, where several were recorded for one call.
 
-Owns: what the secrets of this replay were first played as.
-Does not own: finding secrets (`matching`), everything else that a request is matched by (`index`).
 Rule: a cassette has no secret, so a secret is first taken for the next recorded one that nobody
 has used, and from then on only for that one.
 Source: docs/matching.md, "Secrets".
