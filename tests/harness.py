@@ -16,13 +16,11 @@ import json
 import os
 import re
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
@@ -46,7 +44,6 @@ from standin import (
 )
 
 from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
-from mrtr_cassette.core.protocol.jsonrpc import classify
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.option_values import options_of
 from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
@@ -279,24 +276,6 @@ async def taping(
         ) as session,
     ):
         yield Tape(session, server, log)
-
-
-@contextmanager
-def read_by_this_thread(least: int) -> Iterator[list[int]]:
-    """Count the sizes, from the least on, of the messages that this thread reads as JSON."""
-    sizes: list[int] = []
-
-    def called(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and frame.f_code is classify.__code__:
-            size = len(frame.f_locals["raw"])
-            if size >= least:
-                sizes.append(size)
-
-    sys.setprofile(called)
-    try:
-        yield sizes
-    finally:
-        sys.setprofile(None)
 
 
 async def taped(cassette: Path, *exchanges: tuple[Any, bytes], **options: Any) -> None:

@@ -6,12 +6,10 @@ Rule: nothing of what is sent for that is recorded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
 
-from mrtr_cassette.core.drive.catching_up import CatchUp, PagesBefore, RecordedAsks
+from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
 from mrtr_cassette.core.drive.sessions import SessionOpening, Sessions
 from mrtr_cassette.core.drive.unrecorded import Unrecorded
@@ -29,10 +27,9 @@ from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.live_server import LiveServer
 from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.replaying import ReplayServer, takes_long
+from mrtr_cassette.shell.replaying import ReplayServer
 from mrtr_cassette.shell.transport import Downstream
 
-T = TypeVar("T")
 _REFUSED = (
     "it answers what was asked during a call that is played as recorded, and any answer but the "
     "recorded one is refused"
@@ -63,11 +60,11 @@ class Appender:
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        if await _aside(request, self._is_for_live, request):
+        if self._is_for_live(request):
             await self.relay.handle(request, downstream, self.sessions.in_live(request))
             return
         player = self.server.player
-        decision = await self.server.decided(request)
+        decision = player.request_received(request)
         if isinstance(decision, Play):
             playable = decision.playable
             self.sessions.played(request, playable.key.method, playable.exchange.response)
@@ -79,16 +76,11 @@ class Appender:
             self._unrecorded(Unrecorded(decision.call, _REFUSED))
             await self.server.accept(downstream)
             return
-        shown = [decision.call]
-        del decision
         try:
-            sent = await self._as_live(request, shown)
+            sent = await self._as_live(request, decision.call)
         except (UpstreamError, BodyTooLargeError) as error:
             await self.relay.answer_unreachable(request, downstream, str(error))
             return
-        finally:
-            # What was read of a large request takes a while to let go of.
-            await _aside(request, shown.clear)
         if isinstance(sent, Unrecorded):
             body = self._unrecorded(sent)
             await downstream.send_whole(200, JSON_HEADERS, body)
@@ -101,15 +93,15 @@ class Appender:
         call = recorder.read(request)
         return self.live_asks.answered_by(call) or recorder.has_asked(call)
 
-    async def _as_live(self, request: Request, shown: Sequence[Call]) -> Request | Unrecorded:
+    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
         """Return a request as the live server understands it, once that is where the client is.
 
         Args:
             request: the request.
-            shown: the same as messages may show it, which nothing else refers to.
+            shown: the same as messages may show it.
         """
         async with self.opening:
-            opening = self.sessions.opening_for(shown[0])
+            opening = self.sessions.opening_for(shown)
             if isinstance(opening, SessionOpening):
                 await self.live_server.follow(opening)
                 if opening.failure is None:
@@ -118,7 +110,7 @@ class Appender:
         if opening is not None:
             return opening
         sent = self.sessions.in_live(request)
-        catch_up = await _aside(request, self._catch_up_for, sent, shown)
+        catch_up = self.recorded_asks.catch_up_for(read_call(sent), shown)
         if catch_up is None or isinstance(catch_up, Unrecorded):
             return catch_up or sent
         await self.live_server.follow(catch_up)
@@ -127,11 +119,6 @@ class Appender:
         if isinstance(catch_up, CatchUp):
             self._say_caught_up(catch_up)
         return catch_up.retry()
-
-    def _catch_up_for(
-        self, sent: Request, shown: Sequence[Call]
-    ) -> CatchUp | PagesBefore | Unrecorded | None:
-        return self.recorded_asks.catch_up_for(read_call(sent), shown[0])
 
     def _say_caught_up(self, catch_up: CatchUp) -> None:
         """Say where the server has been brought, and look for its states from now on."""
@@ -151,13 +138,6 @@ class Appender:
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
         watcher.announcer.say(partial(unrecorded_event, failure), lambda: report.text)
         return unrecorded_body(report, failure.call)
-
-
-async def _aside(request: Request, work: Callable[..., T], *arguments: Any) -> T:
-    """Do some work on a request, while the event loop goes on if it takes long."""
-    if takes_long(request):
-        return await asyncio.to_thread(work, *arguments)
-    return work(*arguments)
 
 
 def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -75,20 +75,6 @@ class Journal:
             OSError: it could not be written whole.
         """
         self._write(line)
-
-    def append_parts(self, parts: Iterable[bytes]) -> Iterator[None]:
-        """Do the same with a line that comes in parts; yield as often as others may have a turn.
-
-        Nothing else may be appended meanwhile.
-
-        Raises:
-            OSError: it could not be written whole.
-        """
-        for part in parts:
-            self._write(part)
-            yield
-            # What follows goes on in the same line.
-            self._is_torn = False
 
     def _write(self, line: bytes) -> None:
         # What was cut short by a full disk must not spoil the line that fits again.

@@ -13,6 +13,9 @@ from datetime import UTC, datetime
 
 from mrtr_cassette.core.exchange.recorded import Cassette, Transport
 from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions
@@ -22,7 +25,6 @@ from mrtr_cassette.shell.clock import Clock
 from mrtr_cassette.shell.progress import told_by
 from mrtr_cassette.shell.publishing import publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.sealing_process import RecorderSettings, SealingProcess
 from mrtr_cassette.shell.stores import Location
 from mrtr_cassette.shell.watching import OnAsk, Watcher
 
@@ -115,13 +117,9 @@ def keeping(
     """
     path = journal_file.journal_path(session.path)
     journal = journal_file.Journal(path, header, session.path)
-    settings = _settings(options, header.redaction or RedactionRules())
-    recorder = settings.recorder()
-    # Without an event loop there is nobody to be held up.
-    process = SealingProcess(settings, recorder) if header.transport == "http" else None
-    started = clock.now()
+    recorder = _recorder(options, header.redaction or RedactionRules())
     try:
-        yield Watcher(recorder, journal, session, announcer, clock, started, on_ask, process)
+        yield Watcher(recorder, journal, session, announcer, clock, clock.now(), on_ask)
     finally:
         with journal.held():
             is_in_place = _close(journal, session)
@@ -142,12 +140,13 @@ def _close(journal: journal_file.Journal, session: RecordSession) -> bool:
     return True
 
 
-def _settings(options: RecordOptions, rules: RedactionRules) -> RecorderSettings:
-    return RecorderSettings(
+def _recorder(options: RecordOptions, rules: RedactionRules) -> Recorder:
+    redactor = Redactor(rules, keyed_hash(secrets.token_bytes(32)))
+    return Recorder(
         seals=options.request_state == "sealed",
+        redactor=redactor,
+        credentials=Credentials(redactor),
         seals_answers=options.seal_answers,
         kept_headers=options.kept_headers,
         largest_body=options.max_body,
-        rules=rules,
-        key=secrets.token_bytes(32),
     )

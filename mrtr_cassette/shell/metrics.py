@@ -9,7 +9,7 @@ Rule: prometheus_client is imported for the text only, so counting costs no more
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING
@@ -28,20 +28,12 @@ _TICK_S = 0.1
 _TICKS_GATHERED = 10
 """Looks after which what has gathered is counted."""
 
-Lag = Callable[[], tuple[int, float]]
-"""Returns bytes that have come and are not in the journal, and for how many seconds."""
-
 
 class Metrics:
-    """The numbers of one run.
-
-    Attributes:
-        lag: tells how far the journal is behind; None where there is none.
-    """
+    """The numbers of one run."""
 
     def __init__(self, clock: Clock = CLOCK) -> None:
         """Count nothing before it is known what can be played."""
-        self.lag: Lag | None = None
         self._clock = clock
         self._now = clock.now
         self._traffic = Traffic()
@@ -95,8 +87,6 @@ class Metrics:
         traffic, self._traffic = self._traffic, Traffic(self._traffic.in_flight)
         self._counts.handled(traffic)
         self._counts.played()
-        if self.lag is not None:
-            self._counts.journal_lags(*self.lag())
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
         """Return the numbers as a text, after its content type.

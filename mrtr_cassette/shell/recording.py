@@ -89,7 +89,6 @@ async def recording(
             publishes=publishes,
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
-            telemetry.follow(watcher.lag)
             async with target.connecting(watcher.recorder) as server:
                 relay = Relay(server, target.origin, target.headers, watcher)
                 playables = () if player is None else player.playables

@@ -8,7 +8,6 @@ Rule: relay first. What watches never breaks what passes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from mrtr_cassette.core.exchange.endpoints import EndpointPassing
@@ -74,12 +73,11 @@ class Relay:
     ) -> None:
         """Pass a response on, of which the head has begun; each chunk is seen before it is sent."""
         end = None
-        work = None
         # What has come with the head goes on with it.
         chunk = response.read_now()
         try:
             if chunk:
-                await _finished(watched.response_bytes(chunk))
+                watched.response_bytes(chunk)
             while not response.is_read:
                 await downstream.send(chunk)
                 try:
@@ -88,7 +86,7 @@ class Relay:
                     end = End.BROKEN
                     break
                 if chunk:
-                    await _finished(watched.response_bytes(chunk))
+                    watched.response_bytes(chunk)
             else:
                 end = End.COMPLETE
         finally:
@@ -97,9 +95,8 @@ class Relay:
                 self.watcher.go_on(_read_on(response, watched))
             else:
                 # Before the client can know that its response is complete.
-                work = watched.response_ended(end or End.OPEN)
+                watched.response_ended(end or End.OPEN)
                 response.close()
-        await _finished(work)
         if end is End.BROKEN:
             downstream.break_off()
         else:
@@ -147,19 +144,12 @@ async def _read_on(response: UpstreamResponse, watched: WatchedExchange) -> None
             while not response.is_read and watched.size < _LARGEST_REST:
                 chunk = await response.read()
                 if chunk:
-                    await _finished(watched.response_bytes(chunk))
+                    watched.response_bytes(chunk)
         end = End.COMPLETE if response.is_read else End.OPEN
     except TimeoutError:
         pass
     except OSError:
         end = End.BROKEN
     finally:
-        work = watched.response_ended(end)
+        watched.response_ended(end)
         response.close()
-    await _finished(work)
-
-
-async def _finished(work: Awaitable[None] | None) -> None:
-    """Wait for what has to be done with large bytes before they go on."""
-    if work is not None:
-        await work

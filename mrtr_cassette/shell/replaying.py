@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from string import punctuation
 from typing import Final
@@ -20,7 +20,6 @@ from mrtr_cassette.core.exchange.transports import over_http
 from mrtr_cassette.core.format.bodies import damaged
 from mrtr_cassette.core.replay.delivery import Delivery, Ending, Refusal
 from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.report.events import (
@@ -35,9 +34,7 @@ from mrtr_cassette.core.report.events import (
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay, reports_of_misses
-from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
-from mrtr_cassette.core.wire.readable import content_coding
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
@@ -220,7 +217,6 @@ class ReplayServer:
             wants to be told.
         arrival: set when the next request has got its reply; None while nobody waits for one.
         silence_s: seconds without a request after which a notification is waited for no more.
-        deciding: held while a large request is read in a thread; others wait for their turn.
     """
 
     player: Player
@@ -230,11 +226,10 @@ class ReplayServer:
     pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
     arrival: asyncio.Event | None = None
     silence_s: float = 10.0
-    deciding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def handle(self, request: Request, downstream: Downstream) -> None:
         """Answer one request."""
-        decision = await self.decided(request)
+        decision = self.player.request_received(request)
         if isinstance(decision, Play):
             await self.play(decision, downstream)
         elif isinstance(decision, Miss):
@@ -246,26 +241,6 @@ class ReplayServer:
                 await self.accept(downstream)
             else:
                 await downstream.send_whole(decision.status, decision.headers, decision.body)
-
-    async def decided(self, request: Request) -> Play | Miss | Harmless:
-        """Find the recorded reply to a request, while the event loop goes on if it is large."""
-        if not (takes_long(request) or self.deciding.locked()):
-            return self.player.request_received(request)
-        # It is read to its end, although its client leaves: only one at a time may be.
-        return await asyncio.shield(asyncio.ensure_future(self._decided_aside(request)))
-
-    async def _decided_aside(self, request: Request) -> Play | Miss | Harmless:
-        player = self.player
-        # A collection would go through all that is read, again and again.
-        async with self.deciding:
-            with cassette_file.without_collection():
-                arrived = await asyncio.to_thread(player.read, request)
-                decision = player.decide(request, arrived)
-                if isinstance(decision, Play):
-                    return decision
-                return player.conclude(
-                    decision, await asyncio.to_thread(player.explained, decision)
-                )
 
     async def play(self, play: Play, downstream: Downstream) -> None:
         """Answer a request with what was recorded for it."""
@@ -298,10 +273,7 @@ class ReplayServer:
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         downstream.called = miss.call.method
-        if takes_long(request):
-            body = await asyncio.shield(asyncio.ensure_future(self._told_aside(miss)))
-        else:
-            body = self._say_missed(miss, *self._told(miss))
+        body = self._say_missed(miss)
         if miss.is_refused:
             # The call that waits for this answer gets the miss.
             await self.accept(downstream)
@@ -312,19 +284,13 @@ class ReplayServer:
         else:
             await downstream.send_whole(200, JSON_HEADERS, body)
 
-    async def _told_aside(self, miss: Miss) -> bytes:
-        return self._say_missed(miss, *await asyncio.to_thread(self._told, miss))
-
-    def _say_missed(self, miss: Miss, report: MissReport, body: bytes) -> bytes:
+    def _say_missed(self, miss: Miss) -> bytes:
         """Say what was missed; return what its client is told."""
-        self.announcer.say(partial(missed_event, miss), lambda: report.text)
-        return body
-
-    def _told(self, miss: Miss) -> tuple[MissReport, bytes]:
         report = self._report(miss)
+        self.announcer.say(partial(missed_event, miss), lambda: report.text)
         if miss.call.message is None:
-            return report, f"{report.text}\n".encode()
-        return report, miss_body(report, miss.call)
+            return f"{report.text}\n".encode()
+        return miss_body(report, miss.call)
 
     async def accept(self, downstream: Downstream) -> None:
         """Accept a message to which the response comes elsewhere, and send what is due now."""
@@ -409,13 +375,6 @@ class ReplayServer:
             if notification is not None:
                 delivery.session.waive(notification)
                 self._wake()
-
-
-def takes_long(request: Request) -> bool:
-    """Tell whether reading a request may take long; a compressed one may be any size."""
-    body = request.body
-    is_plain = body.startswith(b"{")
-    return len(body) > AT_ONCE or (not is_plain and content_coding(request.headers) != "")
 
 
 async def _hold_open() -> None:

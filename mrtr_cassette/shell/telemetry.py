@@ -23,7 +23,7 @@ from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts, s
 from mrtr_cassette.shell.transport import Handler
 
 if TYPE_CHECKING:
-    from mrtr_cassette.shell.metrics import Lag, Metrics
+    from mrtr_cassette.shell.metrics import Metrics
 
 
 class Telemetry:
@@ -55,11 +55,6 @@ class Telemetry:
     def listener(self) -> Callable[[Event], None] | None:
         """What takes events; None where nobody wants them."""
         return None if self.metrics is None else self.metrics.event
-
-    def follow(self, lag: Lag) -> None:
-        """Have it told how far a journal is behind what has come."""
-        if self.metrics is not None:
-            self.metrics.lag = lag
 
     @asynccontextmanager
     async def serving(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import connected, http, looped, playing, post, read, read_by_this_thread, taping
+from harness import connected, http, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
     CHUNKED,
@@ -26,7 +26,6 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.publishing import publish_journal
@@ -728,26 +727,6 @@ async def test_sealed_and_readable_answers_are_not_mixed(tmp_path: Path) -> None
             RecordOptions(existing="append", seal_answers=True),
         ):
             raise AssertionError("unreachable because it was refused")
-
-
-@looped
-async def test_a_large_request_is_not_read_by_the_loop(tmp_path: Path) -> None:
-    """What is appended is read elsewhere, also where the server asks and gets its answer."""
-    path = await recorded(tmp_path / "c.json")
-    large = tool_call("large", value=[7] * 60_000, id=1)
-    asks = input_required("a", id=1)
-    answered = {**large, "id": 2}
-    answered["params"] = {**large["params"], "inputResponses": yes("a")}
-    script = answering(json_response(asks), json_response(result({"by": "live"}, id=2)))
-    async with taping(path, script, existing="append") as tape:
-        with read_by_this_thread(AT_ONCE) as sizes:
-            await post(tape.url, large)
-            got = await post(tape.url, answered)
-        assert len(tape.server.received) == 2
-    assert got.json["result"]["by"] == "live"
-    assert sizes == []
-    assert tape.session.unrecorded == []
-    assert [len(each["elicitation_turns"]) for each in read(path)["interactions"]] == [2, 1]
 
 
 def pager(run: str) -> Script:

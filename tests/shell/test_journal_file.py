@@ -162,26 +162,6 @@ def test_a_file_system_without_locks_is_told(
     assert not (tmp_path / "j").exists()
 
 
-def test_a_line_in_parts_is_one_line(tmp_path: Path) -> None:
-    """Parts are written one after the other, and the next line begins with a line of its own."""
-    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
-    assert list(journal.append_parts([b"01234", b"56789", b"\n"])) == [None] * 3
-    journal.append(b"next\n")
-    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"0123456789", b"next"]
-    journal.close()
-
-
-def test_a_line_in_parts_that_breaks_off_costs_only_itself(tmp_path: Path) -> None:
-    """What comes after a line that could not be written whole begins a line of its own."""
-    journal = Journal(tmp_path / "j", JOURNAL_HEADER)
-    parts = journal.append_parts([b"01234", b"56789\n"])
-    next(parts)
-    parts.close()
-    journal.append(b"next\n")
-    assert (tmp_path / "j").read_bytes().splitlines()[1:] == [b"01234", b"next"]
-    journal.close()
-
-
 def test_held_journal_is_being_written(tmp_path: Path) -> None:
     """Nobody takes a journal for one that was left behind while it is published."""
     path = tmp_path / "c.json.journal"

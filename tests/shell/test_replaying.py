@@ -1,13 +1,11 @@
 """Facts about the replay proxy: the recording is the server, and what it has not is a miss."""
 
 import asyncio
-import gzip
 import itertools
 import random
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from harness import (
     playing,
     post,
     read,
-    read_by_this_thread,
     taped,
     taping,
 )
@@ -35,12 +32,8 @@ from standin import (
 )
 
 from mrtr_cassette.cli.common import TERMS
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.player import Arrived, Player, Unmatched
-from mrtr_cassette.core.wire.coding import AT_ONCE
-from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.announcing import Announcer
@@ -428,94 +421,3 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
 
     assert b'"done":1' in downstream.got
     assert not player.misses
-
-
-class HeldPlayer(Player):
-    """One that works on a large request only when the event loop has had a turn meanwhile."""
-
-    def __init__(self, cassette: Cassette) -> None:
-        super().__init__(cassette)
-        self.held = ""
-        self.turned = Event()
-
-    def _wait(self, step: str, request: Request) -> None:
-        if step == self.held and len(request.body) > AT_ONCE:
-            assert self.turned.wait(60)
-
-    def read(self, request: Request) -> Arrived:
-        self._wait("read", request)
-        return super().read(request)
-
-    def explained(self, unmatched: Unmatched) -> Miss | Harmless:
-        self._wait("explained", unmatched.arrived.recorded)
-        return super().explained(unmatched)
-
-
-def held_server(step: str) -> tuple[HeldPlayer, ReplayServer, Request]:
-    """Return a server of one large call and one small call, and the large request."""
-    talk = Conversation()
-    large = posted(tool("large", text="x" * 2 * AT_ONCE))
-    for request, answer in ((large, {"large": 1}), (posted(tool("small")), {"small": 1})):
-        talk.response(talk.request(request), answer)
-    player = HeldPlayer(loaded(talk.cassette()))
-    player.held = step
-    if step == "explained":
-        large = posted(tool("large", text="y" * 2 * AT_ONCE))
-    return player, ReplayServer(player, Announcer(), paced=False), large
-
-
-@pytest.mark.parametrize(
-    ("step", "expected"), [("read", b'"large":1'), ("explained", b"arguments-differ")]
-)
-@looped
-async def test_loop_goes_on_while_a_large_request_is_matched(step: str, expected: bytes) -> None:
-    """Reading it, and explaining a miss, take long; other requests are decided in their turn."""
-    player, server, large = held_server(step)
-    first, second = Downstream(), Downstream()
-    handling = asyncio.create_task(server.handle(large, first))
-    await asyncio.sleep(0)
-    following = asyncio.create_task(server.handle(posted(tool("small")), second))
-    await asyncio.sleep(0)
-    assert not first.got
-    assert not second.got
-    player.turned.set()
-    await asyncio.gather(handling, following)
-    assert expected in first.got
-    assert b'"small":1' in second.got
-
-
-@looped
-async def test_large_request_whose_client_leaves_is_matched_to_its_end() -> None:
-    """Until then nothing else is matched, as both would count at once."""
-    player, server, large = held_server("read")
-    handling = asyncio.create_task(server.handle(large, Downstream()))
-    await asyncio.sleep(0)
-    handling.cancel()
-    second = Downstream()
-    following = asyncio.create_task(server.handle(posted(tool("small")), second))
-    await asyncio.sleep(0)
-    assert (player.plays, second.got) == (0, b"")
-    player.turned.set()
-    await following
-    assert (player.plays, b'"small":1' in second.got) == (2, True)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-@looped
-async def test_no_large_request_is_read_by_the_loop(tmp_path: Path, compressed: bool) -> None:  # noqa: FBT001
-    """Neither a hit nor a miss is, nor what was recorded for it, nor a small one that grows."""
-    path = tmp_path / "c.json"
-    large, other = (tool_call("large", value=[number] * 60_000) for number in (7, 8))
-    login = tool_call("login", password="correct-horse")
-    kept = json_response(result({"kept": 1}))
-    await taped(path, (large, kept), (login, kept))
-    async with playing(path) as session:
-        with read_by_this_thread(AT_ONCE) as sizes:
-            for each in (large, other):
-                raw = compact(each)
-                if compressed:
-                    await post(session.url, gzip.compress(raw), "Content-Encoding: gzip")
-                else:
-                    await post(session.url, raw)
-        assert [miss.reason for miss in session.misses] == ["arguments-differ"]
-    assert sizes == []

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import connected, http, looped, playing, post, taped, taping, until_stopped
-from messages import compact, message, result, tool_call
+from harness import http, looped, playing, post, taped, taping, until_stopped
+from messages import message, result, tool_call
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain_text
-from standin import JSON, Visit, json_response
+from standin import Visit, json_response
 
 from mrtr_cassette import replay
 from mrtr_cassette.cli import common
@@ -86,32 +86,6 @@ async def test_a_recording_is_counted(tmp_path: Path) -> None:
     assert numbers["exchanges_total",] == 1
     assert numbers["request_duration_seconds_count", "ping"] == 1
     assert ("requests_in_flight",) not in numbers
-
-
-@looped
-async def test_a_recording_tells_how_far_its_journal_is_behind(tmp_path: Path) -> None:
-    """Bytes that were passed on are not on disk before the response is whole."""
-    head, body = json_response(result({"a": "b"})).split(b"\r\n\r\n")
-    goes_on = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(head + b"\r\n\r\n" + body[:9])
-        await goes_on.wait()
-        await visit.send(body[9:])
-
-    async with (
-        taping(tmp_path / "c.json", script, admin_port=0) as tape,
-        connected(tape.url) as client,
-    ):
-        _, seen = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
-        await seen.some()
-        behind = await scraped(tape.session.admin_url)
-        goes_on.set()
-        await seen.rest()
-        after = await scraped(tape.session.admin_url)
-    assert behind["journal_lag_bytes",] == 9
-    assert behind["journal_lag_seconds",] > 0
-    assert not {"journal_lag_bytes", "journal_lag_seconds"} & {name for name, *_ in after}
 
 
 @looped

@@ -225,7 +225,7 @@ async def test_a_recording_that_fails_publishes_what_it_has(tmp_path: Path) -> N
 WATCHED = [
     (Recorder, "request_received"),
     (Observation, "response_started"),
-    (Observation, "response_steps"),
+    (Observation, "response_bytes"),
     (Recorder, "seal"),
     (Observation, "response_ended"),
     (journal_file.Journal, "append"),

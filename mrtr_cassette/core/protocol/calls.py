@@ -53,8 +53,6 @@ TRAITS_OF_INITIALIZE: Final = ("capabilities", "clientInfo", "protocolVersion")
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 _PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
-_LONGEST_TEXT = 1000
-"""Characters of a text that belongs to the outline of a message."""
 _FURTHER_HEADERS = ("mcp-method", "mcp-name", "mcp-param-", "access-control-request-")
 _NOT_OF_CALLER = frozenset(
     {"progressToken", "traceparent", "tracestate", _CAPABILITIES, _PROTOCOL_VERSION}
@@ -364,21 +362,6 @@ def line_label(call: Call) -> str:
     if call.message is not None:
         return "a JSON-RPC response"
     return "a line that is no message" if call.request.body else "what the server says by itself"
-
-
-def outline(message: Message | None) -> Message | None:
-    """Return a message with its short texts only: what a log and the order of messages need."""
-    if message is None:
-        return None
-    texts = {
-        name: value
-        for name, value in message.params.items()
-        if name == REQUEST_STATE or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
-    }
-    answers = answers_in(message.params)
-    if answers is not None and answers.input_responses is not None:
-        texts[INPUT_RESPONSES] = dict.fromkeys(answers.input_responses)
-    return message._replace(raw=b"", tree={}, params=texts, meta={})
 
 
 def read_call(request: Request) -> Call:

@@ -5,11 +5,10 @@ Rule: nothing here can change what passes; it sees copies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import endpoint_in, listens
@@ -17,7 +16,7 @@ from mrtr_cassette.core.protocol.calls import Call, CallKey, gets_lines, line_la
 from mrtr_cassette.core.protocol.dialect import (
     InputRequired,
 )
-from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.protocol.session_ids import ids_given_in
 from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
 from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
@@ -25,7 +24,7 @@ from mrtr_cassette.core.record.sealing import (
     Unread,
 )
 from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.wire.coding import AT_ONCE, LARGEST_RATIO, ContentDecoder
+from mrtr_cassette.core.wire.coding import LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
@@ -48,25 +47,6 @@ _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
 
 
-class PassedMessage(NamedTuple):
-    """An event or a line that has passed.
-
-    Attributes:
-        raw: its bytes.
-        is_line: it is a line.
-        is_first: nothing came before it.
-    """
-
-    raw: bytes
-    is_line: bool
-    is_first: bool
-
-    def read(self) -> Message | None:
-        """Return the message in it, if there is one."""
-        data = self.raw if self.is_line else read_event(self.raw, first=self.is_first).data
-        return None if data is None else classify(data)
-
-
 @dataclass(slots=True)
 class Recorder(Sealer):
     """One recording: numbers what arrives, and seals what it has seen.
@@ -74,14 +54,12 @@ class Recorder(Sealer):
     Attributes:
         largest_body: bytes up to which a response is kept.
         most_events: events up to which one is kept; each costs memory of its own, however small.
-        largest_at_once: bytes of an event up to which it is read as it passes.
         arrived: how many requests have arrived.
         pushes: the pushed requests that wait for their answers.
     """
 
     largest_body: int = LARGEST_BODY
     most_events: int = 100_000
-    largest_at_once: int = LARGEST_BODY
     arrived: int = 0
     pushes: OpenPushes = field(default_factory=OpenPushes)
 
@@ -124,27 +102,17 @@ class Recorder(Sealer):
         if self.credentials is not None:
             self.credentials.seen(tuple((SESSION_HEADER, each) for each in ids_given_in(url)))
 
-    def request_received(
-        self, request: Request, at_ms: float, *, is_read_later: bool = False
-    ) -> Observation:
+    def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole.
 
         Args:
             request: the request.
             at_ms: when it had arrived.
-            is_read_later: `call_read` will be called before anything else is needed of it.
         """
         self.arrived += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
-        observation = Observation(self, self.arrived, request, at_ms)
-        if not is_read_later:
-            observation.call_read(self.read(request))
-        return observation
-
-    def key_of(self, request: Request) -> CallKey:
-        """Return the key of the call that a request makes."""
-        return self.read(request).key()
+        return Observation(self, self.arrived, self.read(request), at_ms)
 
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
@@ -159,7 +127,6 @@ class Observation:
         number: place of the request in arrival order, from 1.
         call: the request, read.
         is_answered: the client has its whole response, or will have with the bytes seen last.
-        to_read: what passed last, if it takes too long to be read here; `message_read` takes it.
         ask: what the response asks, as `seal` found; None for a final response.
         unread: which bodies can't be read, as `seal` found.
         status: the response's HTTP status, or 0 before it began, and over a pipe.
@@ -169,14 +136,13 @@ class Observation:
         is_listening: the response tells, message by message, what other requests cause.
     """
 
-    def __init__(self, recorder: Recorder, number: int, request: Request, at_ms: float) -> None:
+    def __init__(self, recorder: Recorder, number: int, call: Call, at_ms: float) -> None:
         """Begin with the request."""
         self.number = number
-        self.call = Call(request, None)
+        self.call = call
         self.is_answered = False
-        self.to_read: PassedMessage | None = None
         self.recorder = recorder
-        self._is_line = request.is_line
+        self._is_line = call.request.is_line
         self.started_ms = at_ms
         self.status = NO_STATUS
         self.size = 0
@@ -190,14 +156,9 @@ class Observation:
         self._missing: int | None = None
         self.ask: InputRequired | None = None
         self.unread: Sequence[Unread] = ()
-        self._channel = _channel_of(request)
-        self.answered: OpenPush | None = None
+        self._channel = _channel_of(call.request)
+        self.answered = recorder.pushes.request_arrived(number, self._channel, call)
         self._pushed: list[OpenPush] = []
-
-    def call_read(self, call: Call) -> None:
-        """Take the request as it was read."""
-        self.call = call
-        self.answered = self.recorder.pushes.request_arrived(self.number, self._channel, call)
 
     @property
     def label(self) -> str:
@@ -247,22 +208,8 @@ class Observation:
             begun = Response(status, headers, (), End.OPEN)
             self.is_listening = listens(self.call, begun)
 
-    def takes_long(self, chunk: bytes) -> bool:
-        """Tell whether the next bytes are to be taken in steps."""
-        held = 0 if self._framer is None else self._framer.held + len(chunk)
-        return self._decoder.coding != "" or held > AT_ONCE
-
     def response_bytes(self, chunk: bytes, at_ms: float) -> None:
         """Take the next bytes of the response's body, before they are passed on.
-
-        Raises:
-            BodyTooLargeError: the body is larger, or has more events, than what is kept.
-        """
-        for _ in self.response_steps(chunk, at_ms):
-            pass
-
-    def response_steps(self, chunk: bytes, at_ms: float) -> Iterator[None]:
-        """Do the same in steps, none of which takes long, however much the bytes decode to.
 
         Raises:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
@@ -274,26 +221,17 @@ class Observation:
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        parts: Iterable[bytes] = (chunk,)
         if self._decoder.coding:
             self._arrived.append(Piece(chunk, at_ms, recorder.arrived))
-            parts = self._decoder.parts(chunk)
-        elif self._framer is not None and len(chunk) > AT_ONCE:
-            parts = (chunk[at : at + AT_ONCE] for at in range(0, len(chunk), AT_ONCE))
-        whole: list[bytes] = []
-        for part in parts:
+            chunk = self._decoder.decode(chunk)
             if self._decoder.is_bomb:
                 raise BodyTooLargeError(self.label, LARGEST_RATIO, "times its size")
-            if self._framer is None:
-                whole.append(part)
-            else:
-                self._messages_passed(self._framer.feed(part), at_ms)
-            yield
-        raw = b"".join(whole)
-        if self._is_line:
-            self._messages_passed(lines_in(raw), at_ms)
-        elif raw:
-            self._pieces.append(Piece(raw, at_ms, recorder.arrived))
+        if self._framer is not None:
+            self._messages_passed(self._framer.feed(chunk), at_ms)
+        elif self._is_line:
+            self._messages_passed(lines_in(chunk), at_ms)
+        elif chunk:
+            self._pieces.append(Piece(chunk, at_ms, recorder.arrived))
 
     def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
         """Take the next events or lines."""
@@ -320,15 +258,8 @@ class Observation:
             url = endpoint.decode("latin-1")
             self._channel = _target_of(url)
             self.recorder.session_opened(url)
-        message = PassedMessage(raw, self._is_line, is_first)
-        if len(raw) > self.recorder.largest_at_once:
-            self.to_read = message
-        else:
-            self.message_read(message.read())
-
-    def message_read(self, message: Message | None) -> None:
-        """Take what an event or a line says, if it is a message."""
-        self.to_read = None
+        data = raw if self._is_line else read_event(raw, first=is_first).data
+        message = None if data is None else classify(data)
         if message is None:
             return
         push = self.recorder.pushes.said(self.number, self._channel, self.call, message)

@@ -3,7 +3,6 @@
 Owns: which headers are kept, and the order in which states, answers and secrets are taken out.
 Does not own: what is seen of an exchange (`recorder`), and how each of these is found (`sealing`,
 `secrets`).
-Rule: sealing needs nothing but what was seen, so it may be done in another process.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from mrtr_cassette.core.protocol.dialect import REQUEST_STATE, InputRequired, ma
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.sealing import (
     Unread,
-    bodies_of,
     redacted,
     seal_event_ids,
     seal_states,
@@ -104,20 +102,8 @@ class Sealer:
     kept_headers: frozenset[str] = frozenset()
     known: KnownStates = field(default_factory=KnownStates)
 
-    def is_plain(self, seen: Seen) -> bool:
-        """Tell whether the bodies of an exchange have no secret, no state and no ask."""
-        response = seen.response
-        if self.redactor is None or self.seals_answers:
-            return False
-        return self.redactor.is_plain(bodies_of(seen.call.request, response))
-
-    def seal(self, seen: Seen, *, is_plain: bool = False) -> Sealed:
-        """Take out what must not reach the disk; the states are known from now on.
-
-        Args:
-            seen: the exchange.
-            is_plain: what `is_plain` says of it, where somebody has asked.
-        """
+    def seal(self, seen: Seen) -> Sealed:
+        """Take out what must not reach the disk; the states are known from now on."""
         call, received = seen.call, seen.call.request
         headers = _kept_of_request(received.headers, self.kept_headers)
         request = Request(received.method, received.target, headers, received.body)
@@ -126,21 +112,19 @@ class Sealer:
         response = seal_event_ids(response)
         answers = call.answers
         echoed = answers.request_state if answers is not None else None
-        asks = not is_plain and may_ask(response.body)
+        asks = may_ask(response.body)
         located = response_to(call.message, response) if asks else None
         result = located.message.tree.get("result") if located is not None else None
         issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
         if self.seals:
-            request, response, states = seal_states(
-                request, response, self.known, is_plain=is_plain
-            )
+            request, response, states = seal_states(request, response, self.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
                 issued = states[0]
         if self.seals_answers:
             request = replace(request, body=seal_answers(request.body))
         if self.redactor is not None:
-            request, response = redacted(request, response, self.redactor, is_plain=is_plain)
+            request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and len(self.credentials.known):
             request, response = without_credentials(request, response, self.credentials)
         exchange = RecordedExchange(

@@ -31,7 +31,7 @@ from mrtr_cassette.core.wire.sse import event_id_spans, read_event
 
 
 def seal_states(
-    request: Request, response: Response, known: KnownStates, *, is_plain: bool = False
+    request: Request, response: Response, known: KnownStates
 ) -> tuple[Request, Response, list[str]]:
     """Replace states where they are known to stand, then wherever they are repeated.
 
@@ -41,7 +41,6 @@ def seal_states(
         request: the request.
         response: its response.
         known: the states that are known.
-        is_plain: neither has one where it would be known to stand.
 
     Returns:
         what was sealed, and the raw states that the response has.
@@ -53,8 +52,8 @@ def seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    echoed = [] if is_plain else find_states(request.body)
-    issued = [] if is_plain else _states_in(response)
+    echoed = find_states(request.body)
+    issued = _states_in(response)
     if not (echoed or issued or len(known)):
         return request, response, []
     bodies = request.body, response.body
@@ -152,23 +151,16 @@ def _with_sealed_id(piece: Piece) -> Piece:
     return Piece(splice(raw, sealed), piece.at_ms, piece.after)
 
 
-def redacted(
-    request: Request, response: Response, redactor: Redactor, *, is_plain: bool = False
-) -> tuple[Request, Response]:
-    """Replace the secrets in an exchange by placeholders; the bodies of a plain one have none."""
+def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[Request, Response]:
+    """Replace the secrets in an exchange by placeholders."""
     # One look at both bodies rules them out in most.
-    if not is_plain and redactor.may_change(bodies_of(request, response)):
+    if redactor.may_change(b"\0".join((request.body, response.body))):
         content_type = header_value(response.headers, "content-type")
         request = redactor.request(request)
         response = _with_body(response, lambda raw: redactor.body(raw, content_type))
     else:
         request = redactor.head(request)
     return request, _with_headers(response, redactor.headers(response.headers))
-
-
-def bodies_of(request: Request, response: Response) -> bytes:
-    """Return the bodies of an exchange, for one look at both."""
-    return b"\0".join((request.body, response.body))
 
 
 def without_credentials(

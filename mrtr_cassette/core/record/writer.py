@@ -70,13 +70,8 @@ class ExchangeWriter:
         Raises:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
-        for _ in self.observation.response_steps(chunk, at_ms):
-            pass
-        return self.bytes_taken(at_ms)
-
-    def bytes_taken(self, at_ms: float) -> Due | None:
-        """Say what is due now that the observation has taken the next bytes."""
         observation = self.observation
+        observation.response_bytes(chunk, at_ms)
         if self._on_disk in _MAY_BE_WHOLE:
             if observation.is_answered:
                 return self._whole(End.COMPLETE, at_ms)

@@ -20,7 +20,6 @@ from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
 from mrtr_cassette.core.secrets.placeholders import (
-    LONGEST_PLACEHOLDER,
     LONGEST_TOKEN,
     PLACEHOLDER,
     placeholder,
@@ -35,7 +34,6 @@ from mrtr_cassette.core.secrets.states import may_have_states, seal_states
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
 from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
-from mrtr_cassette.core.wire.pieces import substituted
 
 _RECEIVED: Final = "received."
 """What the token of a secret that a client sent begins with; a cassette's tokens are numbers."""
@@ -255,7 +253,7 @@ def _disowned(text: str) -> str:
             return match[0]
         return match[0].replace(token, f"{token.removeprefix(_NOT_GIVEN)}~not-given")
 
-    return substituted(PLACEHOLDER, disowned, text, LONGEST_PLACEHOLDER)
+    return PLACEHOLDER.sub(disowned, text)
 
 
 def _raw(state: str) -> str:

@@ -52,7 +52,6 @@ from mrtr_cassette.core.replay.reply import KnownEchoes, Reply, build_reply
 from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines
 from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.wire.coding import AT_ONCE
 from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 from mrtr_cassette.core.wire.pointers import escape_pointer
@@ -220,28 +219,21 @@ class Player:
         return call.key(self._ignored)
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
-        """Find the recorded reply to a request, and count it as played, missed or harmless.
-
-        What takes long for a large request are `read` and `explained`, of which one at a time may
-        be done in another thread; they count nothing.
-        """
-        decision = self.decide(request, self.read(request))
+        """Find the recorded reply to a request, and count it as played, missed or harmless."""
+        decision = self._decide(request, self._arrived(request))
         if isinstance(decision, Unmatched):
-            return self.conclude(decision, self.explained(decision))
+            return self._conclude(decision, self._explained(decision))
         return decision
 
-    def read(self, request: Request) -> Arrived:
+    def _arrived(self, request: Request) -> Arrived:
         """Read a request."""
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
-        if len(recorded.body) > AT_ONCE and candidates is not None:
-            for each in candidates:
-                self._echoes.of(each, self._order.waits_of(each))
         return Arrived(recorded, session, wanted, candidates)
 
-    def decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
+    def _decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
         """Find the recorded reply to a request that has been read, and count it as played."""
         _, session, wanted, candidates = arrived
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
@@ -337,7 +329,7 @@ class Player:
             return self._index.of_any_rule(lookup)
         return candidates
 
-    def explained(self, unmatched: Unmatched) -> Miss | Harmless:
+    def _explained(self, unmatched: Unmatched) -> Miss | Harmless:
         """Say why nothing was recorded for a request, or what any server answers."""
         (recorded, session, *_), nearest, fitting = unmatched
         if self._harmless is not None and not nearest:
@@ -352,7 +344,7 @@ class Player:
             return other_secrets(call, nearest)
         return no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
 
-    def conclude(self, unmatched: Unmatched, found: Miss | Harmless) -> Miss | Harmless:
+    def _conclude(self, unmatched: Unmatched, found: Miss | Harmless) -> Miss | Harmless:
         """Count a request without a recorded reply, of which it is known why."""
         if isinstance(found, Harmless):
             self.harmless.append(found)

@@ -91,14 +91,6 @@ UNRECORDED: Final = Family(
 FAILED: Final = Family(
     "mrtr_cassette_recording_failed", "gauge", "1 where a recording is not whole"
 )
-LAG_BYTES: Final = Family(
-    "mrtr_cassette_journal_lag_bytes",
-    "gauge",
-    "Bytes of responses that have come and are not in the journal",
-)
-LAG_SECONDS: Final = Family(
-    "mrtr_cassette_journal_lag_seconds", "gauge", "Seconds for which the oldest of them has waited"
-)
 IN_FLIGHT: Final = Family(
     "mrtr_cassette_requests_in_flight", "gauge", "Requests whose response is not whole"
 )
@@ -120,7 +112,7 @@ LOOP_LAG: Final = Family(
 )
 FAMILIES: Final = (
     *(PLAYS, MISSES, HARMLESS, ASKS, ANSWERS, EXCHANGES, UNREACHABLE, UNRECORDED, FAILED),
-    *(LAG_BYTES, LAG_SECONDS, IN_FLIGHT, DURATION, RECEIVED, SENT, LOOP_LAG),
+    *(IN_FLIGHT, DURATION, RECEIVED, SENT, LOOP_LAG),
 )
 
 
@@ -217,11 +209,6 @@ class Counts:
         for bucket, count in Counter(bisect_left(family.bounds, each) for each in values).items():
             numbers[bucket] += count
         numbers[-1] += sum(values)
-
-    def journal_lags(self, size: int, seconds: float) -> None:
-        """Say how much has come and is not in the journal, and since when."""
-        self._set(LAG_BYTES, size)
-        self._set(LAG_SECONDS, seconds)
 
     def _add(self, family: Family, *labels_and_facts: object) -> None:
         labels = labels_and_facts[: len(family.labels)]

@@ -14,10 +14,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from html import unescape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mrtr_cassette.core.wire.large_json import string_end
-from mrtr_cassette.core.wire.pieces import LARGE, PIECE, run_end
 from mrtr_cassette.errors import NotJsonError
 
 _JSON_TOKEN = re.compile(
@@ -28,11 +26,6 @@ _JSON_TOKEN = re.compile(
     r"|(?P<number>-?\d[\d.eE+-]*+)[\d.eE+, \t\r\n-]*+|true|false|null|[a-z]{1,4}\Z)",
     re.DOTALL,
 )
-_JSON_SEPARATORS = re.compile(r"[ \t\r\n,:]*+")
-_JSON_SPACES = re.compile(r"[ \t\r\n]*+")
-_JSON_NUMBER = re.compile(r"-?\d")
-_JSON_DIGITS = re.compile(r"[\d.eE+-]*+")
-_JSON_NUMBERS = re.compile(r"[\d.eE+, \t\r\n-]*+")
 _JSON_BEGINNING = re.compile(r'\ufeff?[ \t\r\n]*+(?=[{\["tfn\d-])')
 _JSON_END = re.compile(r"[ \t\r\n,:]*+-?\Z")
 _JSON_ESCAPE = re.compile(
@@ -276,76 +269,16 @@ def without_overlaps(text: str, findings: list[Finding]) -> list[Finding]:
     return kept
 
 
-class LongToken:
-    """A string or a number that is longer than what is read at once, as a match has it."""
-
-    def __init__(self, lastgroup: str, start: int, end: int, text: tuple[str, int, int]) -> None:
-        """Take its kind, where it begins and ends, and its text with where that stands."""
-        self.lastgroup = lastgroup
-        self._start, self._end = start, end
-        self._text, *self._span = text
-
-    def __getitem__(self, group: str) -> Any:
-        """Return its text, which is that of one group."""
-        return self._text if (group == "number") == (self.lastgroup == "number") else None
-
-    def start(self, group: str = "") -> int:
-        """Return where it begins, or its text."""
-        return self._span[0] if group else self._start
-
-    def end(self, group: str = "") -> int:
-        """Return where it ends, or its text."""
-        return self._span[1] if group else self._end
-
-    def span(self, group: str) -> tuple[int, int]:
-        """Return where its text begins and ends."""
-        return self.start(group), self.end(group)
+JsonToken = re.Match[str]
 
 
-JsonToken = re.Match[str] | LongToken
-
-
-def _tokens_in_pieces(text: str, at: int, piece: int) -> Iterator[JsonToken]:
-    """Yield the tokens of a large text."""
-    while True:
-        token: JsonToken | None = _JSON_TOKEN.match(text, at, at + piece)
-        if (token is None or token.end() == at + piece) and at + piece < len(text):
-            token = _token_at(text, at, piece)
-        if token is None:
-            return
-        yield token
-        at = token.end()
-
-
-def _token_at(text: str, at: int, piece: int) -> JsonToken | None:
-    """Return a token that is longer than a piece, or has many separators before it, if any is."""
-    start = run_end(_JSON_SEPARATORS, text, at, piece)
-    if text[start : start + 1] == '"':
-        end = string_end(text, start + 1, piece)
-        content = (text[start + 1 : end], start + 1, end)
-        if text[end : end + 1] != '"':
-            return LongToken("text", at, len(text), content)
-        colon = run_end(_JSON_SPACES, text, end + 1, piece)
-        if text[colon : colon + 1] == ":":
-            return LongToken("key", at, colon + 1, content)
-        return LongToken("text", at, end + 1, content)
-    number = _JSON_NUMBER.match(text, start, start + 2)
-    if number is None:
-        return _JSON_TOKEN.match(text, start)
-    end = run_end(_JSON_DIGITS, text, number.end(), piece)
-    rest = run_end(_JSON_NUMBERS, text, end, piece)
-    return LongToken("number", at, rest, (text[start:end], start, end))
-
-
-def json_tokens(text: str, *, large: int = LARGE, piece: int = PIECE) -> Iterator[JsonToken]:
+def json_tokens(text: str) -> Iterator[JsonToken]:
     """Yield the strings, brackets and numbers of JSON texts; of many numbers in a row the first.
 
     The JSON texts may follow one another, be cut off, or be nested to any depth.
 
     Args:
         text: the texts.
-        large: characters up to which they are read in one go.
-        piece: characters of larger ones that are read at once.
 
     Raises:
         NotJsonError: there is other text; all tokens before it have been yielded.
@@ -354,10 +287,6 @@ def json_tokens(text: str, *, large: int = LARGE, piece: int = PIECE) -> Iterato
     if beginning is None:
         raise NotJsonError("no JSON")
     at = beginning.end()
-    if len(text) > large:
-        for large_token in _tokens_in_pieces(text, at, piece):
-            yield large_token
-            at = large_token.end()
     while token := _JSON_TOKEN.match(text, at):
         yield token
         at = token.end()

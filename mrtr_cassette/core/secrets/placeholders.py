@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import AnyStr, Final, overload
 
 from mrtr_cassette.core.secrets.rules import RULE_NAMES
-from mrtr_cassette.core.wire.pieces import matches, substituted
 
 _NUMBER: Final = "-number"
 _NAME = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
@@ -28,8 +27,6 @@ Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON
 """
 _REST = rf"(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])"
 PLACEHOLDER: Final = re.compile(f"(?:{'|'.join(_BEGINNINGS.values())}){_REST}", re.ASCII)
-LONGEST_PLACEHOLDER: Final = 1024
-"""Characters that one has at most, however it is escaped."""
 _BY_MARK = {
     mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
 }
@@ -78,12 +75,12 @@ def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -
             return match[0]
         return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
 
-    return substituted(PLACEHOLDER, numbered, raw, LONGEST_PLACEHOLDER)
+    return PLACEHOLDER.sub(numbered, raw)
 
 
 def placeholders_in(text: str) -> Iterator[re.Match[str]]:
     """Yield the placeholders in a text."""
-    return matches(PLACEHOLDER, text, LONGEST_PLACEHOLDER)
+    return PLACEHOLDER.finditer(text)
 
 
 def without_rules(text: str) -> str:
@@ -91,7 +88,7 @@ def without_rules(text: str) -> str:
 
     It still tells whether it stands for a number.
     """
-    return substituted(_WITHOUT_NUMBER, r"<\1>", text, LONGEST_PLACEHOLDER)
+    return _WITHOUT_NUMBER.sub(r"<\1>", text)
 
 
 def without_numbers(text: AnyStr) -> AnyStr:
@@ -101,5 +98,5 @@ def without_numbers(text: AnyStr) -> AnyStr:
         return without_numbers(text.decode("latin-1")).encode("latin-1")
     for mark, pattern in _BY_MARK.items():
         if mark in text:
-            text = substituted(pattern, r"<\g<rule>>", text, LONGEST_PLACEHOLDER)
+            text = pattern.sub(r"<\g<rule>>", text)
     return text

@@ -182,10 +182,6 @@ class Redactor:
         """Tell, quickly, whether there may be a secret in a body."""
         return self._is_thorough or self._rules.may_match(raw)
 
-    def is_plain(self, raw: bytes) -> bool:
-        """Tell whether a body has no secret, no state and no ask; other threads go on meanwhile."""
-        return not self._is_thorough and self._rules.is_plain(raw)
-
     def _replaced(self, text: str, findings: Iterable[Finding]) -> str:
         parts: list[str] = []
         at = 0

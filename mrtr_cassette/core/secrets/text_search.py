@@ -47,7 +47,6 @@ from mrtr_cassette.core.secrets.url_search import (
     secrets_in_query,
     urls_in,
 )
-from mrtr_cassette.core.wire.pieces import matches
 from mrtr_cassette.errors import NotJsonError
 
 DEEPEST: Final = 5
@@ -66,7 +65,6 @@ _ASSIGNED = re.compile(
     r"(?P<sign>[ \t]{0,4}(?:=>|[:=])[ \t]{0,4})"
 )
 """A name and what gives it a value in prose, logs, settings and code."""
-_LONGEST_ASSIGNED = 256
 _OPENING_QUOTE = re.compile(r"\\{0,8}([\"'])")
 _QUOTE_OR_LINE_END = {'"': re.compile(r'["\r\n]'), "'": re.compile(r"['\r\n]")}
 _BARE_END = re.compile(r"[\s\"'<>&;,(){}\[\]`|\\]")
@@ -234,7 +232,7 @@ class TextSearch:
     def _assigned(self, text: str, urls: SpanSet) -> Iterator[Finding]:
         """Find values that text outside URLs gives to a secret's name: `DB_PASSWORD=…`."""
         values = _Values(text)
-        for match in matches(_ASSIGNED, text, _LONGEST_ASSIGNED):
+        for match in _ASSIGNED.finditer(text):
             spelled = _name_of(text, match)
             name = self.name(spelled)
             if name.tells_nothing:

@@ -15,8 +15,8 @@ from typing import Final
 from mrtr_cassette.core.wire.http import LARGEST_BODY
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
-AT_ONCE: Final = 64 * 1024
-"""Bytes that are decoded, or framed, before something else may have its turn."""
+_AT_ONCE = 64 * 1024
+"""Bytes that are decoded before their number is compared with the limits."""
 LARGEST_RATIO: Final = 200
 """How many times its own size a large body decodes to at most.
 
@@ -53,10 +53,9 @@ class ContentDecoder:
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what the next bytes decode to."""
-        return b"".join(self.parts(chunk))
+        return b"".join(self._parts(chunk))
 
-    def parts(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what the next bytes decode to, in parts of up to `AT_ONCE`, which may be empty."""
+    def _parts(self, chunk: bytes) -> Iterator[bytes]:
         if not self.is_known or self.failed:
             yield chunk
             return
@@ -64,7 +63,7 @@ class ContentDecoder:
         is_whole = False
         while not is_whole and not self.failed:
             try:
-                most = min(AT_ONCE, self._limit + 1 - self._decoded)
+                most = min(_AT_ONCE, self._limit + 1 - self._decoded)
                 part = self._inflate.decompress(chunk, most)
             except zlib.error:
                 self.failed = True

@@ -15,23 +15,16 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.wire.large_json import (
-    LargeDict,
-    LargeList,
-    LargeReader,
-    string_end,
-)
 from mrtr_cassette.core.wire.numbers import (
     Number,
     canonical_number,
     read_fraction,
     read_integer,
 )
-from mrtr_cassette.core.wire.pieces import LARGE, PIECE
 from mrtr_cassette.errors import NotJsonError
 
 MemberPath = tuple[str, ...]
@@ -40,7 +33,7 @@ MemberPath = tuple[str, ...]
 _LEAST_UNPLAIN = 10**18
 _SPACE = re.compile(r"[ \t\n\r]*")
 _QUOTE = ord('"')
-_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
+_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
 DEEPEST = 200
 """The most levels of nesting that are read; Python's stack and orjson can take many more."""
 _LONG = 4096
@@ -48,7 +41,7 @@ _LONG = 4096
 _CANONICAL = (
     orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
-"""Numbers that lose something, and what was read in pieces, are written here."""
+"""Numbers that lose something are written here."""
 
 
 class Span(NamedTuple):
@@ -71,9 +64,7 @@ _decoder = json.JSONDecoder(
 )
 # Where a value ends needs no number, and a body may have millions of them.
 _ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)
-_Scan = Callable[[str, int], tuple[Any, int]]
-_LARGE_TYPES: Final = frozenset((LargeDict, LargeList))
-_scan_value: _Scan = _ends.scan_once  # type: ignore[attr-defined]
+_scan_value: Callable[[str, int], tuple[Any, int]] = _ends.scan_once  # type: ignore[attr-defined]
 
 
 def parse(raw: bytes) -> Any:
@@ -87,8 +78,6 @@ def parse(raw: bytes) -> Any:
     """
     if opens_more(raw, DEEPEST) and is_deep(raw):
         raise NotJsonError(f"nested deeper than {DEEPEST} levels")
-    if len(raw) > LARGE:
-        return parse_in_pieces(raw)
     try:
         # Much faster, and the same for all but some numbers. What it refuses may still be JSON.
         tree = orjson.loads(raw)
@@ -102,29 +91,6 @@ def _parse_slowly(raw: bytes) -> Any:
         return _decoder.decode(raw.decode())
     except ValueError as error:
         raise NotJsonError(str(error)) from None
-
-
-def parse_in_pieces(raw: bytes, piece: int = PIECE) -> Any:
-    """Read the same, of no more than `DEEPEST` levels, while other threads go on.
-
-    Args:
-        raw: the text.
-        piece: characters that are read at once.
-
-    Raises:
-        NotJsonError: as `parse`.
-    """
-    try:
-        text = raw.decode()
-    except ValueError as error:
-        raise NotJsonError(str(error)) from None
-    return LargeReader(_decoder, _read_piece, piece=piece).decode(text)
-
-
-def _read_piece(text: str) -> Any:
-    """Read a piece of a large text; ValueError if another way is needed."""
-    tree = orjson.loads(text)
-    return _decoder.decode(text) if _has_unplain_number(tree) else tree
 
 
 def _has_unplain_number(tree: Any) -> bool:
@@ -141,32 +107,19 @@ def _has_unplain_number(tree: Any) -> bool:
     return False
 
 
-def is_deep(raw: bytes, piece: int = PIECE) -> bool:
-    """Tell whether a JSON text has more levels than are read, looking at so much at once."""
+def is_deep(raw: bytes) -> bool:
+    """Tell whether a JSON text has more levels than are read."""
     if not opens_more(raw, DEEPEST):
         return False
     depth = deepest = 0
-    for bracket in _brackets(raw, piece):
-        if bracket in b"[{":
+    for token in _BRACKETS.finditer(raw):
+        start = raw[token.start()]
+        if start in b"[{":
             depth += 1
             deepest = max(deepest, depth)
-        else:
+        elif start != _QUOTE:
             depth -= 1
     return deepest > DEEPEST
-
-
-def _brackets(raw: bytes, piece: int) -> Iterator[bytes]:
-    """Yield the brackets outside strings."""
-    at = 0
-    while at < len(raw):
-        piece_end = at + piece
-        for token in _BRACKETS.finditer(raw, at, piece_end):
-            if raw[token.start()] != _QUOTE:
-                yield token[0]
-            elif token.end() == piece_end:
-                # It may go on behind this piece.
-                piece_end = string_end(raw, token.start() + 1, piece) + 1
-        at = piece_end
 
 
 def opens_more(raw: bytes, most: int) -> bool:
@@ -195,8 +148,6 @@ def canonical(value: Any, *, without_null: bool = False) -> str:
     """
     if value is None:
         return "null"
-    if type(value) is str and len(value) > PIECE:
-        return _quoted(value)
     try:
         text = orjson.dumps(value, option=_CANONICAL)
     except TypeError:
@@ -216,9 +167,7 @@ def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: 
     elif type(value) is int:
         write(str(value))
     elif isinstance(value, str):
-        write(_quoted(value))
-    elif type(value) in _LARGE_TYPES:
-        _write_in_pieces(value, write, without_null=without_null)
+        write(encode_basestring_ascii(value))
     elif isinstance(value, dict):
         separator = "{"
         for key in sorted(value):
@@ -241,46 +190,12 @@ def _write_canonical(value: Any, write: Callable[[str], None], *, without_null: 
         write("null" if value is None else "true" if value else "false")
 
 
-def _quoted(text: str) -> str:
-    if len(text) <= PIECE:
-        return encode_basestring_ascii(text)
-    pieces = (text[at : at + PIECE] for at in range(0, len(text), PIECE))
-    return f'"{"".join([encode_basestring_ascii(piece)[1:-1] for piece in pieces])}"'
-
-
-def _write_in_pieces(
-    value: LargeDict | LargeList, write: Callable[[str], None], *, without_null: bool
-) -> None:
-    opening, closing = "{}" if isinstance(value, LargeDict) else "[]"
-    separator = opening
-    for batch in value.batches():
-        if len(batch) > 1:
-            text = canonical(batch, without_null=without_null)[1:-1]
-        elif isinstance(batch, list):
-            text = canonical(batch[0], without_null=without_null)
-        else:
-            text = ",".join(
-                f"{_quoted(name)}:{canonical(item, without_null=without_null)}"
-                for name, item in batch.items()
-                if item is not None or not without_null
-            )
-        if text:
-            write(separator)
-            write(text)
-            separator = ","
-    write(closing if separator == "," else opening + closing)
-
-
-def find_spans(
-    raw: bytes, paths: Collection[MemberPath], *, large: int = LARGE, piece: int = PIECE
-) -> dict[MemberPath, list[Span]]:
+def find_spans(raw: bytes, paths: Collection[MemberPath]) -> dict[MemberPath, list[Span]]:
     """Return the spans of the values at some paths, every one of a duplicate key.
 
     Args:
         raw: one JSON text that `parse` reads.
         paths: keys from the outermost object inwards; arrays are not entered.
-        large: bytes up to which it is read in one go.
-        piece: characters of a larger one that are read at once.
 
     Raises:
         NotJsonError: `raw` is no JSON.
@@ -290,10 +205,7 @@ def find_spans(
     text = raw.decode("latin-1")
     spans: dict[MemberPath, list[Span]] = {}
     try:
-        scan = _scan_value
-        if len(raw) > large:
-            scan = LargeReader(_ends, orjson.loads, keeps=False, piece=piece).scan
-        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans, scan)
+        _collect_spans(text, _skip_space(text, 0), frozenset(paths), (), spans)
     except (StopIteration, ValueError, IndexError, TypeError, RecursionError) as error:
         raise NotJsonError(str(error)) from None
     return spans
@@ -310,26 +222,25 @@ def _collect_spans(
     paths: frozenset[MemberPath],
     at: MemberPath,
     spans: dict[MemberPath, list[Span]],
-    scan: _Scan,
 ) -> int:
     """Collect the spans of `paths` below the value at `index`; return the value's end."""
     depth = len(at)
     deeper = {path[depth] for path in paths if len(path) > depth}
     if at in paths or not deeper or text[index] != "{":
-        end = scan(text, index)[1]
+        end = _scan_value(text, index)[1]
         if at in paths:
             spans.setdefault(at, []).append(Span(index, end))
         return end
     index = _skip_space(text, index + 1)
     while text[index] != "}":
-        key, index = scan(text, index)
+        key, index = _scan_value(text, index)
         index = _skip_space(text, _skip_space(text, index) + 1)
         if key in deeper:
             here = (*at, key)
             below = frozenset(path for path in paths if path[: depth + 1] == here)
-            index = _collect_spans(text, index, below, here, spans, scan)
+            index = _collect_spans(text, index, below, here, spans)
         else:
-            index = scan(text, index)[1]
+            index = _scan_value(text, index)[1]
         index = _skip_space(text, index)
         if text[index] == ",":
             index = _skip_space(text, index + 1)

@@ -20,7 +20,7 @@ from builders import (
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
 from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, outline, read_call
+from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
 from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
@@ -405,23 +405,3 @@ def test_ignored_member_of_a_posted_answer_is_named_from_its_result() -> None:
     assert key(early, at) == key(late, at)
     assert key(early, ("result",)) != key(late, ("result",))
     assert key(error, at) == key(error)
-
-
-def test_outline_has_names_and_keys_but_no_values() -> None:
-    """What a log needs of a request is there; what may be large is not."""
-    request = post(retry(tool("deploy", env="x" * 5000), {"ok": YES}, state="s" * 5000))
-    call = read_call(request)
-    short = call._replace(message=outline(call.message))
-    assert (short.method, short.name) == (call.method, "deploy")
-    assert call.message is not None
-    assert short.message is not None
-    assert (short.message.id, short.message.raw, short.message.tree) == (call.message.id, b"", {})
-    assert short.answers is not None
-    assert short.answers.input_responses == {"ok": None}
-    assert short.answers.request_state == "s" * 5000
-    assert "arguments" not in short.message.params
-
-
-def test_outline_of_no_message_is_none() -> None:
-    """A body that is no message has no outline."""
-    assert outline(None) is None

@@ -808,18 +808,6 @@ def test_response_of_a_line_acknowledges_nothing() -> None:
     assert not observation.acknowledges
 
 
-def test_compressed_and_large_bytes_are_taken_in_steps() -> None:
-    """A plain chunk is not, however large; a stream's is, once it holds more than 64 KiB."""
-    compressed = observing(CALL, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
-    plain, streaming = observing(CALL, JSON_HEADERS), observing(CALL, STREAM_HEADERS)
-
-    assert compressed.takes_long(b"x")
-    assert not plain.takes_long(b"x" * 100_000)
-    assert not streaming.takes_long(b"x" * 60_000)
-    streaming.response_bytes(b"data: " + b"x" * 60_000, 1.0)
-    assert streaming.takes_long(b"x" * 6_000)
-
-
 def test_large_chunk_of_a_stream_is_framed_as_a_small_one() -> None:
     """It is cut in parts, which mean nothing."""
     events = sse(*[progress(number) for number in range(2_000)], DONE)
@@ -852,23 +840,6 @@ def test_response_that_has_its_announced_length_is_whole() -> None:
     assert observation.is_answered
 
 
-def test_large_event_is_read_later() -> None:
-    """It is left to who has the time, and tells afterwards what it says."""
-    recorder = Recorder(seals=True, largest_at_once=10)
-    observation = recorder.request_received(post(CALL), 1.0)
-    observation.response_started(200, STREAM_HEADERS)
-    observation.response_bytes(sse(DONE), 2.0)
-    assert not observation.is_answered
-    later = observation.to_read
-    assert later is not None
-
-    observation.message_read(later.read())
-
-    assert observation.is_answered
-    assert observation.to_read is None
-    observation.message_read(None)
-
-
 def test_what_a_server_pushes_is_told_once() -> None:
     """Each pushed request is taken by who asks first."""
     talk = Conversation()
@@ -880,10 +851,3 @@ def test_what_a_server_pushes_is_told_once() -> None:
     assert talk.recorder.has_asked(answering)
     assert [push.key for push in observation.take_pushed()] == ["elicitation-1"]
     assert observation.take_pushed() == []
-
-
-def test_key_of_a_compressed_request_is_that_of_the_request() -> None:
-    """A request is read as it can be read, however it comes."""
-    packed = post(gzip.compress(CALL), ("Content-Encoding", "gzip"))
-    recorder = Recorder(seals=True)
-    assert recorder.key_of(packed) == recorder.key_of(post(CALL))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 from builders import JSON_HEADERS, answer, post, token_of, tool
 from messages import asks, text
 
@@ -75,27 +73,3 @@ def test_session_of_a_response_is_sealed() -> None:
     """Its id is a credential; what is kept besides is what a client depends on."""
     headers = (*JSON_HEADERS, ("Mcp-Session-Id", "abc"), ("Date", "today"))
     assert kept_of_response(headers) == (*JSON_HEADERS, ("Mcp-Session-Id", sealed_hash("abc")))
-
-
-def test_what_was_seen_and_sealed_can_go_to_another_process() -> None:
-    """Nothing of either hangs on to the run."""
-    exchange = seen(answer(CALL, asks("ok", state=STATE)))
-    assert pickle.loads(pickle.dumps(exchange)) == exchange
-    sealed = Sealer(seals=True).seal(exchange)
-    assert pickle.loads(pickle.dumps(sealed)).ask == sealed.ask
-
-
-def test_exchange_with_nothing_to_take_out_is_plain() -> None:
-    """It is sealed without a search for secrets and states, but known states are looked for."""
-    sealer = Sealer(seals=True, redactor=Redactor(RedactionRules(), token_of))
-    plain = seen(answer(CALL, text(f"some words, and {STATE}")))
-    assert sealer.is_plain(plain)
-    sealer.known.remember(STATE)
-    exchange = sealer.seal(plain, is_plain=True).exchange
-    assert exchange.response is not None
-    assert STATE.encode() not in exchange.response.body
-    for body in (answer(CALL, {"apiKey": SECRET}), answer(CALL, asks("ok", state=STATE))):
-        assert not sealer.is_plain(seen(body))
-    assert not Sealer(seals=True).is_plain(plain)
-    sealer.seals_answers = True
-    assert not sealer.is_plain(plain)

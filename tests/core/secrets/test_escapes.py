@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mrtr_cassette.core.secrets.escapes import (
     Finding,
-    JsonToken,
     SpanSet,
     decode_form,
     decode_json,
@@ -152,45 +149,3 @@ def test_long_words_are_found() -> None:
     """Words are letters, digits, `_`, `.` and `-`, of at least the given length."""
     assert list(long_words(b"abc a_.-1 \xe9\xe9\xe9\xe9 last", 4)) == [b"a_.-1", b"last"]
     assert list(long_words(b"abc", 4)) == []
-
-
-def _facts(token: JsonToken) -> tuple[object, ...]:
-    kind = token.lastgroup
-    if kind in ("opening", "closing") or kind is None:
-        return kind, token.end()
-    group = "number" if kind == "number" else "text"
-    other = "text" if kind == "number" else "number"
-    return kind, token[group], token.span(group), token.end(), token[other]
-
-
-def _tokens(text: str, piece: int) -> list[object]:
-    facts: list[object] = []
-    try:
-        facts += map(_facts, json_tokens(text, large=0 if piece else len(text), piece=piece))
-    except NotJsonError:
-        facts.append("other text")
-    return facts
-
-
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                *'[]{}",: \\-1',
-                "12.5e3",
-                "true",
-                "fal",
-                '"long text"',
-                '"a\\"b":',
-                " " * 9,
-                "x\n",
-                "1, 2,",
-            ]
-        )
-    ).map("".join),
-    st.integers(2, 12),
-)
-def test_tokens_in_pieces_are_the_same(text: str, piece: int) -> None:
-    """Tokens that are longer than a piece, or cut by one, are those of the whole text."""
-    for begun in (text, f"[{text}", f'{{"a":{text}'):
-        assert _tokens(begun, piece) == _tokens(begun, 0)

@@ -839,15 +839,6 @@ def test_rule_of_a_name_is_told() -> None:
     ]
 
 
-def test_body_is_plain_only_where_no_search_could_find_anything() -> None:
-    """A thorough search may find a secret in any body."""
-    words = b'{"text":"some words, and 5"}'
-
-    assert REDACTOR.is_plain(words)
-    assert not REDACTOR.is_plain(b'{"text":"%s"}' % GITHUB.encode())
-    assert not Redactor(RedactionRules(), token, is_thorough=True).is_plain(words)
-
-
 def test_hash_of_a_secret_depends_on_its_key() -> None:
     """The same secret has the same token under one key, whatever its rule, and another elsewhere."""
     one, other = keyed_hash(b"1" * 16), keyed_hash(b"2" * 16)
