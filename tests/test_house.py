@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 43_361,
-    "modules of the package": 265,
-    "lines of tests": 63_512,
+    "lines of the package": 42_417,
+    "modules of the package": 262,
+    "lines of tests": 63_371,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
