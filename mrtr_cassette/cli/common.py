@@ -6,6 +6,7 @@ Rule: what is large is imported when a command runs, so that `--help` is quick.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -27,6 +28,7 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.option_values import Option, default_of, header_of, options_of
 from mrtr_cassette.options import Options, ProxyOptions, RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.stores import Location, location
 from mrtr_cassette.verify_options import VerifyOptions
 
@@ -68,7 +70,23 @@ TERMS: Final[Terms] = {
 
 
 class Group(click.Group):
-    """A command group that shows our errors as one line, with their exit code."""
+    """A command group that shows errors as one line, with their exit code."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the program."""
+        _open_closed_streams()
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            place = error.filename
+            try:
+                sys.stdout.flush()
+            except OSError:
+                place = "stdout"
+                # What is left in its buffer would fail again at the end.
+                sys.stdout = _nowhere()
+            say(f"error: {'' if place is None else f'{os.fsdecode(place)}: '}{reason_of(error)}")
+            sys.exit(CassetteError.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -83,6 +101,22 @@ class Group(click.Group):
             )
             hint = " What belongs to COMMAND stands after --." if takes_command else ""
             raise click.UsageError(error.format_message() + hint, error.ctx) from None
+
+
+def _open_closed_streams() -> None:
+    """Put the null device in the place of standard streams that are closed.
+
+    What is opened next would have their numbers, and get what is written to them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(handle, True)
+            setattr(sys, name, os.fdopen(handle, mode))
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123  it stays open
 
 
 class TakesServer(click.Command):
@@ -116,8 +150,18 @@ def say(text: str) -> None:
     if has_colour(sys.stderr):
         first, end, rest = text.partition("\n")
         text = f"{painted(first.partition(':')[0], first)}{end}{rest}"
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    _show(f"{text}\n")
+
+
+def _show(text: str) -> None:
+    """Write to stderr, as long as it takes anything: a run doesn't end for it."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BlockingIOError:
+        pass
+    except OSError:
+        sys.stderr = _nowhere()
 
 
 @contextmanager
@@ -135,14 +179,13 @@ def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> It
             is_shown = True
             line = printable(progress_line(work, str(path), done, total, left_s))
             width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"{_WIPED}{line[:width]}")
-            sys.stderr.flush()
+            _show(f"{_WIPED}{line[:width]}")
 
     try:
         yield Progress(show, clock or CLOCK)
     finally:
         if is_shown:
-            sys.stderr.write(_WIPED)
+            _show(_WIPED)
 
 
 _WIPED: Final = "\r\x1b[K"
@@ -199,7 +242,12 @@ def json_report(data: Any) -> str:
     """Return a report as JSON for programs and for people, safe for every screen."""
     import orjson
 
-    return printable_json(orjson.dumps(data, option=orjson.OPT_INDENT_2).decode())
+    try:
+        text = orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:
+        # The name of a file may be no UTF-8.
+        text = json.dumps(data, indent=2)
+    return printable_json(text)
 
 
 def _say_json(event: dict[str, Any]) -> None:

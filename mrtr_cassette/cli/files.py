@@ -120,12 +120,12 @@ def recover(cassette: Location) -> None:
     this directory.
     """
     from mrtr_cassette.errors import CassetteError, counted
-    from mrtr_cassette.shell.journal_file import journal_path
+    from mrtr_cassette.shell.journal_file import journal_path, stands
     from mrtr_cassette.shell.locks import is_locked
     from mrtr_cassette.shell.publishing import recover_journal
 
     journal = journal_path(cassette)
-    if not journal.exists():
+    if not stands(journal):
         raise CassetteError(journal, "there is no journal to recover from")
     if is_locked(journal):
         raise CassetteError(journal, "its recorder is still at work", hint="stop that one first")

@@ -26,7 +26,7 @@ from mrtr_cassette.shell.files import (
     remove_leftovers,
     write_whole,
 )
-from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path
+from mrtr_cassette.shell.journal_file import journal_in_the_way, journal_path, stands
 from mrtr_cassette.shell.progress import Progress
 from mrtr_cassette.shell.stores import Location
 
@@ -89,7 +89,7 @@ def read_file(path: Location) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         journal = journal_path(path)
-        if journal.exists():
+        if stands(journal):
             raise journal_in_the_way(journal, path) from None
         if _URL.match(str(path)):
             raise CassetteError(

@@ -1,6 +1,6 @@
 """Running one command of the command line until it is told to stop.
 
-Owns: the event loop, SIGINT and SIGTERM, and the command that `-- COMMAND` starts.
+Owns: the event loop, the signals that end a run, and the command that `-- COMMAND` starts.
 Does not own: what runs meanwhile.
 """
 
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from mrtr_cassette.errors import StoppedError
 from mrtr_cassette.shell.files import reason_of
@@ -92,9 +93,9 @@ def _has_uvloop() -> bool:
 
 @asynccontextmanager
 async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
-    """Queue SIGINT and SIGTERM instead of letting them end the process."""
+    """Queue SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
     signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    with _taking(signals.put_nowait, signal.SIGINT, signal.SIGTERM):
+    with _taking(signals.put_nowait):
         yield signals
 
 
@@ -102,13 +103,17 @@ async def stop_signals() -> AsyncIterator[asyncio.Queue[signal.Signals]]:
 async def told_to_end() -> AsyncIterator[asyncio.Event]:
     """Set an event at SIGINT, SIGTERM and SIGHUP instead of letting them end the process."""
     told = asyncio.Event()
-    with _taking(lambda _: told.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with _taking(lambda _: told.set()):
         yield told
 
 
 @contextmanager
-def _taking(take: Callable[[signal.Signals], None], *numbers: signal.Signals) -> Iterator[None]:
+def _taking(take: Callable[[signal.Signals], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    # Under `nohup` the end of the terminal is none for the run.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, take, number)
     try:
@@ -133,7 +138,7 @@ async def run_command(
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, env={**os.environ, URL_VARIABLE: url}
+            *command, env={**os.environ, **_no_proxy(url), URL_VARIABLE: url}
         )
     except OSError as error:
         say(f"error: can't run {command[0]!r}: {reason_of(error)}")
@@ -151,6 +156,14 @@ async def run_command(
             await asyncio.wait({ended}, timeout=grace_s)
     code = await ended
     return CommandEnd(128 - code if code < 0 else code, was_stopped=number is not None)
+
+
+def _no_proxy(url: str) -> dict[str, str]:
+    """Return the variables by which a command calls our URL itself, whatever proxy it has."""
+    names = ("no_proxy", "NO_PROXY")
+    given = [os.environ[name] for name in names if os.environ.get(name)]
+    hosts = "*" if "*" in given else ",".join([*dict.fromkeys(given), urlsplit(url).hostname or ""])
+    return dict.fromkeys(names, hosts)
 
 
 async def signal_before(

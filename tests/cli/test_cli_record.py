@@ -50,12 +50,12 @@ from standin import (
 # --- record ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @looped
 async def test_a_signal_ends_a_recording_in_good_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """SIGINT and SIGTERM publish the cassette; stdout has one line, stderr the rest, the code is 0."""
+    """A signal publishes the cassette; stdout has one line, stderr the rest, the code is 0."""
     path = tmp_path / "c.json"
     arguments = ("record", "--port", 0, "--output", path)
     async with upstream(asking) as server, command(*arguments, "--upstream", server.url) as process:
@@ -242,7 +242,9 @@ async def test_a_command_that_fails_to_run_has_the_shells_code(
     assert said in ended.err
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM,)])
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM,), (signal.SIGHUP,)]
+)
 @looped
 async def test_a_signal_ends_the_command_and_the_recording(
     tmp_path: Path, numbers: tuple[signal.Signals, ...]

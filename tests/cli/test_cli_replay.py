@@ -53,7 +53,7 @@ from standin import (
 # --- replay ---
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @looped
 async def test_a_replay_without_misses_is_0(tmp_path: Path, number: signal.Signals) -> None:
     """A replay in which everything was played says so and ends with 0."""

@@ -247,9 +247,18 @@ async def test_body_that_is_cut_short_is_an_error_after_its_bytes(raw: bytes) ->
         (b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 1001 + b"\r\n", "more than 1,000 headers"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2**21, "a head of more than 1,048,576 bytes"),
         (b"HTTP/1.1 200 OK\r\n", "the connection was closed"),
+        (b"", "the connection was closed; if it speaks TLS, try https:// in the place of http://"),
         (bytes.fromhex("15030100020246"), "it speaks TLS; try https:// in the place of http://"),
     ],
-    ids=["no HTTP", "another protocol", "many headers", "large head", "half a head", "a TLS alert"],
+    ids=[
+        "no HTTP",
+        "another protocol",
+        "many headers",
+        "large head",
+        "half a head",
+        "nothing",
+        "TLS",
+    ],
 )
 @looped
 async def test_what_is_no_response_is_an_error_with_the_reason(raw: bytes, reason: str) -> None:

@@ -30,10 +30,19 @@ async def test_the_code_is_the_commands(code: int) -> None:
 async def test_the_command_finds_the_url_beside_its_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The URL is in one variable, and all others are there too."""
+    """The URL is in one variable, all others are there too, and no proxy stands before the URL."""
     monkeypatch.setenv("ANOTHER", "kept")
-    program = f"import os; e = os.environ; raise SystemExit((e['{URL_VARIABLE}'], e['ANOTHER']) != ('http://u/', 'kept'))"
-    assert await code_of(sys.executable, "-c", program, url="http://u/") == 0
+    monkeypatch.setenv("HTTP_PROXY", "http://company:3128")
+    for given, expected in (("", "u"), ("a,.b", "a,.b,u"), ("*", "*")):
+        monkeypatch.setenv("NO_PROXY", given)
+        there = {
+            URL_VARIABLE: "http://u:80/",
+            "ANOTHER": "kept",
+            "NO_PROXY": expected,
+            "no_proxy": expected,
+        }
+        program = f"import os; raise SystemExit(not {there}.items() <= os.environ.items())"
+        assert await code_of(sys.executable, "-c", program, url="http://u:80/") == 0
     assert URL_VARIABLE not in os.environ
 
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -27,6 +27,7 @@ _MOST_UNREAD = 256 * 1024
 """Bytes of a body that wait to be read before the upstream has to."""
 _TLS_ALERT = b"\x15\x03"
 """What a server sends that awaited TLS (RFC 8446, section 5.1: an alert record)."""
+_TRY_TLS: Final = "try https:// in the place of http://"
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
@@ -104,7 +105,7 @@ class HttpResponse:
 class _Connection(asyncio.Protocol):
     """One connection, and the exchange that is under way on it."""
 
-    def __init__(self, kept: list[_Connection], idle_s: float) -> None:
+    def __init__(self, kept: list[_Connection], idle_s: float, *, has_tls: bool) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._kept = kept
         self._idle_s = idle_s
@@ -119,6 +120,7 @@ class _Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_size = 0
         self._has_no_body = False
+        self._has_received = has_tls
         self._is_paused = False
         self._idle: asyncio.TimerHandle | None = None
 
@@ -163,11 +165,12 @@ class _Connection(asyncio.Protocol):
         if self._coming is None and self._response is None:
             self.abort()
             return
+        self._has_received = True
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as error:
             if data.startswith(_TLS_ALERT):
-                self._fail("it speaks TLS; try https:// in the place of http://")
+                self._fail(f"it speaks TLS; {_TRY_TLS}")
             # An error of one of the functions below stands behind the parser's own.
             self._fail(f"no HTTP response: {error.__context__ or error}")
         if self._coming is not None:
@@ -185,7 +188,9 @@ class _Connection(asyncio.Protocol):
             # The close is the end (RFC 9112, section 6.3).
             response.end()
         else:
-            self._fail(str(exc or "the connection was closed"))
+            closed = str(exc or "the connection was closed")
+            # Not every server sends an alert before it closes.
+            self._fail(closed if self._has_received else f"{closed}; if it speaks TLS, {_TRY_TLS}")
         # It is cancelled with a close that nobody waits for any more.
         if not self.gone.done():
             self.gone.set_result(None)
@@ -313,6 +318,7 @@ class Client:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         host, port = self._origin.raw_host or "", self._origin.port
+        has_tls = self._tls is not None
         try:
             async with asyncio.timeout(self._connect_s):
                 addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -321,10 +327,10 @@ class Client:
                 )
                 try:
                     _, connection = await loop.create_connection(
-                        lambda: _Connection(self.kept, self._idle_s),
+                        partial(_Connection, self.kept, self._idle_s, has_tls=has_tls),
                         sock=connected,
                         ssl=self._tls,
-                        server_hostname=host.rstrip(".") if self._tls is not None else None,
+                        server_hostname=host.rstrip(".") if has_tls else None,
                     )
                 except BaseException:
                     connected.close()

@@ -1,0 +1,122 @@
+"""Facts about what a run's surroundings do to it: streams, disks, limits and names."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from commands import caller, pinged
+from harness import Outcome, command, looped, post, read, run
+from messages import message, result
+from processes import PROGRAM
+from standin import Visit, json_response, upstream
+
+
+async def pong(visit: Visit) -> None:
+    """Answer any request."""
+    await visit.send(json_response(result({}, id=0)))
+
+
+def shell(line: str) -> list[str]:
+    """Return what runs a line of a shell, in which `"$@"` is the program with its arguments."""
+    return ["sh", "-c", line, "sh", *PROGRAM]
+
+
+def assert_one_line(ended: Outcome, code: int, text: str) -> None:
+    """Make sure that a run ended with one line of error."""
+    assert (ended.code, ended.err.count("\n")) == (code, 1), ended
+    assert text in ended.err
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+@looped
+async def test_stderr_that_takes_nothing_changes_nothing(tmp_path: Path, closed: str) -> None:
+    """The exit code is the run's own, and what was recorded is published."""
+    path = tmp_path / "c.json"
+    program = shell(f'exec "$@" {closed}')
+    async with upstream(pong) as server:
+        recording = ("record", "--port", 0, "--output", path, "--upstream", server.url, "--")
+        assert (await run(*recording, *caller("ping"), program=program)).code == 0
+        assert len(read(path)["interactions"]) == 1
+        again = (*recording[:-1], "--append", "--", *caller("ping", code=7))
+        assert (await run(*again, program=program)).code == 7
+    for methods, code in (("ping",), 0), (("ping", "tools/list"), 1):
+        replay = ("replay", path, "--port", 0, "--", *caller(*methods))
+        assert (await run(*replay, program=program)).code == code
+    assert (await run("inspect", tmp_path / "none.json", program=program)).code == 3
+
+
+@looped
+async def test_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
+    """With the exit code of files."""
+    path = await pinged(tmp_path / "c.json")
+    program = shell('unset PYTHONUNBUFFERED; exec "$@" >/dev/full')
+    for arguments in (("inspect", path), ("schema",), ("--help",), ("replay", path, "--port", 0)):
+        ended = await run(*arguments, program=program)
+        assert_one_line(ended, 3, "no space left on the device")
+
+
+@looped
+async def test_few_files_are_one_line(tmp_path: Path) -> None:
+    """What the system refuses is told with its reason, wherever it comes."""
+    program = shell('ulimit -n 8; exec "$@"')
+    upstream = ("--upstream", "http://127.0.0.1:9/mcp")
+    ended = await run("record", "--output", tmp_path / "c.json", *upstream, program=program)
+    assert_one_line(ended, 3, "too many open files")
+
+
+@looped
+async def test_long_name_is_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    """A cassette whose name no journal can have is read, and a name that nothing can have told."""
+    path = await pinged(tmp_path / "c.json")
+    long = path.rename(tmp_path / ("n" * 245 + ".json"))
+    assert (await run("inspect", long)).code == 0
+    ended = await run("replay", long, "--port", 0, "--", *caller("ping"))
+    assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
+    longer = tmp_path / ("n" * 256)
+    url = "http://127.0.0.1:9/mcp"
+    for arguments in (
+        ("record", "--output", longer, "--upstream", url),
+        ("record", "--output", long, "--force", "--upstream", url),
+        ("inspect", longer),
+        ("merge", long, "-o", longer),
+        ("verify", longer, "--upstream", url),
+        ("view", long, "-o", longer),
+    ):
+        assert_one_line(await run(*arguments), 3, "file name too long")
+
+
+@looped
+async def test_name_that_is_no_utf_8_is_reported(tmp_path: Path) -> None:
+    """As an escape that JSON has, which is read back as the same name."""
+    path = await pinged(tmp_path / "c.json")
+    odd = os.fsencode(tmp_path) + b"/n\xff.json"
+    path.rename(os.fsdecode(odd))
+    report = tmp_path / "r.json"
+    ended = await run("replay", odd, "--port", 0, "--report", report, "--", *caller("ping"))
+    assert ended.code == 0
+    assert os.fsencode(json.loads(report.read_bytes())["cassette"]) == odd
+    for words in (("inspect", odd, "--json"), ("diff", odd, odd, "--json")):
+        ended = await run(*words)
+        assert (ended.code, ended.out.isascii()) == (0, True)
+
+
+@looped
+async def test_run_that_is_to_survive_its_terminal_does(tmp_path: Path) -> None:
+    """SIGHUP is not taken where `nohup` has it ignored."""
+    path = tmp_path / "c.json"
+    program = shell("""trap '' HUP; exec "$@\"""")
+    async with (
+        upstream(pong) as server,
+        command(
+            *("record", "--port", 0, "--output", path, "--upstream", server.url), program=program
+        ) as process,
+    ):
+        url = await process.listening()
+        process.kill(signal.SIGHUP)
+        await post(url, message("ping"))
+        assert (await process.stopped(signal.SIGTERM)).code == 0
+    assert len(read(path)["interactions"]) == 1
