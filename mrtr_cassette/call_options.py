@@ -1,7 +1,5 @@
 """The options of a call that needs no client.
 
-Owns: what such a call takes besides what every caller of an upstream takes.
-Does not own: what the values mean (`shell.calling`).
 Rule: as in `options`: one field is one option for every front.
 """
 

@@ -1,7 +1,5 @@
 """The library: one call on a server, without a client.
 
-Owns: `call`, and what a program gives as answers.
-Does not own: what happens meanwhile (`shell.calling`), what it came to (`core.report.calls`).
 Rule: the keywords of `call` are the fields of `CallOptions`.
 """
 

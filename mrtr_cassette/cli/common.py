@@ -1,6 +1,5 @@
 """What the commands have in common: errors, the log, and the options that the fronts share.
 
-Owns: how errors are shown, and how an option of `mrtr_cassette.options` becomes one of click.
 Rule: what is large is imported when a command runs, so that `--help` is quick.
 """
 

@@ -1,7 +1,5 @@
 """An endpoint that is asked for answers, over HTTP.
 
-Owns: posting to it, with the proxy of the environment, and what goes wrong on the way.
-Does not own: what it is asked and what a reply says (`core.answers.rest`).
 Rule: nothing is sent again, no redirect is followed, and no reply is waited for without an end.
 """
 

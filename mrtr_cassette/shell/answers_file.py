@@ -1,8 +1,4 @@
-"""The answers file on disk.
-
-Owns: reading it.
-Does not own: what it says (`core.answers.rules`).
-"""
+"""The answers file on disk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Files as a careful program writes them, and the system's words for failures of any file.
 
-Owns: why the system refused a file operation, writing a file whole, and writing reports and pages.
-Does not own: journals (`journal_file`), cassettes (`cassette_file`), locks (`locks`).
 Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode. What
 is written for people takes the place of its own kind only.
 """

@@ -1,8 +1,4 @@
-"""Waiting for those who answer an ask: the pace, an endpoint, a person.
-
-Owns: opening the endpoint, asking whoever is to be asked next, and telling who answered.
-Does not own: who that is and what becomes of the answers (`core.answers`).
-"""
+"""Waiting for those who answer an ask: the pace, an endpoint, a person."""
 
 from __future__ import annotations
 

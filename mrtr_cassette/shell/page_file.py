@@ -1,7 +1,5 @@
 """Pages on disk.
 
-Owns: the style and the script that every page has, writing a page, and opening it in a browser.
-Does not own: what a page shows (`core.view`).
 Rule: a page takes the place of a page only, never of another file.
 """
 

@@ -1,8 +1,4 @@
-"""Running one command of the command line until it is told to stop.
-
-Owns: the event loop, the signals that end a run, and the command that `-- COMMAND` starts.
-Does not own: what runs meanwhile.
-"""
+"""Running one command of the command line until it is told to stop."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What a call is given: which method and name, and arguments that fit the tool's schema.
-
-Owns: reading the words of a call, and its arguments by the schema of the tool.
-Does not own: spelling of pairs (`pairs`), what is sent (`drive.own_client`).
-"""
+"""What a call is given: which method and name, and arguments that fit the tool's schema."""
 
 from __future__ import annotations
 

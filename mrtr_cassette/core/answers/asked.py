@@ -1,8 +1,4 @@
-"""What a live server asks, with what a source of answers may know of it.
-
-Owns: the call and the requests for input of one turn, as values.
-Does not own: how they are spelled (`protocol.dialect`).
-"""
+"""What a live server asks, with what a source of answers may know of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Whether an answer fits the request for input that it answers, before anything is sent.
 
-Owns: what an answer to each kind of request has to be, and the answers that people write as a word
-or a text.
-Does not own: schemas (`schemas`), where answers come from (`rules`, `given`, `rest`, `prompts`).
 Rule: an answer is a value as it goes on the wire: of a form or a URL an `ElicitResult`, of sampling
 and roots the result, in the array dialect an object with a `value`.
 Source: MCP 2026-07-28, `ElicitResult`, `CreateMessageResult`, `ListRootsResult`; docs/answers.md.

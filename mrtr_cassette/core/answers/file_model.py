@@ -1,7 +1,5 @@
 """The answers file as a model: its JSON Schema, and what is wrong with a file.
 
-Owns: the members of the file, and their types.
-Does not own: which rule answers what (`rules`).
 Rule: each description is a sentence that users read in the published schema.
 """
 

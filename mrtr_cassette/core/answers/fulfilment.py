@@ -1,11 +1,7 @@
 """Answering one ask from sources that are asked one after the other.
 
-Owns: the order of the sources, which of them answers a request for input, and that nothing is sent
-that doesn't fit.
-Does not own: what the sources wait for: an endpoint, a person (`shell`).
 Rule: the call's own answers, then the rules, the endpoint, a person, and what happens otherwise. A
 source that answers wrongly is a fault; the next one is not asked in its place.
-Source: docs/answers.md, "Who answers".
 """
 
 from __future__ import annotations

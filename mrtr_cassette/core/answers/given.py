@@ -1,9 +1,4 @@
-"""The answers that a call brings itself, each for the field or the request that it names.
-
-Owns: which request for input such an answer is for, and how it reads there.
-Does not own: spelling (`pairs`), whether it fits (`checking`).
-Source: docs/answers.md, "Answers on the command line".
-"""
+"""The answers that a call brings itself, each for the field or the request that it names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What somebody writes as `name=text` or `name:=json`.
-
-Owns: reading them.
-Does not own: what the names are (`given`, `arguments`).
-"""
+"""What somebody writes as `name=text` or `name:=json`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Asking a person: what is shown, and what each line that is typed means.
 
-Owns: the prompts for each kind of request for input, and the answer that the lines give.
-Does not own: reading lines and files, opening URLs (`shell.terminal`).
 Rule: a person can decline and cancel at each step, nothing is opened unasked, and whatever a line
 says, the answer that comes of it fits.
 Source: MCP 2026-07-28, "Elicitation"; docs/answers.md, "At a terminal".

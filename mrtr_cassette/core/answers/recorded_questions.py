@@ -1,7 +1,5 @@
 """An answers file from a recording.
 
-Owns: writing rules that give the recorded answers.
-Does not own: the file format (`rules`), reading cassettes (`format`).
 Rule: a recorded answer that is not known any more is never written as an answer.
 """
 

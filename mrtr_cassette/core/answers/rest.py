@@ -1,9 +1,6 @@
 """An endpoint that is asked for answers: what it gets, and what may come back.
 
-Owns: the body of the request, and reading the reply.
-Does not own: sending it (`shell`), whether each answer fits (`checking`).
 Rule: a reply that is not wholly right gives no answer at all.
-Source: docs/answers.md, "An endpoint".
 """
 
 from __future__ import annotations

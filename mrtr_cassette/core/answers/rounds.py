@@ -1,8 +1,5 @@
 """The rounds of one call whose questions sources answer, as the clients of the SDKs have them.
 
-Owns: how many rounds there may be, which of them is only waited for, what has been asked and who
-answered, and what the call came to.
-Does not own: the conversation (`drive.conversation`), the sources (`fulfilment`), time (`shell`).
 Rule: what nobody may answer is not answered, and the call ends there.
 Source: the fulfilment engine of the TypeScript SDK's client (pull request 2313 of
 modelcontextprotocol/typescript-sdk): at most 10 rounds, legs without requests at a pace of 250 ms,

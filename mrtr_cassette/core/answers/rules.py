@@ -1,9 +1,6 @@
 """The answers file: rules for what a server asks, an endpoint, and what happens otherwise.
 
-Owns: reading the file, and which rule answers a request for input.
-Does not own: whether the answer fits (`checking`), the endpoint (`rest`).
 Rule: the first rule that fits answers. A rule with a message never answers another message.
-Source: docs/answers.md, "The answers file".
 """
 
 from __future__ import annotations

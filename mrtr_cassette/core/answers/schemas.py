@@ -1,7 +1,5 @@
 """Values against JSON Schemas: of a form's fields, of a tool's arguments.
 
-Owns: where a value breaks its schema, which type a text is to be read as, and reading it.
-Does not own: which values there are (`checking`, `prompts`).
 Rule: what this module doesn't know of a schema is the server's to judge; nothing that is valid is
 ever refused, and no pattern can hang. That is why it is no general validator: those run patterns by
 Python's `re`, and quote the value, which may be a secret, in their messages.

@@ -1,7 +1,5 @@
 """What a call on a live server came to: as a value, as text for a terminal, as data for programs.
 
-Owns: the result of a call as users see it, its exit code, and what is said while it goes on.
-Does not own: the rounds (`answers.rounds`), where output goes (`cli`).
 Rule: events have no answer and no request state, only who answered and a hash.
 """
 
