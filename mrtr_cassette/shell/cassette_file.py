@@ -1,8 +1,5 @@
 """Cassettes on disk.
 
-Owns: loading one, and publishing one.
-Does not own: what stands in it (`core.format`), where it comes from (`publishing`), and how a
-file is written whole (`files`).
 Rule: what exists is never overwritten unasked, and a reader sees the old file or the new one,
 never a part.
 """

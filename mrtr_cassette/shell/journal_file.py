@@ -1,8 +1,5 @@
 """The journal of a recording on disk.
 
-Owns: appending to it, where it stands, and who is writing it.
-Does not own: what its lines are (`core.format.journal`), reading them (`recorded_journal`), and its
-publishing (`publishing`).
 Rule: only one process writes a journal, and an earlier one is never written over.
 """
 

@@ -1,7 +1,5 @@
 """What a test sees of its cassette.
 
-Owns: the value of the fixtures, and calls that a test makes without a client.
-Does not own: the life of a recording or replay (`use`), calls (`calls`).
 Rule: `MrtrCassette` is a public name of the package.
 """
 
