@@ -1,7 +1,4 @@
-"""A client of both eras that has a live server ask, and answers: `server_both_eras.py` its server.
-
-Owns: one call of the tool that asks for a name, for roots and for a text.
-"""
+"""A client of both eras that has a live server ask, and answers: `server_both_eras.py` its server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """A headless Chromium that opens files and has no network.
 
-Owns: starting it, and what it saw: requests, and what its console says.
 Rule: a machine without Chromium skips what needs it, and says so; where `MRTR_TEST_BROWSER` is
 `required`, as in CI, that is a failure.
 """

@@ -1,8 +1,4 @@
-"""A server whose every reply a test can change, and a client that has it say everything once.
-
-Owns: conversations of all kinds in both eras, and counting the answers that the server gets.
-Does not own: HTTP (`standin`), which changes are planted (the tests).
-"""
+"""A server whose every reply a test can change, and a client that has it say everything once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Conversations as golden cases: what a client and a server said, in order, as readable files.
 
-Owns: the sections of such a file, and saying them over real sockets to a recorder or a replay.
-
     # What the conversation shows.
     --- request 1
     {"jsonrpc":"2.0","id":«id»,"method":"ping"}

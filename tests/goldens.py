@@ -1,8 +1,5 @@
 """Golden cases: plain files whose sections are input and expected output, with bytes made visible.
 
-Owns: sections, how bytes are written in a text file, and writing down what is expected.
-Does not own: what a case of a kind means (`tests/golden`).
-
 A line of a file stands for its bytes and an LF. What can't be seen is written:
 
     ␍          a CR; a line that ends in it ends in CR LF

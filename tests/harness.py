@@ -1,7 +1,5 @@
 """One harness for sockets: a client, what is recorded and what plays, and the command line.
 
-Owns: raw HTTP as a client sees it, recordings and replays in this process, and the program as a
-process.
 Rule: nothing here waits for time. A test waits for the other end; `looped` bounds the whole,
 against hangs only.
 """

@@ -1,8 +1,4 @@
-"""The messages of MCP that all tests speak in, as JSON values, and their bytes.
-
-Does not own: requests and responses as bytes (`builders`), and as they are on a socket
-(`standin`).
-"""
+"""The messages of MCP that all tests speak in, as JSON values, and their bytes."""
 
 # ruff: noqa: A002  JSON-RPC calls it `id`
 

@@ -1,8 +1,4 @@
-"""Pages as their elements, read by Python's own HTML parser.
-
-Owns: what every page must be: well nested, with labels, links that lead somewhere, and nothing that
-runs or is fetched but its own script.
-"""
+"""Pages as their elements, read by Python's own HTML parser."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """How long the suite waits before it takes something for hung.
 
-Owns: every limit of time in the tests, and how far limits stretch on a slow or busy machine.
-Does not own: limits of the program under test; a test that needs a short one passes it in.
 Rule: a limit ends a test that hangs. No assertion rests on how long something took.
 
 `MRTR_TEST_PATIENCE=5 make test` multiplies all limits by five. Without it the factor is the load

@@ -1,7 +1,4 @@
-"""Programs on pipes, as a client starts them: what is said to them, and what they say.
-
-Owns: the client's side of a pipe in tests.
-"""
+"""Programs on pipes, as a client starts them: what is said to them, and what they say."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Recordings in which the server pushed requests, made by hand and made up.
-
-Does not own: how such a recording comes about (`core.record`).
-"""
+"""Recordings in which the server pushed requests, made by hand and made up."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Sessions in which a server pushes requests, as recorded interactions.
-
-Owns: conversations of the 2025 era, whose pushes and answers overlap with the call, and the turns
-that these make.
-Does not own: messages (`messages`), requests and responses (`builders`).
-"""
+"""Sessions in which a server pushes requests, as recorded interactions."""
 
 from __future__ import annotations
 

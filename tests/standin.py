@@ -1,7 +1,5 @@
 """A stand-in for the upstream: HTTP/1.1 on sockets, byte for byte, as a script says.
 
-Owns: heads and bodies as bytes, and a server that does what a script says.
-Does not own: messages (`messages`), the client and what is recorded (`harness`).
 Rule: nothing here waits for time. A script waits for a gate that the test opens, or for the other
 end.
 """

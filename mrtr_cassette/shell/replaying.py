@@ -108,7 +108,7 @@ class ReplaySession:
 
 
 DEFAULTS: Final = ReplayOptions()
-_APART_S: Final = 0.02
+_APART_S: Final = 0.05
 """Seconds between an event and a response that follows it on a stream that many requests share.
 
 Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops

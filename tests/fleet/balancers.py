@@ -1,8 +1,5 @@
 """Replicas at addresses of their own, and the load balancers of `deploy/` before them.
 
-Owns: starting, killing and stopping replicas; the shipped configuration with the addresses of a
-test in it, and HAProxy and nginx that run it.
-Does not own: what is asked of them (`clients`).
 Rule: a balancer's port is open before it starts, so nobody has to wait for it. A machine without
 HAProxy or nginx skips what needs them, and says so; where `MRTR_TEST_FLEET` is `required`, as in CI,
 that is a failure.

@@ -1,7 +1,5 @@
 """Many clients that have conversations, each round with whoever gets it.
 
-Owns: what clients send, and what each answer comes to: right, wrong, a miss, or none.
-Does not own: the messages of the conversations (`traffic` of the benchmark).
 Rule: a client that gets no answer goes on with another conversation on a new connection; a wrong
 answer is kept, not raised, so that one run tells of all.
 """

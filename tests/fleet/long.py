@@ -2,7 +2,6 @@
 
     make fleet [ARGS="--conversations 10000 --clients 100"]
 
-Owns: what is measured of a fleet: the CPU time of a request in replicas and balancers.
 Rule: time is CPU time of the processes measured, so that clients on the same machine don't count.
 The run fails where an answer was wrong or a miss, or more than one request of a client was lost.
 """

@@ -1,8 +1,4 @@
-"""A fleet under load: clients have conversations while a replica dies and another one comes.
-
-Owns: recording what is played, and one run, short in the tests and long in `make fleet`.
-Does not own: what clients say (`clients`), replicas and balancers (`balancers`).
-"""
+"""A fleet under load: clients have conversations while a replica dies and another one comes."""
 
 from __future__ import annotations
 

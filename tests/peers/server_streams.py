@@ -1,12 +1,12 @@
 """An MCP server of 2025-11-25 on the official Python SDK that lets the streams of its calls go.
 
-Its clients come back for the rest, by the id of the last event. `--said` changes what it says.
+Its clients come back for the rest, by the id of the last event. `--said` changes what it says, and
+`--sse` serves HTTP+SSE, where nothing is let go.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 from typing import Any
 
@@ -14,6 +14,7 @@ import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp_types import JSONRPCMessage
+from starlette.responses import JSONResponse
 
 server = MCPServer("streams", log_level="WARNING")
 SAID = {"word": "worked on"}
@@ -53,15 +54,11 @@ def of_2025(app: Any) -> Any:
     """Return an application that knows no later revision."""
 
     async def refusing(scope: Any, receive: Any, send: Any) -> None:
-        headers = dict(scope.get("headers", ()))
-        if headers.get(b"mcp-method") != b"server/discover":
-            await app(scope, receive, send)
-            return
-        error = {"code": -32601, "message": "Method not found"}
-        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-        kind = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 400, "headers": kind})
-        await send({"type": "http.response.body", "body": body})
+        answer = app
+        if dict(scope.get("headers", ())).get(b"mcp-method") == b"server/discover":
+            error = {"code": -32601, "message": "Method not found"}
+            answer = JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 400)
+        await answer(scope, receive, send)
 
     return refusing
 
@@ -70,10 +67,13 @@ def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--said", default=SAID["word"])
-    SAID["word"] = parser.parse_args().said
+    parser.add_argument("--sse", action="store_true")
+    options = parser.parse_args()
+    SAID["word"], path = options.said, "sse" if options.sse else "mcp"
     app = server.streamable_http_app(event_store=Events(), retry_interval=10)
+    app = server.sse_app() if options.sse else app
     listener = socket.create_server(("127.0.0.1", 0))
-    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}/{path}", flush=True)
     config = uvicorn.Config(of_2025(app), log_level="critical", timeout_graceful_shutdown=0)
     uvicorn.Server(config).run(sockets=[listener])
 

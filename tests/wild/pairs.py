@@ -1,6 +1,5 @@
 """What one client sees of one server: directly, while it is recorded, and of the recording.
 
-Owns: the runs of a pair, and how their transcripts and cassettes are compared.
 Rule: one process of a client runs the scenarios one after the other. They share a proxy and a
 cassette, as the sessions of one program do, or have one each, so that none stands in another's way.
 """

@@ -1,7 +1,4 @@
-"""Third-party servers and clients: how each is installed and started, and what is asked of it.
-
-Owns: the table of peers, and the environments that they need beside the project's own.
-"""
+"""Third-party servers and clients: how each is installed and started, and what is asked of it."""
 
 from __future__ import annotations
 
