@@ -655,6 +655,26 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
     assert [each.number for each in alone.own] == [6]
 
 
+@pytest.mark.parametrize("first", [End.COMPLETE, End.OPEN])
+def test_listening_stream_of_a_deleted_session_is_complete(first: End) -> None:
+    """Server and client close it when the session is deleted; who is first means nothing."""
+    session = PushingSession()
+    session.post(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
+    left = session.listen()
+    session.end(left, how=End.OPEN)
+    stream = session.listen()
+    session.post(Request("DELETE", "/mcp", (SESSION,), b""), Answer(()))
+    session.end(stream, how=first)
+
+    ends = [
+        each.own[0].response.end
+        for each in loaded(session.talk.cassette()).interactions
+        if each.own[0].request.method == "GET" and each.own[0].response is not None
+    ]
+
+    assert ends == [End.OPEN, End.COMPLETE]
+
+
 def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
     """What an earlier recording knows of pushed requests stays where a later one adds to it."""
     session = PushingSession()

@@ -20,6 +20,7 @@ from builders import (
     loaded,
     members,
     missed,
+    notification,
     play,
     player_of,
     post,
@@ -879,6 +880,26 @@ def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
             assert sent_now(rest) == sse(answer(with_id(calls[word], f"my {word}"), text(word)))
             assert rest.delivery is not None
             assert rest.delivery.next() == Ending(End.COMPLETE)
+
+
+def test_stream_of_a_client_is_that_of_the_session_that_it_turns_out_to_have() -> None:
+    """It began like another one; what it does shows which one it is, also for its stream."""
+    talk = Conversation()
+    for number, session in enumerate(("1" * 32, "2" * 32)):
+        opened = OPENED._replace(headers=(*JSON_HEADERS, ("Mcp-Session-Id", session)))
+        talk.response(talk.request(INITIALIZE), opened)
+        listening = talk.stream(within(session, LISTEN))
+        talk.response(talk.request(within(session, tool("work", n=number))), text(str(number)))
+        talk.event(listening, notification("notifications/x", n=number))
+        talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    session = session_of(player)
+    stream_ = hit(player, within(session, LISTEN))
+
+    assert said(play(player, within(session, tool("work", n=1)))) == "1"
+
+    assert sent_now(stream_) == sse(notification("notifications/x", n=1))
+    assert player.unplayed == [3, 4]
 
 
 def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:

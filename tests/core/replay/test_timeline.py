@@ -160,6 +160,17 @@ def test_acceptance_of_a_call_waits_for_nothing() -> None:
     assert waits(talk)[call] == NO_WAITS
 
 
+def test_no_session_waits_for_another_one() -> None:
+    """What one client says holds up nobody else."""
+    talk = Conversation()
+    talk.response(talk.request(in_session(notification("notifications/x"))), ACCEPTED)
+    talk.response(talk.request(notification("notifications/y")), ACCEPTED)
+    call = talk.request(CALL)
+    talk.response(call, text("x"))
+
+    assert not any(causes(waits(talk)[call]))
+
+
 def test_response_on_a_listening_stream_waits_for_its_request() -> None:
     """HTTP+SSE has all responses on one stream: each waits for the request with its id."""
     talk = Conversation()
@@ -178,6 +189,21 @@ def test_response_on_a_listening_stream_waits_for_its_request() -> None:
 
     assert causes(wait) == [{first}, {first}, {again}, set()]
     assert [gate.responds for gate in wait.pieces] == [False, True, True, True]
+
+
+def test_end_of_a_listening_stream_waits_for_the_delete() -> None:
+    """A stream lives until what ended it has happened."""
+    talk = Conversation()
+    listening = talk.stream(in_session(get("/mcp")))
+    talk.event(listening, notification("ready"))
+    gone = talk.request(in_session(Request("DELETE", "/mcp", (), b"")))
+    talk.response(gone, Answer((), (), 200))
+    talk.end(listening)
+
+    wait = waits(talk)[listening]
+
+    assert causes(wait) == [set()]
+    assert causes(wait, wait.end) == [{gone}]
 
 
 def test_call_does_not_wait_for_what_other_calls_were_asked() -> None:
