@@ -52,12 +52,10 @@ wild: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-bench
 	$(BIN)/python bench/bench.py $(ARGS)
 
-# Replicas behind HAProxy and nginx (Debian's packages) with 10,000 conversations, a store that speaks
-# S3, and the figures of docs/fleet.md; a few minutes.
+# Replicas behind HAProxy and nginx (Debian's packages), and a store that speaks S3; a few minutes.
 fleet: $(VENV)/.installed-fleet
 	$(BIN)/python -m pip install --quiet s3fs 'moto[server]'
 	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
-	PYTHONPATH=tests:bench $(BIN)/python -m fleet.long $(ARGS)
 
 clean:
 	rm -rf $(VENV) tests/peers/node_modules tests/wild/node_modules tests/wild/.venv

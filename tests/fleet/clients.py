@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 
-from traffic import ROUNDS, Incoming, Kind, request_head
+from traffic import ROUNDS, Incoming, request_head
 
 _STATE = b'"requestState":"'
 _REPLICA = re.compile(rb"\r\nx-replica: [^\r]*?([^\r ,]+)\r\n", re.IGNORECASE)
@@ -86,28 +86,27 @@ class _Connection(asyncio.Protocol):
 class _Client:
     """One client, on one connection for as long as that lives."""
 
-    def __init__(self, host: str, kind: Kind, ids: Iterator[int], tally: Tally) -> None:
+    def __init__(self, host: str, ids: Iterator[int], tally: Tally) -> None:
         """Begin without a connection."""
         self._host = host
-        self._kind = kind
         self._ids = ids
         self._tally = tally
         self._connection: _Connection | None = None
 
     async def converse(self, number: int) -> None:
         """Have one conversation."""
-        kind, state = self._kind, b""
+        state = b""
         replicas = set()
-        for answered in range(kind.asks + 1):
+        for answered in range(ROUNDS.asks + 1):
             identity = next(self._ids)
-            body = kind.request(identity, number, state)
-            response = await self._answer(request_head(kind, self._host, len(body)) + body)
+            body = ROUNDS.request(identity, number, state)
+            response = await self._answer(request_head(ROUNDS, self._host, len(body)) + body)
             if response is None:
                 return
             told = _REPLICA.search(response[0])
             replicas.add(told and told[1].decode())
             self._tally.by_replica.update({told[1].decode()} if told else ())
-            is_last = answered == kind.asks
+            is_last = answered == ROUNDS.asks
             wanted = b'"answer %d.' % number if is_last else b"Go on with %d?" % number
             if self._tally.fault(*response, (b'"id":%d,' % identity, wanted)):
                 return
@@ -137,9 +136,7 @@ class _Client:
             self._connection.transport.close()
 
 
-async def converse(
-    url: str, numbers: Callable[[Tally], Iterator[int]], clients: int, kind: Kind = ROUNDS
-) -> Tally:
+async def converse(url: str, numbers: Callable[[Tally], Iterator[int]], clients: int) -> Tally:
     """Have conversations until there are no more numbers of them.
 
     Args:
@@ -154,5 +151,5 @@ async def converse(
             await client.converse(number)
         client.close()
 
-    await asyncio.gather(*(live(_Client(host, kind, ids, tally)) for _ in range(clients)))
+    await asyncio.gather(*(live(_Client(host, ids, tally)) for _ in range(clients)))
     return tally

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,31 +12,23 @@ from pathlib import Path
 from fleet.balancers import Balancer, Fleet, at, balancing
 from fleet.clients import Tally, converse
 from processes import PROGRAM, PYTHON, TESTS, listening, record_command
-from traffic import ROUNDS, Kind
 
 CONFIG: dict[Balancer, str] = {"haproxy": "haproxy.cfg", "nginx": "nginx.conf"}
 UPSTREAM = (*PYTHON, str(TESTS.parent / "bench" / "servers.py"), "upstream")
 """A server whose request states say all that it has to know: any instance of it answers any."""
 
 
-def record(path: Path, conversations: int, kind: Kind = ROUNDS) -> None:
+def record(path: Path, conversations: int) -> None:
     """Record conversations, one after the other."""
     with listening(UPSTREAM) as server:
-        record_from(server.url, path, conversations, kind)
+        record_from(server.url, path, conversations)
 
 
-def record_from(upstream: str, path: Path, conversations: int, kind: Kind = ROUNDS) -> None:
+def record_from(upstream: str, path: Path, conversations: int) -> None:
     """Record conversations with a server, one after the other."""
     with listening(record_command(upstream, path), signal.SIGINT) as proxy:
-        tally = asyncio.run(converse(proxy.url, lambda _: iter(range(conversations)), 1, kind))
+        tally = asyncio.run(converse(proxy.url, lambda _: iter(range(conversations)), 1))
     assert (proxy.code, tally.finished) == (0, conversations), proxy.stderr
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of a process and its children."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    # The number of a process's clock, as clock_getcpuclockid(3) makes it.
-    return sum(time.clock_gettime(~each << 3 | 2) for each in (pid, *map(int, children)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +49,8 @@ class Run:
     dies: str
     comes: str
 
-    def hold(self, fleet: Fleet, folder: Path) -> tuple[Tally, float]:
-        """Hold it until all conversations are had and the replica that came has answered.
-
-        Returns:
-            what the run came to, and the seconds of CPU time that the balancer took for it.
-        """
+    def hold(self, fleet: Fleet, folder: Path) -> Tally:
+        """Hold it until all conversations are had and the replica that came has answered."""
         folder.mkdir()
 
         def numbers(tally: Tally) -> Iterator[int]:
@@ -79,8 +66,7 @@ class Run:
                 yield number % self.distinct
 
         with balancing(self.balancer, CONFIG[self.balancer], fleet, folder) as balancer:
-            tally = asyncio.run(converse(balancer.url, numbers, self.clients))
-            return tally, cpu_seconds(balancer.pid)
+            return asyncio.run(converse(balancer.url, numbers, self.clients))
 
 
 def stateless(cassette: Path, *options: str) -> tuple[str, ...]:

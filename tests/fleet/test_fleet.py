@@ -41,7 +41,7 @@ def test_replicas_die_and_come_and_no_answer_is_wrong(
 ) -> None:
     """A request is lost only on a connection that died, so at most one for each client."""
     command = stateless(cassette)
-    tally, _ = Run(balancer, command, DISTINCT, 300, 30, dies, comes).hold(fleet, tmp_path / "run")
+    tally = Run(balancer, command, DISTINCT, 300, 30, dies, comes).hold(fleet, tmp_path / "run")
     assert (tally.wrong, tally.missed) == ([], {})
     assert all(count == 1 for count in tally.lost.values())
     assert tally.finished >= 300 - len(tally.lost)
