@@ -263,7 +263,7 @@ async def stalled_ms(path: Path, name: str, size: int) -> float:
     from mrtr_cassette.shell.recording import recording
 
     with Peer() as peer:
-        async with recording(peer.url, path, publishes=False) as session:
+        async with recording(peer.url, path, kept_for=path) as session:
             longest = await peer.post(name, size, session.url)
             if session.problem or session.exchanges != 1:
                 raise AssertionError(session.problem or "the exchange was not recorded")

@@ -9,9 +9,9 @@ nor anything large, before a test uses a cassette.
 from __future__ import annotations
 
 import os
-import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
@@ -20,9 +20,12 @@ from mrtr_cassette.option_values import options_of
 from mrtr_cassette.options import RecordOptions
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.cassette import MrtrCassette
     from mrtr_cassette.testing.settings import Mode, Place, Settings
+    from mrtr_cassette.testing.shared import Sharers, TestOutcome
     from mrtr_cassette.testing.use import CassetteUse
     from mrtr_cassette.testing.uses import Uses
 
@@ -31,10 +34,14 @@ _INI = "mrtr_cassette_"
 _INI_OPTIONS = ("ignore", "redact", "redact_keys", "no_redact", "seal_answers")
 """The options that an ini file can set: what holds for a whole suite, whatever its tests are."""
 _MODES = ("none", "once", "append", "all", "verify")
-_STARTED = "mrtr_cassette_started_ns"
+_FOLDER = "mrtr_cassette_folder"
 _COUNTS = "mrtr_cassette_counts"
 _COUNTS_KEY = pytest.StashKey[Counter[str]]()
-_STARTED_KEY = pytest.StashKey[int]()
+_OUTCOMES_KEY = pytest.StashKey["_Outcomes"]()
+_FOLDER_KEY = pytest.StashKey["Path"]()
+_COLLECTED_KEY = pytest.StashKey["tuple[pytest.Item, ...]"]()
+_SHARERS_KEY = pytest.StashKey["dict[Path, Sharers]"]()
+_PROBLEMS_KEY = pytest.StashKey[list[str]]()
 _MODE_KEY = pytest.StashKey["Mode"]()
 
 
@@ -89,14 +96,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(Verifying(), "mrtr-cassette-verifying")
     config.stash[_COUNTS_KEY] = Counter()
-    # Workers of pytest-xdist go by the clock of the run that they belong to.
-    given = getattr(config, "workerinput", {})
-    config.stash[_STARTED_KEY] = given.get(_STARTED) or time.time_ns()
+    config.stash[_PROBLEMS_KEY] = []
+    config.stash[_OUTCOMES_KEY] = _Outcomes()
+    config.pluginmanager.register(config.stash[_OUTCOMES_KEY], "mrtr-cassette-outcomes")
     orphans = config.getoption("mrtr_orphans")
     if orphans:
         from mrtr_cassette.testing.orphans import Orphans
 
         config.pluginmanager.register(Orphans(config, orphans), "mrtr-cassette-orphans")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Note the order of all tests."""
+    config.stash[_COLLECTED_KEY] = tuple(items)
+    yield
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -113,6 +129,9 @@ def pytest_terminal_summary(
         from mrtr_cassette.testing.failure_pages import summarise
 
         summarise(_reports(terminalreporter), os.environ)
+    for problem in config.stash[_PROBLEMS_KEY]:
+        terminalreporter.section("mrtr-cassette: cassettes that could not be written", red=True)
+        terminalreporter.line(problem)
     counts = config.stash[_COUNTS_KEY]
     if counts and config.get_verbosity() >= 0:
         told = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
@@ -134,17 +153,90 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand on what a worker of pytest-xdist counted."""
+    """Publish what tests share; a worker of pytest-xdist hands on what it counted."""
     output = getattr(session.config, "workeroutput", None)
     counts = session.config.stash[_COUNTS_KEY]
     if output is not None:
         output[_COUNTS] = dict(counts)
+    elif _FOLDER_KEY in session.config.stash:
+        folder = session.config.stash[_FOLDER_KEY]
+        if any(folder.iterdir()):
+            _publish_shared(session)
+        else:
+            folder.rmdir()
+
+
+def _publish_shared(session: pytest.Session) -> None:
+    from mrtr_cassette.testing.shared import publish_shared
+    from mrtr_cassette.testing.uses import MrtrCassetteWarning
+    from mrtr_cassette.testing.whole import narrowed_by
+
+    config = session.config
+    problems = config.stash[_PROBLEMS_KEY]
+    counts: Counter[str] = config.stash[_COUNTS_KEY]
+    outcomes = config.stash[_OUTCOMES_KEY].by_test
+    for each in publish_shared(config.stash[_FOLDER_KEY], outcomes, narrowed_by(config)):
+        counts[each.outcome] += 1
+        if each.problem is not None:
+            problems.append(each.problem)
+        if each.warning is not None and not session.testsfailed:
+            try:
+                warnings.warn(MrtrCassetteWarning(each.warning), stacklevel=1)
+            except MrtrCassetteWarning as warning:
+                problems.append(str(warning))
+    if problems and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+class _Outcomes:
+    """What each test has come to, also where workers of pytest-xdist run them.
+
+    Attributes:
+        by_test: by the test's id.
+    """
+
+    def __init__(self) -> None:
+        self.by_test: dict[str, TestOutcome] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take a report; one of a test that is run again is none of its last attempt."""
+        if report.failed:
+            self.by_test[report.nodeid] = "failed"
+        elif report.skipped:
+            outcome: TestOutcome = "xfailed" if hasattr(report, "wasxfail") else "skipped"
+            self.by_test.setdefault(report.nodeid, outcome)
+        elif report.passed and report.when != "setup":
+            self.by_test.setdefault(report.nodeid, "passed")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker of pytest-xdist when the run began."""
-    node.workerinput[_STARTED] = node.config.stash[_STARTED_KEY]
+    """Tell a worker of pytest-xdist where the run keeps what is recorded for shared cassettes."""
+    node.workerinput[_FOLDER] = str(_folder(node.config))
+
+
+def _folder(config: pytest.Config) -> Path:
+    """Return where the run keeps what is recorded for shared cassettes."""
+    if _FOLDER_KEY not in config.stash:
+        from pathlib import Path
+        from tempfile import mkdtemp
+
+        given = getattr(config, "workerinput", {}).get(_FOLDER)
+        config.stash[_FOLDER_KEY] = Path(given or mkdtemp(prefix="mrtr-cassette-"))
+    return config.stash[_FOLDER_KEY]
+
+
+def _sharers(request: pytest.FixtureRequest, path: Path) -> Sharers:
+    """Return the tests that have a cassette by their fixtures."""
+    stash = request.config.stash
+    if _SHARERS_KEY not in stash:
+        from mrtr_cassette.testing.names import sharers_of
+
+        collected = stash[_COLLECTED_KEY]
+        stash[_SHARERS_KEY] = sharers_of(collected, request.session.items)
+    from mrtr_cassette.testing.shared import Sharers
+
+    return stash[_SHARERS_KEY].get(path, Sharers())
 
 
 def _mode(config: pytest.Config) -> Mode:
@@ -273,8 +365,9 @@ def _uses(config: pytest.Config) -> Uses:
     """Return what follows the cassettes of the run."""
     from mrtr_cassette.testing.uses import Uses, uses_of
 
-    mode, started_ns = config.stash[_MODE_KEY], config.stash[_STARTED_KEY]
-    return uses_of(config) or Uses(config, mode, started_ns, config.stash[_COUNTS_KEY])
+    return uses_of(config) or Uses(
+        config, config.stash[_MODE_KEY], lambda: _folder(config), config.stash[_COUNTS_KEY]
+    )
 
 
 def _settings(request: pytest.FixtureRequest, places: list[Place]) -> Settings:
@@ -299,6 +392,7 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
 
     uses = _uses(request.config)
     path = cassette_path(request.node, settings.name)
+    is_of_one = request.scope == "function"
 
     def fail(error: MrtrCassetteError) -> NoReturn:
         _fail(error, "" if path.exists() else hint_at_rename(path, request.session.items))
@@ -310,7 +404,8 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
             settings,
             lambda: request.getfixturevalue("mrtr_upstream"),
             fail,
-            is_shared=request.scope != "function",
+            sharers=None if is_of_one and settings.name is None else _sharers(request, path),
+            test=request.node.nodeid if is_of_one else None,
         )
     except MrtrCassetteError as error:
         fail(error)

@@ -265,7 +265,7 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
             server, values = Server(len(there.received)), recorded_values()
             publishes = path == cassettes[0]
             async with (
-                recording(there.url, path, publishes=publishes) as session,
+                recording(there.url, path, kept_for=None if publishes else path) as session,
                 AsyncExitStack() as stack,
             ):
                 client = Client(session.url, values, stack)

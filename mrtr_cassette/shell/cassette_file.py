@@ -31,6 +31,9 @@ _URL = re.compile("https?:/", re.IGNORECASE)
 """What a URL begins with that was taken for a path, which has no two slashes in a row."""
 
 _MARK = re.compile(rb'"\$schema"\s*:\s*"urn:mrtr-cassette:cassette:')
+OPENED_VARIABLE = "MRTR_CASSETTE_OPENED"
+"""Names a file that takes the path of each cassette that a process reads or writes."""
+
 _BEGINNING = 1024
 """Bytes of a cassette in which its schema is named."""
 
@@ -82,6 +85,7 @@ def read_file(path: Location) -> bytes:
     Raises:
         CassetteError: it is missing; where only a journal stands, it says so.
     """
+    _note(path)
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -101,6 +105,13 @@ def read_file(path: Location) -> bytes:
         raise CassetteError(path, reason_of(error)) from None
 
 
+def _note(path: Location) -> None:
+    opened = os.environ.get(OPENED_VARIABLE)
+    if opened and isinstance(path, Path):
+        with Path(opened).open("a", encoding="utf-8") as file:
+            file.write(f"{path.resolve()}\n")
+
+
 def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
     """Write a cassette so that a reader sees the old file or the new one.
 
@@ -111,6 +122,7 @@ def publish(path: Location, pieces: Iterable[bytes], *, replace: bool) -> None:
         CassetteError: it exists, or could not be written.
     """
     check_replaceable(path)
+    _note(path)
     try:
         write(path, pieces, replace=replace)
     except FileExistsError:

@@ -267,6 +267,7 @@ def recorded_by_client(
     cwd: Path | None = None,
     *,
     copied_from: Path | None = None,
+    named: Path | None = None,
 ) -> Iterator[PipedRecording]:
     """Give a recording of a server on pipes, which is begun by whoever starts its command.
 
@@ -275,18 +276,18 @@ def recorded_by_client(
     Args:
         server: the server's program and its arguments.
         copied_from: the cassette of which `output` becomes a copy, where it is added to.
+        named: how messages name it.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
         UsageError: a cassette that is to be added to was recorded over HTTP.
     """
-    named = copied_from or output
-    earlier = check_output(named, options)
+    earlier = check_output(copied_from or output, options)
     if earlier is not None:
         check_transport(earlier)
         if copied_from is not None:
             path_of(output).write_bytes(cassette_file.read_file(copied_from))
-    task = Task(output.absolute(), options, tuple(server), cwd, named)
+    task = Task(output.absolute(), options, tuple(server), cwd, named or copied_from or output)
     with _starts_of(task) as starts:
         recording = PipedRecording(output, options.terms, starts.command, starts, earlier)
         try:

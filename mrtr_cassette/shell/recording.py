@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final
 
 from mrtr_cassette.core.drive.live_asks import LiveAsks
@@ -46,7 +47,7 @@ async def recording(
     options: RecordOptions = DEFAULTS,
     *,
     started: Sequence[str] | None = None,
-    publishes: bool = True,
+    kept_for: Location | None = None,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
     timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
@@ -60,7 +61,7 @@ async def recording(
         upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
         started: the command by which we have started the server at the URL, or an empty one where
             it is an application: the cassette doesn't name the port, which is another on every run.
-        publishes: when the block ends, the journal becomes the cassette; else it stays.
+        kept_for: the cassette, named by messages, that the caller makes of the journal; or None.
 
     Raises:
         CassetteError: the cassette can't be written, or exists.
@@ -70,6 +71,7 @@ async def recording(
     target = target_of(upstream, options, options.redaction, started or ())
     with cassette_file.without_collection():
         earlier = check_output(output, options)
+        earlier = None if earlier is None else replace(earlier, path=str(kept_for or output))
         player = None if earlier is None else player_of(earlier, options, target.given)
     rules = rules_of_both(earlier, options.redaction)
     shown = shown_by(rules)
@@ -86,7 +88,7 @@ async def recording(
         announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
         with keeping(
             *(session, header, options, announcer, clock),
-            publishes=publishes,
+            publishes=kept_for is None,
             on_ask=None if earlier is None else live_asks.asked,
         ) as watcher:
             async with target.connecting(watcher.recorder) as server:

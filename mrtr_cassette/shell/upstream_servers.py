@@ -205,9 +205,13 @@ def _check_asgi(application: Any) -> None:
     """Make sure that something can be called as an ASGI application."""
     try:
         inspect.signature(application).bind("scope", "receive", "send")
+        own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+        is_awaited = any(map(inspect.iscoroutinefunction, (application, own)))
     except (TypeError, ValueError):
+        is_awaited = False
+    if not is_awaited:
         raise UsageError(
             f"the upstream {application!r} is no URL, no command and no application",
             hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
             "receive and send, such as what MCPServer.streamable_http_app() returns",
-        ) from None
+        )

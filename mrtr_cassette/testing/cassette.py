@@ -101,7 +101,7 @@ class MrtrCassette:
 
     @property
     def path(self) -> Path:
-        """The cassette's file; while recording it is written after the test has passed."""
+        """The cassette's file; what is recorded is written when the test, or the run, has ended."""
         return self._path
 
     @property

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import pytest
 
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError
 from mrtr_cassette.testing.settings import Place, place_of_call
+from mrtr_cassette.testing.shared import Sharers
 
 MARKER: Final = "mrtr_cassette"
 """The marker that says of a test what its cassette is."""
@@ -45,20 +46,44 @@ def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
 
 def paths_of(items: Iterable[pytest.Item]) -> set[Path]:
     """Return the cassettes that tests have by their fixtures; not those that they open by name."""
-    paths = set()
-    for item in items:
-        for fixture, kind in FIXTURES.items():
-            if fixture not in getattr(item, "fixturenames", ()):
-                continue
-            # Outside of a class its fixture belongs to the test.
-            node: Any = item.getparent(kind) or item
-            try:
-                given = [place.values.get("name") for place in marked(node)]
-            except MrtrCassetteError:
-                continue  # the test itself will say so
-            named = [name for name in given if name is not None]
-            paths.add(cassette_path(node, named[-1] if named else None))
-    return paths
+    return {path for item in items for path in _paths(item)}
+
+
+def _paths(item: pytest.Item) -> Iterator[Path]:
+    for fixture, kind in FIXTURES.items():
+        if fixture not in getattr(item, "fixturenames", ()):
+            continue
+        # Outside of a class its fixture belongs to the test.
+        node: Any = item.getparent(kind) or item
+        try:
+            given = [place.values.get("name") for place in marked(node)]
+        except MrtrCassetteError:
+            continue  # the test itself will say so
+        named = [name for name in given if name is not None]
+        yield cassette_path(node, named[-1] if named else None)
+
+
+def sharers_of(
+    collected: Iterable[pytest.Item], selected: Iterable[pytest.Item]
+) -> dict[Path, Sharers]:
+    """Return which tests have which cassette by their fixtures.
+
+    Args:
+        collected: all tests, in their order.
+        selected: those that run.
+    """
+    runs = {item.nodeid for item in selected}
+    tests: dict[Path, list[str]] = {}
+    for item in collected:
+        for path in _paths(item):
+            tests.setdefault(path, []).append(item.nodeid)
+    return {
+        path: Sharers(
+            tuple(test for test in each if test in runs),
+            tuple(test for test in each if test not in runs),
+        )
+        for path, each in tests.items()
+    }
 
 
 def hint_at_rename(path: Path, items: Iterable[pytest.Item]) -> str:
@@ -80,7 +105,8 @@ def cassette_path(node: Any, name: str | os.PathLike[str] | None) -> Path:
     """Return the file of a test's, a class's or a module's cassette."""
     folder = cassette_folder(node)
     if name is not None:
-        return folder / name
+        path = folder / name
+        return path if path.suffix == ".json" else path.with_name(f"{path.name}.json")
     module = _module(node)
     if isinstance(node, pytest.Module):
         return folder / f"{module}.json"

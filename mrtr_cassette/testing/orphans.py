@@ -1,20 +1,23 @@
 """Cassettes that no test uses any more.
 
 Owns: which cassettes of a run's folders are no test's, and what becomes of them.
-Does not own: which cassettes a test has (`names`), which were opened by name (`uses`).
+Does not own: which cassettes a test has (`names`).
 Rule: a file is removed only if the whole suite has run and passed.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Any
 
 import pytest
 
-from mrtr_cassette.shell.cassette_file import is_cassette
+from mrtr_cassette.shell.cassette_file import OPENED_VARIABLE, is_cassette
 from mrtr_cassette.testing.names import cassette_folder, paths_of
-from mrtr_cassette.testing.uses import uses_of
+from mrtr_cassette.testing.whole import left_out_at, narrowed_by
 
 _FOUND = "mrtr_cassette_found"
 
@@ -33,36 +36,71 @@ class Orphans:
         self._used: set[str] = set()
         self._folders: set[str] = set()
         self._orphans: list[Path] = []
-        self._objection = ""
+        self._objection = narrowed_by(config)
+        if OPENED_VARIABLE not in os.environ:
+            # Workers of pytest-xdist, and all that tests start, have the variable too.
+            file, os.environ[OPENED_VARIABLE] = mkstemp(prefix="mrtr-cassette-")
+            os.close(file)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
         """Note what the tests use, also those that will be deselected."""
         self._folders |= {str(cassette_folder(item)) for item in items}
-        self._used |= {str(path) for path in paths_of(items)}
+        self._used |= {str(path.resolve()) for path in paths_of(items)}
+        yield
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Note that a test is left out."""
+        if items:
+            self._object(f"{items[0].nodeid} was deselected")
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_ignore_collect(
+        self, collection_path: Path, config: pytest.Config
+    ) -> Generator[None, bool | None, bool | None]:
+        """Note that tests may be left out."""
+        is_ignored = yield
+        if is_ignored and left_out_at(collection_path, config):
+            self._object(f"{collection_path} was ignored")
+        return is_ignored
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note that a whole file is left out."""
+        if report.skipped:
+            self._object(f"{report.nodeid} was skipped at its collection")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note that a test did not open what it opens when it runs."""
+        if report.skipped and (report.when == "setup" or not hasattr(report, "wasxfail")):
+            self._object(f"{report.nodeid} was skipped")
+
+    def _object(self, reason: str) -> None:
+        self._objection = self._objection or reason
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a worker of pytest-xdist found."""
-        used, folders = getattr(node, "workeroutput", {}).get(_FOUND, ((), ()))
+        output = getattr(node, "workeroutput", {})
+        used, folders, objection = output.get(_FOUND, ((), (), "a worker did not end"))
         self._used |= set(used)
         self._folders |= set(folders)
+        self._objection = self._objection or objection
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Add what was opened by name while the tests ran, and do what is asked for."""
-        uses = uses_of(session.config)
-        if uses is not None:
-            self._used |= {str(path) for path in uses.opened}
+        """Add what was opened while the tests ran, and do what is asked for."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
-            output[_FOUND] = (sorted(self._used), sorted(self._folders))
+            output[_FOUND] = (sorted(self._used), sorted(self._folders), self._objection)
             return
+        opened = Path(os.environ.pop(OPENED_VARIABLE))
+        self._used |= set(opened.read_text(encoding="utf-8").splitlines())
+        opened.unlink()
         self._orphans = sorted(
             path
             for folder in self._folders
             for path in Path(folder).rglob("*.json")
-            if path.is_file() and str(path) not in self._used and is_cassette(path)
+            if path.is_file() and str(path.resolve()) not in self._used and is_cassette(path)
         )
         if self._action == "fail" and self._orphans and not exitstatus:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -72,9 +110,7 @@ class Orphans:
     def _delete(self, exitstatus: int) -> None:
         if exitstatus:
             self._objection = "not all tests passed"
-        elif self._config.args_source is pytest.Config.ArgsSource.ARGS:
-            self._objection = "only the tests under the given paths were collected"
-        else:
+        if self._objection is None:
             for path in self._orphans:
                 path.unlink()
 
@@ -88,5 +124,5 @@ class Orphans:
             terminalreporter.line(f"{shown} (deleted)" if is_gone else str(shown))
         if not self._orphans:
             terminalreporter.line("none")
-        elif self._objection:
+        elif self._action == "delete" and self._objection:
             terminalreporter.line(f"nothing was deleted: {self._objection}")

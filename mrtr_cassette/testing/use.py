@@ -3,7 +3,8 @@
 Owns: the life of one recording or replay, from the first request to the published cassette.
 Does not own: pytest's side of it (`pytest_plugin`), what a test says of it (`settings`), relaying
 and replaying (`shell`).
-Rule: a test passes only on what was recorded, and a cassette is written only by a test that passed.
+Rule: a test passes only on what was recorded, and its own cassette is written only if it passed;
+what tests share is only kept here, for the end of the run (`shared`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -29,13 +31,16 @@ from mrtr_cassette.shell import journal_file, locks
 from mrtr_cassette.shell.background import in_thread
 from mrtr_cassette.shell.cassette_file import load_cassette, publish
 from mrtr_cassette.shell.client_starts import PipedRecording, recorded_by_client
+from mrtr_cassette.shell.keeping import check_output
 from mrtr_cassette.shell.publishing import discard_journal, publish_journal
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.stores import path_of
 from mrtr_cassette.shell.upstream_servers import RunningCommand
 from mrtr_cassette.testing.cassette import MrtrCassette
 from mrtr_cassette.testing.names import check_spelling
 from mrtr_cassette.testing.settings import TERMS, Mode, Settings
+from mrtr_cassette.testing.shared import Share, Sharers, check_complete
 from mrtr_cassette.testing.upstreams import Applications, is_on_pipes, start_upstream, upstream_of
 
 _PATIENCE_S = 300.0
@@ -43,7 +48,14 @@ _PATIENCE_S = 300.0
 
 
 Outcome = Literal[
-    "recorded", "added to", "replayed", "discarded (test failed)", "left empty", "not used"
+    "recorded",
+    "added to",
+    "replayed",
+    "discarded (test failed)",
+    "discarded (test skipped)",
+    "discarded (test xfailed)",
+    "left empty",
+    "not used",
 ]
 """What became of a cassette in a run."""
 
@@ -54,17 +66,17 @@ class Run:
 
     Attributes:
         mode: the record mode.
-        started_ns: when the run began, since the epoch.
         cwd: where commands run.
         tell: takes a line that can't wait for the end of the run.
+        folder: makes the folder in which the run keeps what is recorded for shared cassettes.
         applications: those that are served.
         recorded: the cassettes that this process is recording.
     """
 
     mode: Mode
-    started_ns: int
     cwd: Path
     tell: Callable[[str], None]
+    folder: Callable[[], Path]
     applications: Applications = field(default_factory=Applications)
     recorded: set[Path] = field(default_factory=set)
 
@@ -98,9 +110,11 @@ class CassetteUse:
 
     Attributes:
         cassette: what tests see.
-        failed: a test that used it did not pass.
+        failed: a test that used it failed.
+        given_up: its only test was skipped, or failed as expected.
         is_stopped: the proxy has been stopped.
-        outcome: what became of the cassette, as the run's summary counts it.
+        outcome: what became of the cassette, as the run's summary counts it; None where the end of
+            the run decides.
     """
 
     def __init__(
@@ -111,7 +125,8 @@ class CassetteUse:
         ask_upstream: Callable[[], Any],
         fail: Callable[[MrtrCassetteError], NoReturn],
         *,
-        is_shared: bool = False,
+        sharers: Sharers | None = None,
+        test: str | None = None,
     ) -> None:
         """Start the proxy.
 
@@ -119,21 +134,25 @@ class CassetteUse:
             run: what it shares with others.
             ask_upstream: gives the upstream where the settings have none, and is called only then.
             fail: fails the test that needs a cassette which is missing.
-            is_shared: several tests each have a part of the conversation.
+            sharers: the tests that share the cassette; None where it is one test's own.
+            test: the only test of this use; None where its class or module has more.
 
         Raises:
             MrtrCassetteError: the cassette, the upstream or a setting can't be used.
         """
         self.path = path
         self.failed = False
+        self.given_up: Literal["skipped", "xfailed"] | None = None
         self.is_stopped = False
-        self.outcome: Outcome = "replayed"
+        self.outcome: Outcome | None = "replayed"
         self._run = run
         self._settings = settings
         self._ask_upstream = ask_upstream
         self._fail = fail
         self._missing: _NoCassette | None = None
-        self._is_shared = is_shared
+        self._sharers = sharers
+        self._test = test
+        self._share: Share | None = None
         self._reported = 0
         self._recording: RecordSession | PipedRecording | None = None
         self._command: RunningCommand | None = None
@@ -160,8 +179,11 @@ class CassetteUse:
                 hint="give one of the two fixtures another file",
             )
         self._make_folder()
-        self._claimed.enter_context(locks.locked(self.path, _PATIENCE_S, self._run.tell))
-        # Meanwhile another process of this run may have recorded it.
+        if self._sharers is not None and self._run.mode == "all" and self.path.exists():
+            check_complete(self.path, self._sharers)
+        if self._test is not None or self._sharers is None:
+            self._claimed.enter_context(locks.locked(self.path, _PATIENCE_S, self._run.tell))
+        # Meanwhile another process may have recorded it.
         if not self._is_missing():
             self._claimed.close()
             return False
@@ -174,12 +196,10 @@ class CassetteUse:
         match self._run.mode:
             case "none" | "verify":
                 return False
-            case "append":
+            case "append" | "all":
                 return True
             case "once":
-                return not self.path.exists() or self._is_begun() or self.age_days is not None
-            case "all":
-                return not self._is_of_this_run() or self._is_begun()
+                return not self.path.exists() or self.age_days is not None
 
     @property
     def age_days(self) -> int | None:
@@ -194,22 +214,12 @@ class CassetteUse:
         age = (datetime.now(UTC) - recorded).days
         return age if age >= self._settings.max_age else None
 
-    def _is_begun(self) -> bool:
-        """Tell whether other tests of this run have recorded their part of a shared cassette.
-
-        Workers of pytest-xdist share out the tests of a class or a module.
-        """
-        return self._is_shared and self._is_of_this_run()
-
     def _make_folder(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise CassetteError(self.path, f"its folder can't be made: {reason}") from None
-
-    def _is_of_this_run(self) -> bool:
-        return self.path.exists() and self.path.stat().st_mtime_ns >= self._run.started_ns
 
     def _replay(self) -> Replay:
         if not self.path.exists() and not journal_file.journal_path(self.path).exists():
@@ -241,11 +251,11 @@ class CassetteUse:
             return self._record_on_pipes(upstream)
         started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
         self._command = started.command
-        options = self._record_options()
+        place, options = self._place(), self._record_options()
         manager = recording(
-            *(started.url, self.path, options),
+            *(started.url, place, options),
             started=started.arguments,
-            publishes=False,
+            kept_for=self.path,
         )
         self._recording = self._running.enter_context(in_thread(manager))
         return Recording(self._recording)
@@ -254,12 +264,15 @@ class CassetteUse:
         """Record what a client starts; it becomes the cassette if all is well."""
         folder = Path(mkdtemp(prefix="mrtr-cassette-"))
         self._claimed.callback(self._remove, folder)
+        base: Path | None = self.path
+        if self._sharers is not None:
+            self._place()
+        if self._share is not None:
+            base = self._share.base
         manager = recorded_by_client(
-            upstream,
-            folder / self.path.name,
-            self._record_options(),
-            self._run.cwd,
-            copied_from=self.path,
+            *(upstream, folder / self.path.name, self._record_options(), self._run.cwd),
+            copied_from=base,
+            named=self.path,
         )
         self._recording = self._running.enter_context(manager)
         return Recording(self._recording)
@@ -270,13 +283,31 @@ class CassetteUse:
         if not (isinstance(session, PipedRecording) and session.is_left_open):
             rmtree(folder, ignore_errors=True)
 
+    def _place(self) -> Path:
+        """Return where is recorded: beside the cassette, or where the run keeps what is shared."""
+        if self._sharers is None:
+            return self.path
+        existing = self._existing()
+        if existing == "append":
+            check_output(self.path, self._settings.record)
+        folder = self._run.folder()
+        self._share = Share(folder, self.path, existing, self._sharers.selected, self._test)
+        return self._share.place
+
+    def _existing(self) -> Existing:
+        """Return what becomes of a cassette that exists in this mode."""
+        if self._run.mode == "append":
+            return "append"
+        return "replace" if self._run.mode == "all" or self.age_days is not None else "keep"
+
     def _record_options(self) -> RecordOptions:
-        """Return the options for what becomes of a cassette that exists in this mode."""
+        """Return the options for what becomes of what stands in the place of the recording."""
         options = self._settings.record
-        if self._run.mode == "append" or self._is_begun():
+        existing = self._existing()
+        if self._share is not None:
+            existing = "keep" if self._share.base is None else "append"
+        if existing == "append":
             return options
-        is_known = self._run.mode == "all" or self.age_days is not None
-        existing: Existing = "replace" if is_known else "keep"
         return replace(options, existing=existing, ignore=(), repeat="auto")
 
     def stop(self) -> None:
@@ -284,11 +315,21 @@ class CassetteUse:
         self.is_stopped = True
         self._running.close()
 
+    def test_ended(self, test: str) -> None:
+        """Take note that one of the tests of a class or module is over."""
+        session = self._recording
+        if self._share is None or self._test is not None or session is None:
+            return
+        if isinstance(session, RecordSession):
+            self._share.test_ended(test, session.exchanges)
+        else:
+            self._share.test_ended_with(test, session.recorded())
+
     def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
-        """Publish what was recorded if all is well; return what is not, in words.
+        """Keep what was recorded if all is well; return what is not, in words.
 
         Args:
-            passed: all tests that used the cassette have passed.
+            passed: of the tests that used the cassette, none is known to have failed.
             plays_all: something recorded that was not played is a problem in every test.
         """
         plays_all = plays_all or self._settings.replay.fail_on_unplayed
@@ -311,9 +352,16 @@ class CassetteUse:
         finally:
             self._claimed.close()
 
-    def _outcome_of(self, session: RecordSession | PipedRecording, *, passed: bool) -> Outcome:
+    def _outcome_of(
+        self, session: RecordSession | PipedRecording, *, passed: bool
+    ) -> Outcome | None:
         if not passed:
             return "discarded (test failed)"
+        if session.exchanges and self._share is not None:
+            return None
+        if session.exchanges and self.given_up is not None:
+            is_skipped = self.given_up == "skipped"
+            return "discarded (test skipped)" if is_skipped else "discarded (test xfailed)"
         if session.exchanges:
             return "added to" if session.played else "recorded"
         if session.played:
@@ -335,33 +383,45 @@ class CassetteUse:
             objection = session.find_objection()
             if objection is not None:
                 problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
-        if isinstance(session, PipedRecording):
-            return self._conclude_on_pipes(session, problems, passed=passed)
-        if not passed or problems:
-            discard_journal(self.path)
-            return [*problems, f"{self.path} was not written"] if problems else []
+        is_kept = passed and not problems and (self._share is not None or self.given_up is None)
         try:
-            session.published, lost = publish_journal(self.path)
+            problems += self._keep(session) if is_kept else self._discard(session)
         except MrtrCassetteError as error:
             return [error.in_terms(TERMS)]
+        except OSError as error:
+            return [str(error)]
+        return [*problems, f"{self.path} was not written"] if problems and not is_kept else problems
+
+    def _keep(self, session: RecordSession | PipedRecording) -> list[str]:
+        """Publish a recording, or keep it until the end of the run; return what was lost."""
+        lost = None
+        if isinstance(session, RecordSession):
+            session.published, lost = publish_journal(session.path)
+        elif session.exchanges and self._share is None:
+            data = session.path.read_bytes()
+            publish(self.path, [data], replace=self._existing() != "keep")
+        if self._share is not None:
+            earlier, unplayed = session.earlier, set(session.unplayed)
+            played = () if earlier is None else earlier.interactions
+            recorded = path_of(session.path)
+            self._share.keep(recorded, (each for each in played if each.number not in unplayed))
         return [f"the recording is not whole: {lost}"] if lost else []
 
-    def _conclude_on_pipes(
-        self, session: PipedRecording, problems: list[str], *, passed: bool
-    ) -> list[str]:
-        """Put what processes have published in the cassette's place."""
-        if not passed or problems or not session.exchanges:
-            return [*problems, f"{self.path} was not written"] if problems else []
-        try:
-            data = session.path.read_bytes()
-            publish(self.path, [data], replace=self._record_options().existing != "keep")
-        except (OSError, MrtrCassetteError) as error:
-            return [error.in_terms(TERMS) if isinstance(error, MrtrCassetteError) else str(error)]
+    def _discard(self, session: RecordSession | PipedRecording) -> list[str]:
+        if isinstance(session, RecordSession):
+            discard_journal(session.path)
         return []
 
     @property
     def warnings(self) -> Iterator[str]:
         """What is hardly meant, though no test fails for it."""
+        if self.given_up is not None:
+            if self.outcome is not None and self.outcome.startswith("discarded"):
+                yield (
+                    f"{self.path} was not written: the test was {self.given_up}, and a test's own "
+                    "cassette is written when it passes"
+                )
+            return
         if self.outcome == "not used":
             yield f"{self.path} was not played: no client sent it a request"
         if self.cassette.unused_answers:
@@ -408,6 +468,8 @@ class CassetteUse:
         more = f", and {count - 1} more" if count > 1 else ""
         end = f"{counted(count, 'request')} {what} on {cassette.path}"
         hint = "--mrtr-mode=all records the whole cassette anew"
+        if self._sharers is not None and len([*chain(*self._sharers)]) != 1:
+            hint = f"{hint}, in a run of all tests that share it"
         return "\n\n".join([f"{head}{more}", *unreported, f"{end}; {hint}"])
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import sys
 import unittest
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
 
@@ -50,21 +50,23 @@ class Uses:
 
     Attributes:
         run: what the cassettes share.
-        opened: the files of all that were used.
     """
 
     def __init__(
-        self, config: pytest.Config, mode: Mode, started_ns: int, counts: Counter[str]
+        self,
+        config: pytest.Config,
+        mode: Mode,
+        folder: Callable[[], Path],
+        counts: Counter[str],
     ) -> None:
         """Begin with none.
 
         Args:
             config: that of the run, which has this plugin from now on.
-            started_ns: when the run began, since the epoch.
+            folder: makes the folder in which the run keeps what is recorded for shared cassettes.
             counts: takes what became of each cassette.
         """
-        self.run = Run(mode, started_ns, config.rootpath, partial(_tell, config))
-        self.opened: set[Path] = set()
+        self.run = Run(mode, config.rootpath, partial(_tell, config), folder)
         self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
         self._counts = counts
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
@@ -80,23 +82,26 @@ class Uses:
     def add(self, use: CassetteUse, node: Any, fixture: str | None) -> None:
         """Take a use that has begun, with the test, class or module and the fixture that has it."""
         self._uses[use] = (node, fixture)
-        self.opened.add(use.path)
 
-    @pytest.hookimpl(wrapper=True)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note which cassettes a test has that did not pass, and show its misses with it."""
         report = yield
-        if call.excinfo is None:
+        if report.passed:
             return report
         uses = self._used_by(item)
-        is_skipped = isinstance(call.excinfo.value, pytest.skip.Exception)
+        is_skipped = call.excinfo is not None and isinstance(
+            call.excinfo.value, pytest.skip.Exception
+        )
         if self._pages is not None and not is_skipped:
             self._pages.write(item.nodeid, uses)
             self._pages.tell(report)
+        if not report.failed:
+            self._give_up(item, "xfailed" if hasattr(report, "wasxfail") else "skipped")
         for use in uses:
-            use.failed = True
+            use.failed = use.failed or report.failed
             if is_skipped:
                 continue
             output = use.upstream_output
@@ -131,32 +136,46 @@ class Uses:
         problems = [text for text in misses if text is not None]
         if problems and self._pages is not None:
             self._pages.write(item.nodeid, self._used_by(item))
-        objections, warnings = self._conclude(item, passed=error is None and not problems)
+        if isinstance(error, _NO_FAILURES):
+            self._give_up(
+                item, "xfailed" if isinstance(error, pytest.xfail.Exception) else "skipped"
+            )
+        is_failed = error is not None and not isinstance(error, _NO_FAILURES)
+        objections, warnings = self._conclude(item, passed=not is_failed and not problems)
         problems += objections
+        for warning in [] if problems else warnings:
+            item.warn(MrtrCassetteWarning(warning))
         if problems and (error is None or isinstance(error, _NO_FAILURES)):
             pytest.fail("\n\n".join(problems), pytrace=False)
         if error is not None:
             for problem in problems:
                 error.add_note(problem)
             raise error
-        for warning in warnings:
-            item.warn(MrtrCassetteWarning(warning))
+
+    def _give_up(self, item: pytest.Item, outcome: Literal["skipped", "xfailed"]) -> None:
+        for use in self._used_by(item):
+            use.given_up = outcome
 
     def _conclude(self, item: pytest.Item, *, passed: bool) -> tuple[list[str], list[str]]:
         """Conclude the uses that are stopped; return what is wrong, and what to warn of."""
         problems: list[str] = []
         warnings: list[str] = []
+        for use in self._uses:
+            use.test_ended(item.nodeid)
         for use in [use for use in self._uses if use.is_stopped]:
             node, _ = self._uses.pop(use)
-            # A run that ends early has not recorded all that a class or a module would.
-            is_cut = node is not item and bool(item.session.shouldstop or item.session.shouldfail)
-            passes = passed and not use.failed and not is_cut
+            # What tests share, the end of the run decides on: some may be run again.
+            passes = node is not item or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
             problems += objections
-            self._counts[use.outcome] += 1
+            self._count(use)
             if passes and not objections:
                 warnings += use.warnings
         return problems, warnings
+
+    def _count(self, use: CassetteUse) -> None:
+        if use.outcome is not None:
+            self._counts[use.outcome] += 1
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self) -> Generator[None, None, None]:
@@ -168,5 +187,5 @@ class Uses:
                 use, _ = self._uses.popitem()
                 use.stop()
                 use.conclude(passed=False)
-                self._counts[use.outcome] += 1
+                self._count(use)
             self.run.applications.close()

@@ -396,28 +396,6 @@ def test_a_miss_on_a_shared_cassette_fails_the_test_that_had_it(suite):
     result.stdout.fnmatch_lines(["ERROR test_shared.py::test_second*"])
 
 
-def test_one_failure_keeps_a_shared_cassette_from_being_written(suite):
-    """A module's cassette is published only if all tests that used it have passed."""
-    suite.write(
-        "test_shared.py",
-        """
-        import pytest
-        from agent import APPLICATION, deploy
-
-        pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
-
-        def test_first(mrtr_cassette_module):
-            deploy(mrtr_cassette_module.url)
-            assert False
-
-        def test_second(mrtr_cassette_module):
-            deploy(mrtr_cassette_module.url)
-        """,
-    )
-    suite.run(passed=1, failed=1)
-    assert suite.cassettes() == []
-
-
 def test_a_run_that_ends_early_writes_no_shared_cassette(suite):
     """With -x a module's recording lacks what the other tests would have asked."""
     suite.write(
@@ -656,15 +634,7 @@ def test_a_miss_of_a_client_that_closes_late_is_seen(suite, recorded):
     suite.run(passed=1, errors=1).stdout.fnmatch_lines(["miss: arguments-differ*"])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        "assert False",
-        "pytest.skip('not today')",
-        "pytest.xfail('known')",
-        "request.addfinalizer(lambda: 1 / 0)",
-    ],
-)
+@pytest.mark.parametrize("body", ["assert False", "request.addfinalizer(lambda: 1 / 0)"])
 def test_a_test_that_does_not_pass_keeps_the_old_cassette(suite, body):
     """Neither a first nor a new recording is published, and no journal is left."""
     text = ONE_TEST.replace("(mrtr_cassette)", "(mrtr_cassette, request)")
@@ -868,7 +838,7 @@ def test_what_a_client_does_while_it_closes_is_recorded_too(suite):
 
 @pytest.mark.parametrize(("mode", "runs"), [("once", 1), ("all", 2)])
 def test_workers_with_a_cold_cache_record_once(suite, mode, runs):
-    """Of the tests that share a cassette one records, and the others wait and replay."""
+    """Of the tests that name a cassette one records what all ask, and the others replay it."""
     suite.write(
         "test_shared.py",
         """
@@ -876,11 +846,13 @@ def test_workers_with_a_cold_cache_record_once(suite, mode, runs):
         import pytest
         from agent import APPLICATION, deploy
 
-        @pytest.fixture
+        @pytest.fixture(scope="session")
         def mrtr_upstream():
-            with open("asked", "a") as file:
-                file.write("x")
-            return APPLICATION
+            async def counted(scope, receive, send):
+                with open("asked", "a") as file:
+                    file.write("x" * (scope["type"] == "http"))
+                await APPLICATION(scope, receive, send)
+            return counted
 
         @pytest.mark.parametrize("number", range(4))
         @pytest.mark.mrtr_cassette("shared.json")
@@ -893,7 +865,7 @@ def test_workers_with_a_cold_cache_record_once(suite, mode, runs):
     )
     for run in range(runs):
         suite.run("-n", "2", f"--mrtr-mode={mode}", passed=5)
-        assert len((suite.path / "asked").read_text()) == 2 * (run + 1)
+        assert len((suite.path / "asked").read_text()) == 2 * 4 * (run + 1)
     assert suite.cassettes() == [
         "cassettes/shared.json",
         "cassettes/test_shared/test_own.json",

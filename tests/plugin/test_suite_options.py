@@ -168,6 +168,71 @@ def test_orphans_are_deleted_only_where_all_tests_ran_and_passed(with_orphan):
     assert with_orphan.cassettes() == [each for each in before if each != ORPHAN]
 
 
+DESELECTS = """
+    def pytest_collection_modifyitems(config, items):
+        config.hook.pytest_deselected(items=[items.pop()])
+"""
+
+
+def test_orphans_are_not_deleted_where_the_run_did_not_have_all_tests(with_orphan):
+    """What leaves tests out is named, and nothing goes, as they may use what seems to be nobody's."""
+    before = with_orphan.cassettes()
+    for options, reason in (
+        (("-k", "deploy"), "-k leaves tests out"),
+        (("--deselect", "test_more.py"), "--deselect leaves tests out"),
+        (("--ignore", "test_more.py"), "--ignore leaves tests out"),
+        (("--collect-only",), "--collectonly leaves tests out"),
+        (("--lf",), "--lf leaves tests out"),
+    ):
+        result = with_orphan.pytester.runpytest("--mrtr-orphans=delete", *options)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines([f"nothing was deleted: {reason}"])
+    for name, text, reason, options in (
+        ("test_x.py", "import pytest\n@pytest.mark.skip\ndef test_x(): pass", "* was skipped", ()),
+        ("conftest.py", DESELECTS, "*::test_* was deselected", ()),
+        ("conftest.py", "collect_ignore = ['test_more.py']", "*test_more.py was ignored", ()),
+        (
+            "test_x.py",
+            "import pytest; pytest.skip('x', allow_module_level=True)",
+            "test_x.py was skipped at its collection",
+            ("-n", "2"),
+        ),
+    ):
+        with_orphan.write(name, text)
+        result = with_orphan.pytester.runpytest("--mrtr-orphans=delete", *options)
+        assert result.ret == 0
+        result.stdout.fnmatch_lines([f"nothing was deleted: {reason}"])
+        (with_orphan.path / name).unlink()
+    assert with_orphan.cassettes() == before
+
+
+def test_cassette_that_any_process_of_the_run_opened_is_no_orphan(with_orphan, recorded):
+    """Tests that use the library, or start a program that does, use their cassettes too."""
+    for name in ("library.json", "program.json"):
+        (with_orphan.path / "cassettes" / name).write_bytes(recorded.read_bytes())
+    with_orphan.write(
+        "test_unit.py",
+        """
+        import subprocess
+        import sys
+        import unittest
+        import mrtr_cassette
+
+        class OpeningTest(unittest.TestCase):
+            def test_library(self):
+                with mrtr_cassette.replay("cassettes/library.json"):
+                    pass
+
+            def test_program(self):
+                program = [sys.executable, "-m", "mrtr_cassette", "inspect"]
+                subprocess.run([*program, "cassettes/program.json"], check=True)
+        """,
+    )
+    before = with_orphan.cassettes()
+    with_orphan.run("--mrtr-orphans=delete", "-n", "2", passed=4)
+    assert with_orphan.cassettes() == [each for each in before if each != ORPHAN]
+
+
 def test_renamed_test_is_told_of_its_old_cassette(with_orphan):
     """The error for a missing cassette names one that no test uses and that has nearly its name."""
     folder = with_orphan.path / "cassettes/test_one"

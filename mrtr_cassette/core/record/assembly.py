@@ -50,15 +50,18 @@ from mrtr_cassette.core.wire.http import End, Piece
 
 
 def assemble(
-    exchanges: Mapping[int, RecordedExchange], earlier: Cassette | None = None
+    exchanges: Mapping[int, RecordedExchange],
+    earlier: Cassette | None = None,
+    places: Mapping[int, int] | None = None,
 ) -> Iterator[RecordedInteraction]:
     """Yield the interactions of a recording.
 
     Args:
         exchanges: by number; each is asked for up to three times.
         earlier: a cassette to which the recording is added.
+        places: by number too, what comes before the order in which requests arrived.
     """
-    assembly = _Assembly(exchanges)
+    assembly = _Assembly(exchanges, places or {})
     if earlier is not None:
         assembly.add_earlier(earlier)
     return assembly.interactions()
@@ -138,8 +141,11 @@ def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
 class _Assembly:
     """A recording in the making; exchanges of an earlier one have negative numbers here."""
 
-    def __init__(self, exchanges: Mapping[int, RecordedExchange]) -> None:
+    def __init__(
+        self, exchanges: Mapping[int, RecordedExchange], places: Mapping[int, int]
+    ) -> None:
         self._exchanges = exchanges
+        self._places = places
         self._offset = 0
         self._secrets = SecretNumbers()
         self._with_secrets: set[int] = set()
@@ -196,7 +202,8 @@ class _Assembly:
         pushes = link_pushes(self._history, ends)
         calls = {each: facts for each, facts in self._facts.items() if each not in pushes.posted}
         begun = link(calls, self._linked, self._earlier_facts)
-        linked = [*self._linked, *in_order(begun, self._history, ends, self._content)]
+        places = {self._offset + number: place for number, place in self._places.items()}
+        linked = [*self._linked, *in_order(begun, self._history, ends, self._content, places)]
         self._name(linked, pushes)
         return self._finished_interactions(linked, pushes)
 

@@ -46,6 +46,7 @@ def in_order(
     facts: Mapping[int, SessionFacts],
     ends: Mapping[int, Moment],
     content: Content,
+    places: Mapping[int, int] | None = None,
 ) -> list[LinkedInteraction]:
     """Return the interactions in the order of a cassette.
 
@@ -54,6 +55,7 @@ def in_order(
         facts: the exchanges of this recording by number, in arrival order.
         ends: when each was over.
         content: tells exchanges apart whose calls are the same; it may take long.
+        places: by number too, what comes before the order in which requests arrived.
     """
     # What parts from an interaction of an earlier recording has no place of its own.
     first = [each for each in interactions if each.numbers[0] < 0]
@@ -66,7 +68,11 @@ def in_order(
         else:
             sessions.setdefault(session, []).append(unit)
     units += [_session(own, content) for own in sessions.values()]
-    return [*first, *chain.from_iterable(unit.interactions for unit in _ordered(units, content))]
+    by_place: dict[int, list[_Unit]] = {}
+    for unit in units:
+        by_place.setdefault((places or {}).get(unit.start, 0), []).append(unit)
+    ordered = chain.from_iterable(_ordered(by_place[place], content) for place in sorted(by_place))
+    return [*first, *chain.from_iterable(unit.interactions for unit in ordered)]
 
 
 def _families(

@@ -1,0 +1,108 @@
+"""The table of docs/pytest.md: what becomes of cassettes by mode and by what tests come to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from processes import lasting_part
+
+import mrtr_cassette
+
+pytest_plugins = ["pytester"]
+
+GUIDE = Path(mrtr_cassette.__file__).parents[1] / "docs" / "pytest.md"
+HEAD = """
+    import os
+    import pytest
+    from mrtr_cassette.demo.server import create_app
+
+    APPLICATION = create_app()
+    CALM, MORE = (name in os.environ for name in ("CALM", "MORE"))
+
+    pytestmark = pytest.mark.mrtr_cassette(upstream=APPLICATION)
+
+    def calls(cassette):
+        for env in ("a", "b") if MORE else ("a",):
+            cassette.call("deploy", {"env": env}, answers={"confirm": True})
+"""
+ENDS = {
+    "passed": "pass",
+    "failed": "assert CALM",
+    "skipped": "CALM or pytest.skip('later')",
+    "xfailed": "CALM or pytest.xfail('known')",
+    "rerun": "assert CALM or request.node.execution_count == 2",
+}
+MODES = ("none", "once, no file", "once", "append", "all", "verify")
+
+
+@pytest.fixture
+def suite(suite, monkeypatch):
+    """A module for each outcome, with one test of its own cassette and two that share one."""
+    suite.write("pytest.ini", "[pytest]\nfilterwarnings = default\npythonpath = .\n")
+    for outcome, end in ENDS.items():
+        suite.write(
+            f"test_{outcome}.py",
+            HEAD
+            + f"""
+    @pytest.mark.flaky(reruns={int(outcome == "rerun")})
+    @pytest.mark.parametrize("fixture", ["mrtr_cassette", "mrtr_cassette_module"])
+    def test_it(request, fixture):
+        calls(request.getfixturevalue(fixture))
+        {end}
+
+    def test_other(mrtr_cassette_module):
+        calls(mrtr_cassette_module)
+""",
+        )
+    return suite
+
+
+def table():
+    """Return the table of the guide, by kind of cassette, outcome and mode."""
+    rows = [
+        line for line in GUIDE.read_text().splitlines() if line.startswith(("| own", "| shared"))
+    ]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    return {
+        (*row[:2], mode): cell for row in cells for mode, cell in zip(MODES, row[2:], strict=True)
+    }
+
+
+def test_guide_says_what_becomes_of_cassettes(suite, monkeypatch):
+    """Each cell of the table is what a run does."""
+    folder = suite.path / "cassettes"
+    places = {
+        **{("own", each): folder / f"test_{each}/test_it-mrtr_cassette.json" for each in ENDS},
+        **{("shared", each): folder / f"test_{each}.json" for each in ENDS},
+    }
+
+    def run(mode):
+        options = ("-p", "no:cacheprovider", f"--mrtr-mode={mode}")
+        return suite.pytester.runpytest(*options).stdout.str()
+
+    found = {}
+    said = run("once")
+    for key, path in places.items():
+        warns = ", warns" * (f"Warning: {path} was not written" in said)
+        found[*key, "once, no file"] = ("written" if path.exists() else "not written") + warns
+        path.unlink(missing_ok=True)
+    monkeypatch.setenv("CALM", "")
+    run("once")
+    monkeypatch.delenv("CALM")
+    recorded = {key: (path.read_bytes(), lasting_part(path)) for key, path in places.items()}
+    for mode in set(MODES) - {"once, no file"}:
+        if mode in ("append", "all"):
+            monkeypatch.setenv("MORE", "")
+        said = run(mode)
+        monkeypatch.delenv("MORE", raising=False)
+        for key, path in places.items():
+            before, lasting = recorded[key]
+            warns = ", warns" * (f"Warning: {path} was not written" in said)
+            changed = "added to" if mode == "append" else "replaced"
+            found[*key, mode] = ("as it was" if path.read_bytes() == before else changed) + warns
+            if path.read_bytes() != before:
+                assert lasting_part(path) != lasting
+            path.write_bytes(before)
+
+    assert found == table()
