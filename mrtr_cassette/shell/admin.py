@@ -1,50 +1,106 @@
-"""The admin port: what whoever runs the proxy asks of it, never on the clients' port.
+"""The admin port: what whoever runs a proxy asks of it, never on the clients' port.
 
-Owns: `/livez`, `/readyz` and `/metrics`.
-Does not own: the numbers (`metrics`), and sockets (`http.server`).
+Rule: where nobody asks for it, nothing of it is imported and it costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
+from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.report.events import admin_event, admin_line
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.announcing import Log
-from mrtr_cassette.shell.http.access import Access, listening
-from mrtr_cassette.shell.http.server import serving
-from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import ProxyOptions
+from mrtr_cassette.shell.announcing import Announcer, OnEvent
+from mrtr_cassette.shell.http.access import Access, Listener, listening
+from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts, serving
+from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream, Handler
 
-Exposition = Callable[[str], tuple[str, bytes]]
-"""Returns the content type and the text of all metrics, by the types that are accepted."""
+if TYPE_CHECKING:
+    from mrtr_cassette.shell.metrics import Metrics
 
 
-@dataclass(slots=True)
 class Admin:
-    """What the admin port serves.
+    """Serves `/livez`, `/readyz` and `/metrics` of one run, where a port is asked for."""
 
-    Attributes:
-        exposition: returns the metrics.
-        url: where it listens.
-        is_ready: clients are served, and nothing has begun to end the run.
-    """
+    def __init__(self, options: ProxyOptions) -> None:
+        """Make sure that all is there that the options need.
 
-    exposition: Exposition
-    url: str = ""
-    is_ready: bool = False
+        Raises:
+            UsageError: what serves metrics is not installed.
+        """
+        self._port = options.admin_port
+        self._metrics: Metrics | None = None
+        self._is_ready = False
+        if self._port is not None:
+            if find_spec("prometheus_client") is None:
+                raise UsageError(
+                    "<<admin_port>> needs prometheus_client, which is not installed",
+                    hint="pip install 'mrtr-cassette[metrics]'",
+                )
+            from mrtr_cassette.shell.metrics import Metrics
 
-    @contextmanager
-    def ready(self) -> Iterator[None]:
-        """Say that clients are served, until the block ends: what comes then is the drain."""
-        self.is_ready = True
-        try:
-            yield
-        finally:
-            self.is_ready = False
+            self._metrics = Metrics()
 
-    async def handle(self, request: Request, downstream: Downstream) -> None:
-        """Answer one request."""
+    def told(self, on_event: OnEvent | None) -> OnEvent | None:
+        """Return what takes events: the metrics too, where there are any."""
+        metrics = self._metrics
+        if metrics is None or on_event is None:
+            return on_event if metrics is None else metrics.event
+
+        def both(event: dict[str, Any]) -> None:
+            metrics.event(event)
+            on_event(event)
+
+        return both
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        handler: Handler,
+        listener: Listener,
+        access: Access,
+        announcer: Announcer,
+        playables: Sequence[Playable],
+        *,
+        timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+    ) -> AsyncIterator[str | None]:
+        """Serve clients, and the admin port before and after them; give the admin port's URL.
+
+        Raises:
+            UsageError: the admin port can't be bound.
+        """
+        metrics, log = self._metrics, announcer.log
+        served = serving(
+            *(handler, listener, access, log),
+            timeouts=timeouts,
+            meter=metrics,
+        )
+        if metrics is None or self._port is None:
+            async with served:
+                yield None
+            return
+        metrics.playables = playables
+        # It has the clients' host and names.
+        access = replace(access, port=self._port)
+        with listening(access) as own:
+            async with serving(self._handle, own, access, log), metrics.watching_loop(), served:
+                url = own.url("")
+                announcer.say(partial(admin_event, url), partial(admin_line, url))
+                self._is_ready = True
+                try:
+                    yield url
+                finally:
+                    # What comes until the clients' port is closed is the drain.
+                    self._is_ready = False
+
+    async def _handle(self, request: Request, downstream: Downstream) -> None:
         await downstream.send_whole(*self._page(request))
 
     def _page(self, request: Request) -> tuple[int, Headers, bytes]:
@@ -54,31 +110,9 @@ class Admin:
             case "/livez":
                 return 200, TEXT_HEADERS, b"alive\n"
             case "/readyz":
-                status, body = (200, b"ready\n") if self.is_ready else (503, b"not ready\n")
+                status, body = (200, b"ready\n") if self._is_ready else (503, b"not ready\n")
                 return status, TEXT_HEADERS, body
-            case "/metrics":
-                content_type, text = self.exposition(request.header("accept"))
+            case "/metrics" if self._metrics is not None:
+                content_type, text = self._metrics.exposition(request.header("accept"))
                 return 200, (("Content-Type", content_type),), text
         return 404, TEXT_HEADERS, b"no such page; there are /livez, /readyz, /metrics\n"
-
-
-@asynccontextmanager
-async def serving_admin(
-    access: Access, port: int, exposition: Exposition, log: Log | None
-) -> AsyncIterator[Admin]:
-    """Serve the admin port until the block ends.
-
-    Args:
-        access: where clients are served, and under which names: the admin port has the same.
-        port: the port; 0 takes a free one.
-        log: takes a line for each request that could not be handled.
-
-    Raises:
-        UsageError: the port can't be bound.
-    """
-    access = replace(access, port=port)
-    admin = Admin(exposition)
-    with listening(access) as listener:
-        admin.url = listener.url("")
-        async with serving(admin.handle, listener, access, log):
-            yield admin

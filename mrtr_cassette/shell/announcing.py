@@ -70,26 +70,17 @@ class Announcer:
         log: takes lines; None where nobody wants them.
         on_event: takes facts; None where nobody wants them.
         terms: how texts spell the options.
-        listener: takes events of which no facts have been made; None where nobody counts.
     """
 
     log: Log | None = None
     on_event: OnEvent | None = None
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
-    listener: Callable[[Event], None] | None = None
-
-    @property
-    def is_told_events(self) -> bool:
-        """Whether anybody wants to know more than lines."""
-        return self.on_event is not None or self.listener is not None
 
     def say(self, event: Event, line: Callable[[], str] | None) -> None:
         """Say one thing in either form; each is made only if somebody wants it.
 
         A log that nobody reads any more must not break what passes.
         """
-        if self.listener is not None:
-            self.listener(event)
         if self.on_event is None and (self.log is None or line is None):
             return
         try:

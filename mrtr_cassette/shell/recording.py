@@ -18,6 +18,7 @@ from mrtr_cassette.core.secrets.credentials import shown_by
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file
+from mrtr_cassette.shell.admin import Admin
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.answering import answering
 from mrtr_cassette.shell.appending import appender_of, player_of
@@ -33,7 +34,6 @@ from mrtr_cassette.shell.keeping import (
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.stores import Location
-from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import Handler
 from mrtr_cassette.shell.upstream_target import STARTED_HERE, target_of
 
@@ -67,7 +67,7 @@ async def recording(
         CassetteError: the cassette can't be written, or exists.
         UsageError: the upstream is no URL, or the address can't be bound.
     """
-    telemetry = Telemetry(options)
+    admin = Admin(options)
     target = target_of(upstream, options, options.redaction, started or ())
     with cassette_file.without_collection():
         earlier = check_output(output, options)
@@ -85,7 +85,7 @@ async def recording(
             options, rules, shown(target.name if started is None else STARTED_HERE)
         )
         live_asks = LiveAsks()
-        announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
+        announcer = Announcer(options.log, admin.told(on_event), options.terms)
         with keeping(
             *(session, header, options, announcer, clock),
             publishes=kept_for is None,
@@ -97,7 +97,7 @@ async def recording(
                 async with (
                     _handling(relay, options, earlier, player, live_asks) as handler,
                     watcher.finishing(),
-                    telemetry.serving(
+                    admin.serving(
                         *(handler, listener, access, announcer, playables),
                         timeouts=timeouts,
                     ) as session.admin_url,

@@ -38,13 +38,13 @@ from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell import cassette_file
+from mrtr_cassette.shell.admin import Admin
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http.access import access_of, listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
 from mrtr_cassette.shell.progress import TOLD_AFTER, told_by
 from mrtr_cassette.shell.stores import Location
-from mrtr_cassette.shell.telemetry import Telemetry
 from mrtr_cassette.shell.transport import TEXT_HEADERS, Downstream
 
 
@@ -135,8 +135,8 @@ async def replaying(
         CassetteError: the cassette can't be read.
         UsageError: the address can't be bound.
     """
-    telemetry = Telemetry(options)
-    announcer = Announcer(options.log, on_event, options.terms, telemetry.listener)
+    admin = Admin(options)
+    announcer = Announcer(options.log, admin.told(on_event), options.terms)
     access = access_of(options)
     cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
     player = server.player
@@ -144,7 +144,7 @@ async def replaying(
     with listening(access) as listener:
         url = listener.url(target)
         timeouts = RequestTimeouts(drain_s=drain_s)
-        served = telemetry.serving(
+        served = admin.serving(
             server.handle, listener, access, announcer, player.playables, timeouts=timeouts
         )
         async with served as admin_url:
@@ -200,7 +200,7 @@ def load_server(
             partial(told_apart_event, player.told_apart),
             partial(told_apart_text, player.told_apart),
         )
-    asks = pushed_asks(cassette.interactions) if announcer.is_told_events else None
+    asks = pushed_asks(cassette.interactions) if announcer.on_event is not None else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
 
