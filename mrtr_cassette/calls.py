@@ -63,7 +63,7 @@ def call(
     Args:
         upstream: URL of the server, or its program and arguments, if it is on pipes.
         name: the tool's or prompt's name, or the resource's URI.
-        arguments: those of the call; they have to fit the tool's schema.
+        arguments: those of the call.
         method: `tools/call`, `prompts/get` or `resources/read`.
         answers: by the name of a field or the key of a question; or an answers file.
         path: the cassette in which the call is recorded; None where it isn't.

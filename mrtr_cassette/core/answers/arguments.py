@@ -1,4 +1,4 @@
-"""What a call is given: which method and name, and arguments that fit the tool's schema."""
+"""What a call is given: method and name, and arguments of the types that its tool declares."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mrtr_cassette.core.answers.pairs import WrittenPair, problem_text, read_pairs
-from mrtr_cassette.core.answers.schemas import problems_of
+from mrtr_cassette.core.answers.pairs import WrittenPair, read_pairs
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.errors import UsageError
 
@@ -42,20 +41,12 @@ class Wanted:
     pairs: tuple[WrittenPair, ...]
 
     def params(self, input_schema: Any = None) -> dict[str, Any]:
-        """Return the params, with arguments that fit the schema of a tool.
-
-        Raises:
-            UsageError: an argument doesn't fit.
-        """
+        """Return the params; a text is read as the type that a tool's schema declares."""
         fields = input_schema.get("properties") if isinstance(input_schema, Mapping) else None
         fields = fields if isinstance(fields, Mapping) else {}
         values = {pair.name: pair.read_as(fields.get(pair.name)) for pair in self.pairs}
         if not self.name:
             return values
-        problems = [] if input_schema is None else problems_of(values, input_schema)
-        if problems:
-            told = "; ".join(problem_text(*each) for each in problems)
-            raise UsageError(f"the arguments of {self.name!r} don't fit its schema: {told}")
         params: dict[str, Any] = {NAMED_BY[self.method]: self.name}
         return params | {"arguments": values} if values else params
 

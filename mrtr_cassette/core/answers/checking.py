@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mrtr_cassette.core.answers.schemas import Problem, problems_of, type_name
+from mrtr_cassette.core.answers.schemas import problem_of_value, type_name
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.wire.pointers import escape_pointer
 
 ACTIONS: Final = ("accept", "decline", "cancel")
 ELICITATIONS: Final = frozenset({"form", "url"})
@@ -20,49 +21,21 @@ RESULTS: Final = frozenset({"sampling", "roots"})
 """Those that a result of their own answers."""
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
 """Those of the array dialect, which a value answers."""
-_ROOTS: Final = {
-    "type": "object",
-    "required": ["roots"],
-    "properties": {
-        "roots": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["uri"],
-                "properties": {
-                    "uri": {"type": "string", "pattern": "^file://"},
-                    "name": {"type": "string"},
-                },
-            },
-        }
-    },
-}
-_SAMPLING: Final = {
-    "type": "object",
-    "required": ["role", "content", "model"],
-    "properties": {
-        "role": {"enum": ["user", "assistant"]},
-        "content": {"type": ["object", "array"]},
-        "model": {"type": "string"},
-        "stopReason": {"type": "string"},
-    },
-}
 
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
     """Return why an answer doesn't fit the request that it answers; None where it does."""
-    if request.takes_value:
-        if not isinstance(answer, dict) or "value" not in answer:
-            return f"is {type_name(answer)}, and not an object with a `value`"
-        problems = problems_of(answer["value"], value_schema(request))
-    elif request.kind in ELICITATIONS:
+    if request.kind in ELICITATIONS and not request.takes_value:
         return _problem_of_elicitation(request, answer)
-    elif request.kind in RESULTS:
-        problems = problems_of(answer, _ROOTS if request.kind == "roots" else _SAMPLING)
-    else:
-        # Of a kind that no revision has, only the server knows what it wants.
-        return None if isinstance(answer, dict) else f"is {type_name(answer)}, and not an object"
-    return _text(problems)
+    if not isinstance(answer, dict) or (request.takes_value and "value" not in answer):
+        wanted = "an object with a `value`" if request.takes_value else "an object"
+        return f"is {type_name(answer)}, and not {wanted}"
+    if request.takes_value:
+        return problem_of_value(answer["value"], value_schema(request))
+    if request.kind == "roots":
+        return _problem_of_roots(answer.get("roots"))
+    # Of a kind that no revision has, only the server knows what it wants.
+    return _problem_of_sampling(answer) if request.kind == "sampling" else None
 
 
 def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
@@ -73,25 +46,51 @@ def _problem_of_elicitation(request: InputRequest, answer: Any) -> str | None:
     if action != "accept" or request.kind == "url":
         what = "an accepted URL" if action == "accept" else f"a {action}"
         return None if content is None else f"has content, and {what} has none"
-    return _text(problems_of({} if content is None else content, form_schema(request)))
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        return f"is {type_name(content)}, and not an object"
+    fields = fields_of(request)
+    problems = {
+        name: "is required and missing" for name in required_in(request) if name not in content
+    } | {
+        name: problem
+        for name in fields
+        if name in content and (problem := problem_of_value(content[name], fields[name]))
+    }
+    return "; ".join(f"/{escape_pointer(name)} {problems[name]}" for name in problems) or None
 
 
-def _text(problems: list[Problem]) -> str | None:
-    texts = [f"{pointer} {text}".strip() for pointer, text in problems]
-    return "; ".join(texts) or None
+def _problem_of_roots(roots: Any) -> str | None:
+    if not isinstance(roots, list):
+        return "has no `roots` that is a list"
+    uris = [each.get("uri") if isinstance(each, dict) else None for each in roots]
+    if not all(isinstance(uri, str) and uri.startswith("file://") for uri in uris):
+        return "has a root without a `uri` that begins with file://"
+    return None
 
 
-def form_schema(request: InputRequest) -> Mapping[str, Any]:
-    """Return the schema of a form's content."""
-    schema = request.definition.get("requestedSchema")
-    fields = schema if isinstance(schema, Mapping) else {}
-    return {"type": "object", **fields}
+def _problem_of_sampling(answer: Mapping[str, Any]) -> str | None:
+    if answer.get("role") not in ("user", "assistant"):
+        return "has no `role` that is user or assistant"
+    if not isinstance(answer.get("content"), dict | list):
+        return "has no `content` that is an object or a list"
+    return None if isinstance(answer.get("model"), str) else "has no `model` that is a text"
 
 
 def fields_of(request: InputRequest) -> Mapping[str, Any]:
     """Return the schemas of a form's fields by name; none for what is no form."""
-    fields = form_schema(request).get("properties") if request.kind == "form" else None
+    schema = request.definition.get("requestedSchema") if request.kind == "form" else None
+    fields = schema.get("properties") if isinstance(schema, Mapping) else None
     return fields if isinstance(fields, Mapping) else {}
+
+
+def required_in(request: InputRequest) -> list[str]:
+    """Return the names of the fields that a form requires."""
+    schema = request.definition.get("requestedSchema")
+    required = schema.get("required") if isinstance(schema, Mapping) else None
+    return (
+        [each for each in required if isinstance(each, str)] if isinstance(required, list) else []
+    )
 
 
 def value_schema(request: InputRequest) -> Mapping[str, Any]:

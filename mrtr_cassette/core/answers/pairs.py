@@ -62,8 +62,3 @@ def _read(text: str, what: str) -> WrittenPair:
             f"{what} {name!r}: what follows := is no JSON",
             hint=f"a text is written {name}=text, and JSON in quotes of the shell",
         ) from None
-
-
-def problem_text(pointer: str, text: str) -> str:
-    """Return what is wrong with a member that was written as a pair."""
-    return f"{pointer.removeprefix('/')} {text}" if pointer else text

@@ -14,15 +14,15 @@ from typing import Any, Final, NamedTuple
 from mrtr_cassette.core.answers.checking import (
     elicited,
     fields_of,
-    form_schema,
     is_required,
     problem_of,
+    required_in,
     sampled,
     value_schema,
 )
 from mrtr_cassette.core.answers.schemas import (
     FORMATS,
-    problems_of,
+    problem_of_value,
     titled_choices,
     type_of_text,
     value_of_text,
@@ -64,7 +64,7 @@ class Field(NamedTuple):
     @property
     def choices(self) -> list[tuple[Any, str]]:
         """The values to choose from, with their titles."""
-        return titled_choices(self.schema) or titled_choices(self.schema.get("items"))
+        return titled_choices(self.schema)
 
     @property
     def prompt(self) -> str:
@@ -115,11 +115,6 @@ class Field(NamedTuple):
                 return value
         is_number = text.isascii() and text.isdigit() and 0 < int(text) <= len(choices)
         return choices[int(text) - 1][0] if is_number else text
-
-    def problem_of(self, value: Any) -> str | None:
-        """Return why a value doesn't fit; None where it does."""
-        problems = problems_of(value, self.schema)
-        return None if not problems else f"{problems[0].pointer} {problems[0].text}".strip()
 
 
 _BOUNDS: Final = {
@@ -203,8 +198,7 @@ class FormDialogue(Dialogue):
 
     def __init__(self, key: str, request: InputRequest) -> None:
         super().__init__(key, request)
-        required = form_schema(request).get("required")
-        required = required if isinstance(required, list) else []
+        required = required_in(request)
         self._fields = [
             Field(name, schema if isinstance(schema, Mapping) else {}, name in required)
             for name, schema in fields_of(request).items()
@@ -237,7 +231,7 @@ class FormDialogue(Dialogue):
             return
         else:
             value = field.read(_text_of(line))
-        problem = field.problem_of(value)
+        problem = problem_of_value(value, field.schema)
         if problem is not None:
             self.said.append(printable(problem))
             return

@@ -135,7 +135,7 @@ def _kind_and_choices(
 ) -> tuple[FieldKind, tuple[Choice, ...]]:
     items = facts.get("items")
     is_several = facts.get("type") == "array" and isinstance(items, dict)
-    listed = titled_choices(items if is_several else facts)
+    listed = titled_choices(facts)
     options = [(_text(value), title) for value, title in listed]
     if options:
         given = [] if not is_answered else value if isinstance(value, list) else [value]

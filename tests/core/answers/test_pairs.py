@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.answers.pairs import WrittenPair, problem_text, read_pairs
+from mrtr_cassette.core.answers.pairs import WrittenPair, read_pairs
 from mrtr_cassette.errors import UsageError
 
 
@@ -33,9 +33,3 @@ def test_what_is_no_pair_is_refused(texts: list[str], reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_pairs(texts, "answer")
     assert reason in str(caught.value)
-
-
-def test_problem_names_the_pair() -> None:
-    """A member of an argument keeps its place."""
-    assert problem_text("/count", "is a text") == "count is a text"
-    assert problem_text("", "is a text") == "is a text"

@@ -187,7 +187,7 @@ def test_sampling_is_pasted_or_read_from_a_file() -> None:
     assert dialogue.answer == {"role": "assistant", "content": {}, "model": "m"}
     refused = typed(SAMPLING, '{"role": "assistant"}', ".")
     assert not refused.is_over
-    assert refused.said[-1] == "/content is required and missing; /model is required and missing"
+    assert refused.said[-1] == "has no `content` that is an object or a list"
     assert typed(SAMPLING, ":cancel").answer is None
 
 
@@ -196,7 +196,7 @@ def test_roots_are_paths_or_uris() -> None:
     dialogue = typed(ROOTS, "/a", "file:///b", "", ".")
     assert dialogue.answer == {"roots": [{"uri": "file:///a"}, {"uri": "file:///b"}]}
     dialogue = typed(ROOTS, "a", ".")
-    assert dialogue.said[-1] == "/roots/0/uri does not match ^file://"
+    assert dialogue.said[-1] == "has a root without a `uri` that begins with file://"
     assert not dialogue.is_over
 
 
