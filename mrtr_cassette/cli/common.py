@@ -373,7 +373,7 @@ def warn_of_path(
     """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
     from mrtr_cassette.core.secrets.credentials import shown_by
     from mrtr_cassette.core.secrets.rules import BUILT_IN
-    from mrtr_cassette.core.secrets.url_search import patterns_of_path
+    from mrtr_cassette.core.secrets.urls import patterns_of_path
     from mrtr_cassette.shell.cassette_file import exists, load_cassette
     from mrtr_cassette.shell.keeping import rules_of_both
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from mrtr_cassette.core.secrets.blobs import decoded_blob
+from mrtr_cassette.core.secrets.decode import as_text, decoded_base64
 from mrtr_cassette.core.secrets.escapes import spell_in_url
 from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
 from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
@@ -107,7 +107,7 @@ class Credentials:
         found += find("\n".join("=".join(pair) for pair in settings))
         for rule, secret in found:
             # What is base64 may have others in it.
-            for each in ((rule, secret), *find(decoded_blob(secret) or "")):
+            for each in ((rule, secret), *find(as_text(decoded_base64(secret)))):
                 if not _WORDS.fullmatch(each[1]):
                     self._know(each[1], self._redactor.placeholder(*each))
         self._given += [

@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 
 _NAMED: Final[Mapping[str, str]] = {
     "password": "*password passwords *passwd *passphrase passcode mysqlpwd dbpwd dbpass mysqlpass"
-    " postgrespass redispass smtppass mailpass ftppass sshpass ldappass adminpass userpass",
+    " postgrespass redispass smtppass mailpass ftppass *sshpass *becomepass ldappass adminpass"
+    " userpass",
     "secret": "secret *clientsecret *consumersecret *appsecret *apisecret *authsecret *jwtsecret"
     " *sessionsecret *cookiesecret *totpsecret *sharedsecret *signingsecret *webhooksecret"
     " *tokensecret *secretkey *secretaccesskey *accesskeysecret *accountkey *sharedaccesskey"
-    " encryptionkey signingkey masterkey xamzsignature xgoogsignature",
+    " secretkeybase encryptionkey signingkey masterkey xamzsignature xgoogsignature",
     "api-key": "*apikey apikeys *subscriptionkey xauthkey",
     "token": "*accesstoken *refreshtoken *authtoken *sessiontoken *bearertoken *apitoken *bottoken"
     " *securitytoken *privatetoken *deploytoken idtoken idtokenhint logouttoken githubtoken ghtoken"
@@ -143,6 +144,14 @@ def _of_basic(value: str) -> bool:
         return False
 
 
+def _of_auth(value: str) -> bool:
+    return _of_basic(value) or (_random(value) and "://" not in value)
+
+
+def _token(value: str) -> bool:
+    return len(value) >= 12 and _mixed(value)
+
+
 def _one_time(value: str) -> bool:
     return (_pin(value) and len(value) <= 10) or _mixed(value)
 
@@ -181,7 +190,7 @@ _OAUTH, _LOGIN, _SIGNED_URL = (
 )
 
 _ONE_TIME = AmbiguousName("password", _LOGIN, _one_time, _one_time, _one_time, takes_numbers=True)
-_AUTH = AmbiguousName("basic", frozenset(), _of_basic, _of_basic, _of_basic)
+_AUTH = AmbiguousName("basic", frozenset(), _of_auth, _of_auth, _of_auth)
 _SIGNATURE = AmbiguousName("secret", _SIGNED_URL, _long, _random, _never)
 
 AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
@@ -190,8 +199,9 @@ AMBIGUOUS: Final[Mapping[str, AmbiguousName]] = {
     ),
     "devicecode": AmbiguousName("token", _OAUTH, _whole, _mixed, _random),
     "assertion": AmbiguousName("token", _OAUTH, _whole, looks_random, _random),
-    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _random),
+    "token": AmbiguousName("token", _OAUTH | _LOGIN, _mixed, _mixed, _token),
     "auth": _AUTH,
+    "key": AmbiguousName("api-key", frozenset(), _never, looks_random, _never),
     "csrf": AmbiguousName("token", frozenset(), _never, _mixed, looks_random),
     "signature": _SIGNATURE,
     "sig": _SIGNATURE,
@@ -211,26 +221,10 @@ _BY_ENDING: Final[Mapping[str, AmbiguousName]] = {
     rule: AmbiguousName(rule, frozenset(), check, check, check)
     for rule, check in (("token", looks_random), ("secret", looks_random), ("password", is_strong))
 }
-ENDING_MARKER: Final = (
-    r"(?:_(?:TOKEN|SECRET|PASS|PWD?)|-(?i:token|secret))(?:\\*[\"'])?(?:\s|\\+[nrt])*[:=,]"
-)
-"""Matches in a text where a name may be given a value that is known by how it ends."""
-
 COMPANIONS: Final = frozenset[str]().union(
     *(name.companions | name.in_query_only for name in AMBIGUOUS.values())
 )
 """All names that make others less ambiguous, folded."""
-
-_NUMBERED = "|".join(name for name, known in AMBIGUOUS.items() if known.rule == "password")
-_SPACE = r"(?:\s|\\+[nrt])*"
-MARKER: Final = (
-    rf"(?:^|[^a-z0-9_-])(?:(?:{'|'.join(AMBIGUOUS)})(?:"
-    rf"\\*[\"']{_SPACE}(?::{_SPACE}(?:\\*[\"'][^\s\"']{{{_LEAST}}}|\{{[^{{}}]*value\\*[\"'])"
-    rf"|,{_SPACE}\\*[\"']value)"
-    rf"|(?:\s|\+)*(?:[:=]|%3d)\s*\\*[\"']?[^\s\"'{{]{{{_LEAST}}}|%)"
-    rf"|(?:{_NUMBERED})\\*[\"']{_SPACE}:{_SPACE}[0-9]{{{_LEAST}}})"
-)
-"""Matches in a folded text where one of them may be given a value that counts."""
 
 
 def fold(name: str) -> str:

@@ -11,30 +11,27 @@ Source: docs/design.md, "Redaction".
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
-from mrtr_cassette.core.secrets.escapes import Finding, json_tokens, spell_nothing
-from mrtr_cassette.core.secrets.json_search import secrets_in_json, without_exempt
+from mrtr_cassette.core.secrets.decode import spell_in_url
 from mrtr_cassette.core.secrets.names import by_ending
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
 from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
-from mrtr_cassette.core.secrets.stream_search import secrets_in_stream
-from mrtr_cassette.core.secrets.text_search import DEEPEST, TextSearch
-from mrtr_cassette.core.secrets.url_search import FORM_QUERY, URL_QUERY, Query
+from mrtr_cassette.core.secrets.search import Kind, Search
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
-from mrtr_cassette.errors import NotJsonError
 
 _FORM = "application/x-www-form-urlencoded"
 _PASSES = 100
 """How often a text is searched again at most, for patterns that match next to a placeholder."""
 
+_SCALAR = re.compile(rb"\s*(?:-?[0-9][0-9.eE+-]*|true|false|null)\s*")
+_FRAMING = re.compile(rb"(?:\r\n|\r|\n)(?:data: ?)?")
+"""What stays of a secret in the data of an event that goes over several lines."""
 _REPEATED = 1024
 """Header values, targets and lines of a log whose redacted form is remembered."""
-
-
-_Find = Callable[[TextSearch, str], list[Finding]]
 
 
 @lru_cache(maxsize=8)
@@ -56,13 +53,7 @@ def keyed_hash(key: bytes) -> Callable[[str, str], str]:
 class Redactor:
     """Replaces secrets by placeholders, the same text always by the same ones."""
 
-    def __init__(
-        self,
-        rules: RedactionRules,
-        token: Callable[[str, str], str],
-        *,
-        is_thorough: bool = False,
-    ) -> None:
+    def __init__(self, rules: RedactionRules, token: Callable[[str, str], str]) -> None:
         """Prepare the search.
 
         Args:
@@ -70,12 +61,10 @@ class Redactor:
             token: returns the token that a placeholder has for a rule and a secret: 1 to 200
                 letters, digits, `_`, `-` and `.`. The secret has all escapes undone and may have
                 lone surrogates. Anything else it returns raises ValueError where it is used.
-            is_thorough: search also what has none of the rules' markers.
         """
         self._token = token
         self._rules = _active(rules)
-        self._search = TextSearch(self._rules)
-        self._is_thorough = is_thorough
+        self._search = Search(self._rules)
         # A value that comes again is not searched again.
         self.header = lru_cache(maxsize=_REPEATED)(self._redacted_header)
         self.headers = lru_cache(maxsize=_REPEATED)(self._redacted_headers)
@@ -93,11 +82,9 @@ class Redactor:
 
     def secrets_in(self, text: str, *, is_target: bool = False) -> list[tuple[str, str]]:
         """Return what is replaced in a text, or in a request's target: rules and secrets."""
-        find: _Find = TextSearch.in_value
-        if is_target:
-            find = partial(TextSearch.in_text, query=URL_QUERY)
-        findings = find(self._search, text)
-        return [(each.rule, each.plain) for each in findings if each.spell is not spell_nothing]
+        raw = text.encode("utf-8", "surrogatepass")
+        finds = self._search.finds(raw, "url" if is_target else "text")
+        return [(find.rule, find.plain) for find in finds]
 
     def body(self, raw: bytes, content_type: str) -> bytes:
         """Redact a body, or any piece of one; of an event stream whole events.
@@ -105,20 +92,12 @@ class Redactor:
         JSON, also line by line or cut off, forms, event streams and other text are searched, and
         in bytes that are no text what is spelled as in ASCII.
         """
+        if _SCALAR.fullmatch(raw):
+            return raw
         media_type = content_type.partition(";")[0].strip().lower()
-        find = _in_stream if media_type == EVENT_STREAM else _in_body
-        if media_type == _FORM:
-            find = partial(_in_body, query=FORM_QUERY)
-        # Again, as a pattern may match next to a placeholder what it didn't match before.
-        for _ in range(_PASSES):
-            if not self.may_change(raw):
-                return raw
-            text = raw.decode("utf-8", "surrogateescape")
-            findings = find(self._search, text)
-            if not findings:
-                return raw
-            raw = self._replaced(text, findings).encode("utf-8", "surrogateescape")
-        return raw
+        is_form = media_type == _FORM and raw.lstrip()[:1] not in (b"{", b"[")
+        is_stream = media_type == EVENT_STREAM
+        return self._replaced(raw, "form" if is_form else "text", is_stream=is_stream)
 
     def request(self, request: Request) -> Request:
         """Redact a request."""
@@ -134,11 +113,11 @@ class Redactor:
 
     def _redacted_text(self, value: str) -> str:
         """Redact a log line, or any text that is no body."""
-        return self._redacted(value, TextSearch.in_value)
+        return self._redacted(value, "text")
 
     def _redacted_target(self, path_with_query: str) -> str:
         """Redact a request target; placeholders in it are percent-encoded."""
-        return self._redacted(path_with_query, partial(TextSearch.in_text, query=URL_QUERY))
+        return self._redacted(path_with_query, "url")
 
     def _redacted_headers(self, headers: Headers) -> Headers:
         """Redact the values of headers."""
@@ -156,11 +135,11 @@ class Redactor:
         if ambiguous is not None and ambiguous.beside(searched):
             # It mirrors an argument, whose companions are in the body.
             rule = ambiguous.rule
-        redacted = self._redacted(
-            searched,
-            lambda search, text: search.in_member(rule, text),
-            is_named=bool(rule),
-        )
+        named = self._search.in_named(rule, searched) if rule else None
+        if named is None:
+            redacted = self._redacted(searched, "text")
+        else:
+            redacted = searched[: named.start] + self.placeholder(named.rule, named.plain)
         if redacted == plain:
             return value
         if plain is not None and not (redacted.isascii() and redacted.isprintable()):
@@ -168,40 +147,28 @@ class Redactor:
             return value if first is None else first[0]
         return redacted
 
-    def _redacted(self, text: str, find: _Find, *, is_named: bool = False) -> str:
-        for _ in range(_PASSES):
-            if not is_named and not self.may_change(text.encode("utf-8", "surrogatepass")):
-                return text
-            findings = find(self._search, text)
-            if not findings:
-                return text
-            text = self._replaced(text, findings)
-        return text
+    def _redacted(self, text: str, kind: Kind) -> str:
+        raw = text.encode("utf-8", "surrogatepass")
+        redacted = self._replaced(raw, kind)
+        return text if redacted is raw else redacted.decode("utf-8", "surrogatepass")
 
-    def may_change(self, raw: bytes) -> bool:
-        """Tell, quickly, whether there may be a secret in a body."""
-        return self._is_thorough or self._rules.may_match(raw)
-
-    def _replaced(self, text: str, findings: Iterable[Finding]) -> str:
-        parts: list[str] = []
-        at = 0
-        for finding in sorted(findings, key=lambda finding: finding.start):
-            new = ""
-            if finding.spell is not spell_nothing:
-                new = self.placeholder(finding.rule, finding.plain)
-            parts += (text[at : finding.start], finding.spell(new))
-            at = finding.end
-        parts.append(text[at:])
-        return "".join(parts)
-
-
-def _in_body(search: TextSearch, text: str, query: Query | None = None) -> list[Finding]:
-    try:
-        findings = secrets_in_json(json_tokens(text), search, DEEPEST)
-    except NotJsonError:
-        return search.in_text(text, query=query)
-    return list(without_exempt(text, findings))
-
-
-def _in_stream(search: TextSearch, text: str) -> list[Finding]:
-    return secrets_in_stream(text, partial(_in_body, search), search.in_text)
+    def _replaced(self, raw: bytes, kind: Kind, *, is_stream: bool = False) -> bytes:
+        # Again, as a user's pattern may match next to a placeholder what it didn't match before.
+        for _ in range(_PASSES if self._rules.custom else 1):
+            finds = self._search.finds(raw, kind, is_stream=is_stream)
+            if not finds:
+                break
+            parts: list[bytes] = []
+            at = 0
+            for find in finds:
+                new = f"{find.quote}{self.placeholder(find.rule, find.plain)}{find.quote}"
+                spelled = spell_in_url(new) if find.in_url else new
+                parts += (raw[at : find.start], spelled.encode())
+                if is_stream:
+                    for framing in _FRAMING.findall(raw, find.start, find.end):
+                        # A line that is no data must not become an empty one, which ends an event.
+                        parts += (framing, b"" if b":" in framing else spelled.encode())
+                at = find.end
+            parts.append(raw[at:])
+            raw = b"".join(parts)
+        return raw

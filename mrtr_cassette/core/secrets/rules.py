@@ -10,27 +10,22 @@ Source: the providers' own descriptions of their tokens.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import re2
 
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE
-from mrtr_cassette.core.secrets import blobs
 from mrtr_cassette.core.secrets.names import (
     AMBIGUOUS,
-    ENDING_MARKER,
-    MARKER,
     NAMES,
     AmbiguousName,
     builtin_rule_of,
     by_ending,
     fold,
 )
-from mrtr_cassette.core.secrets.patterns import quiet_options, refusal_of, searches
+from mrtr_cassette.core.secrets.patterns import compiled, quiet_options, refusal_of, searches
 from mrtr_cassette.core.secrets.shapes import (
     RULES,
     Rule,
@@ -40,26 +35,16 @@ from mrtr_cassette.errors import shorten
 
 CREDENTIALS: Final = "url-password"
 """The rule of what stands before a URL's host."""
-CREDENTIALS_MARKER: Final = r"(?::|%3a)(?:\\*/|%2f){2}[^\s\"'<>]*(?:@|%40)"
+CREDENTIALS_MARKER: Final = r"://[^\s\"'<>\\]*@"
 """Matches in a folded text where something may stand there."""
 CUSTOM_KEY: Final = "custom-key"
 """The rule of the names that a user added."""
 
-_NAME, _ESCAPE, _BLOB, _CREDENTIALS, _READ = -1, -2, -3, -4, -5
-"""What a marker stands for that is none of a shape; the last is of no secret."""
-_IS_READ = rf"{REQUEST_STATE}|{INPUT_REQUESTS}|\\u"
-"""The name of a state or of what is asked, or an escape in which one may be spelled."""
-_ESCAPED = r"\\u00[2-7]|%(?:2[5dDeE]|3[0-9]|4[1-9a-fA-F]|5[0-9aAfF]|6[1-9a-fA-F]|7[0-9aAeE])"
-"""An escape of what may be part of a marker or of a name, or of a quote in JSON."""
-_IS_ASSIGNED = (
-    r"[a-z0-9]*(?:(?:\\*[\"'])?(?:\s|\\+[nrt]|\+)*[:=]\s*(?:[^\s{]|$|\{[^{}]*value\\*[\"'])"
-    r"|\\*[\"'](?:\s|\\+[nrt])*[,}]|\\*[\"']?(?:\s|\\+[nrt])+value|%)"
-)
-"""What follows, in a folded text, a name that is given a value: a plain one, or one in an object
-that calls it `value`. The name may be a value itself, of an object that has the other beside it.
-"""
-_TOKEN = re.compile(r"(\(\?:|[()|*+?$]|\{[0-9,]+\})|\^|\\.|\[\^?(?:\\.|[^\]\\])*\]|.")
-"""In a regular expression what stands for a character, and in group 1 what doesn't."""
+_ESCAPED = r"\\(?:/|u00[2-7])"
+"""An escape of what may be part of a name or of a secret, or of a quote in JSON."""
+_BASE64 = r"(?:^|[^A-Za-z0-9+/_-])[C-Za-fw-z0-9][A-Za-z0-9+/_-]{10}"
+"""Text in base64 begins with ASCII or the first byte of a character; PNG and JPEG don't."""
+PLACEHOLDER_MARKER = r"(?:<|%3[cC]|u003[cC])[a-z0-9-]+(?::|%3[aA])"
 _LONGEST_NAME = 64
 """Characters of a name that is remembered."""
 RULE_NAMES: Final = {rule.name for rule in RULES} | set(NAMES.values()) | {CREDENTIALS, CUSTOM_KEY}
@@ -141,16 +126,15 @@ class Name(NamedTuple):
 NO_NAME: Final = Name("", "", None)
 
 
-class SearchPlan(NamedTuple):
-    """What a text may contain.
+class Mark:
+    """What a text may contain besides the shapes of the table, as numbers beside theirs."""
 
-    Attributes:
-        rules: shapes.
-        has_names: something may stand under the name of a secret.
-    """
-
-    rules: tuple[Rule, ...]
-    has_names: bool
+    NAME = -1
+    ESCAPE = -2
+    PERCENT = -3
+    CREDENTIALS = -4
+    PLACEHOLDER = -5
+    BASE64 = -6
 
 
 class ActiveRules:
@@ -176,39 +160,52 @@ class ActiveRules:
         self._disabled_names = {fold(name) for name in rules.disabled if name not in RULE_NAMES}
         self._known_name = lru_cache(maxsize=1024)(self._name)
 
-    def may_match(self, raw: bytes) -> bool:
-        """Tell whether there may be a secret in a body, in whatever layer of it."""
-        if self.custom or not self._has_ascii_keys:
-            return True
-        return any(row != _READ for row in self._markers(raw))
-
-    def is_plain(self, raw: bytes) -> bool:
-        """Tell whether a body has no secret, no state and no ask, in whatever layer of it."""
-        is_known = not self.custom and self._has_ascii_keys
-        return is_known and not self._markers(raw)
-
-    def plan(self, raw: bytes) -> SearchPlan:
-        """Return what a text with its escapes undone may contain."""
+    def marks(self, raw: bytes) -> set[int]:
+        """Return what a text may contain: rows of the table, and marks."""
         marked = self._markers(raw)
-        likely = (self.shapes[row] for row in sorted(marked) if row >= 0)
-        has_names = _NAME in marked or not self._has_ascii_keys
-        return SearchPlan((*self.custom, *likely), has_names)
+        if not self._has_ascii_keys:
+            marked.add(Mark.NAME)
+        return marked
+
+    def likely(self, marks: Collection[int]) -> Iterator[Rule]:
+        """Yield the shapes that a text may contain."""
+        return (self.shapes[row] for row in sorted(marks) if row >= 0)
+
+    @cached_property
+    def named(self) -> Any:
+        """Finds what may be the end of a secret's name, and what gives it a value.
+
+        Groups are the name's end, the quote after it, and the sign that gives it a value.
+        """
+        closing = r"(\\{0,15}[\"'])?"
+        return compiled(
+            rf"(?i)({self._stems})"
+            rf"(?:{closing}\s{{0,64}}(=>|[:=])|{closing}\s{{0,64}}[,}}|;]| ?[\t\r\n])"
+        )
+
+    @property
+    def _stems(self) -> str:
+        """The names, in any spelling, without those that end with another one of them."""
+        names = {*NAMES, *AMBIGUOUS, "pw", *self.keys}
+        ends = [name for name in names if not any(n != name and name.endswith(n) for n in names)]
+        return "|".join("[_-]?".join(map(_spelled, name)) for name in sorted(ends))
 
     @cached_property
     def _markers(self) -> _Markers:
         """The markers of shapes and of names, which are looked for in one walk."""
-        names = {*NAMES, *filter(str.isascii, self.keys)}
-        stems = [name for name in names if not any(n != name and n in name for n in names)]
-        named = "|".join(sorted(re2.escape(stem) for stem in stems))
-        folded = [(f"(?:{named}){_IS_ASSIGNED}", _NAME), (MARKER, _NAME)]
+        named = rf"(?i)(?:{self._stems})(?:\\*[\"'])?(?:\s|\\+[nrt]|[:=,}}|;])"
+        markers = [
+            (named, Mark.NAME),
+            (_ESCAPED, Mark.ESCAPE),
+            ("%[0-7][0-9A-Fa-f]", Mark.PERCENT),
+            (PLACEHOLDER_MARKER, Mark.PLACEHOLDER),
+            (_BASE64, Mark.BASE64),
+        ]
         if CREDENTIALS not in self.disabled:
-            folded.append((CREDENTIALS_MARKER, _CREDENTIALS))
-        markers = [(_ESCAPED, _ESCAPE), (blobs.MARKER, _BLOB), (_IS_READ, _READ)]
-        markers.append((blobs.QUERY_MARKER, _BLOB))
-        markers.append((ENDING_MARKER, _NAME))
+            markers.append((CREDENTIALS_MARKER, Mark.CREDENTIALS))
         for row, rule in enumerate(self.shapes):
-            (folded if rule.is_folded else markers).extend((each, row) for each in rule.markers)
-        return _Markers([*markers, *((_in_any_spelling(each), row) for each, row in folded)])
+            markers += [(each, row) for each in rule.markers]
+        return _Markers(markers)
 
     def name(self, name: str) -> Name:
         """Return what a name tells about its value."""
@@ -228,9 +225,14 @@ class ActiveRules:
         return Name(folded, "" if rule in self.disabled else rule, ambiguous)
 
 
-def _in_any_spelling(pattern: str) -> str:
-    """Return a pattern for folded text as one for the text itself: `api_key` is like `apikey`."""
-    return "(?i)" + _TOKEN.sub(lambda token: token[1] or f"(?:{token[0]}[_-]*)", pattern)
+def _spelled(char: str) -> str:
+    """Return a pattern for a character of a name: other text than ASCII has many spellings."""
+    if char.isascii():
+        return str(re2.escape(char))
+    each = {char.lower(), char.upper()}
+    escaped = "|".join(rf"\\+u(?i:{ord(c):04x})" for c in each if len(c) == 1)
+    in_bytes = "|".join("".join(f"\\x{byte:02x}" for byte in c.encode()) for c in each)
+    return f"(?:{in_bytes}|{escaped})"
 
 
 class _Markers:

@@ -64,7 +64,6 @@ class Rule:
         name: what stands before the colon of its placeholders.
         pattern: finds it, by RE2; the secret is the group that took part, or all of the match.
         markers: patterns; every text with a match has a match of one of them too.
-        is_folded: the markers are looked for in a text that is folded as member names are.
         needs: what else a secret is, matched at its beginning; None for nothing.
         is_custom: a user wrote it.
     """
@@ -72,7 +71,6 @@ class Rule:
     name: str
     pattern: str
     markers: tuple[str, ...]
-    is_folded: bool = False
     needs: re.Pattern[bytes] | None = None
     is_custom: bool = False
 
@@ -140,8 +138,8 @@ def _token(
 
 def _shape(name: str, markers: str, pattern: str, needs: bytes | None = None) -> Rule:
     """Return the row of a secret that is known by the text around it; its markers are literals."""
-    escaped = tuple(map(_literal, markers.split(",")))
-    return Rule(name, pattern, escaped, is_folded=True, needs=_check(needs))
+    escaped = tuple(f"(?i){_literal(marker)}" for marker in markers.split(","))
+    return Rule(name, pattern, escaped, needs=_check(needs))
 
 
 def _literal(text: str) -> str:
@@ -163,7 +161,7 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         rf"<{prefix}{names}(?:\s[^<>]{{0,256}})?>(?:<!\[CDATA\[)?([^<>]{{1,512}}?)(?:\]\]>)?"
         rf"</{prefix}{names}\s*>"
     )
-    lines = r"(?:\r?\n[^\r\n]{1,200}){0,3}\r?\n\r?\n([^\r\n]{1,512})"
+    lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}([^\r\n]{1,512})"
     rows = (
         (element, rf"<\\?/(?:[\w.-]*:)?{names}\s*>"),
         (rf"(?:^|[\s;]){field}{lines}", field),
@@ -182,6 +180,20 @@ def _option(name: str, names: str, needs: bytes) -> Rule:
         r"\\{0,8}[\"']?([^\s\"'<>$\\-][^\s\"'<>\\]{2,255})",
         (rf"--[\w-]{{0,40}}(?:{names})[ \t]",),
         needs=re.compile(needs),
+    )
+
+
+_NO_TEMPLATE = rb"(?![$%]?\{|\$|<|[?:%*]|\W*$)"
+
+
+def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE) -> Rule:
+    """Return the row of an argument of a common command, which is written after an option."""
+    return _shape(
+        name,
+        command.partition(" ")[0].strip("(?:)").partition("|")[0],
+        rf"(?:^|[^\w-])(?i:{command})\b(?:[^\r\n;|&]{{0,256}}?)[ \t]{option}"
+        r"(?:\\{0,8}[\"']([^\s\"'\\][^\"'\r\n\\]{2,255})|([^\s\"'<>$|;&\\-][^\s\"'<>\\;|&]{2,255}))",
+        needs,
     )
 
 
@@ -212,7 +224,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("aws", "ABSK", r"ABSK[A-Za-z0-9+/]{60,}={0,2}"),
     _shape(
         "aws",
-        "secretkey,secret key,secretaccesskey,secret access key",
+        "secret[ _-]?(?:access[ _-]?)?key",
         # Forty hexadecimal digits are a commit.
         r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
         r"\\{0,8}[\"']?"
@@ -307,6 +319,7 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("resend", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
     _shape("twilio", "twilio", r"(?i:twilio)[\w .:=\"'-]{0,39}?[_ .:=\"'-](SK[0-9a-f]{32})"),
     _shape("telegram", ":aa,%3aaa", r"(?:^|\D)(\d{8,10}:AA[\w-]{33})(?:[^\w-]|$)"),
+    _shape("telegram", "/bot", r"/bot(\d{6,12}:[\w-]{30,})"),
     Rule(
         "discord",
         r"(?:^|[^A-Za-z0-9])([MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40})(?:[^\w.-]|$)",
@@ -352,8 +365,8 @@ RULES: Final[tuple[Rule, ...]] = (
     _token("vercel", "vcp_ vci_ vca_ vcr_ vck_", r"vc[piark]_[\w-]{24,}", _DIGIT),
     _token("hubspot", "pat-na pat-eu pat-ap", rf"pat-(?:na|eu|ap)\d-{_UUID}", ends=_WORD),
     _token("contentful", "CFPAT-", r"CFPAT-[\w-]{40,}"),
-    # Of these letters such a token has many, and base64 of other data hasn't.
-    _token("facebook", "EAA", r"EAA[A-Za-z0-9]{90,}", rb"(?:.*?Z[A-D]){2}", ends=r"\w+/="),
+    # Other data in base64 has other characters too, or begins with many of this letter.
+    _token("facebook", "EAA", r"EAA[A-Za-z0-9]{60,}", rb"(?!.{0,12}AAAA).*[0-9]", ends=r"\w+/=-"),
     # An app's identifier and its secret.
     Rule(
         "facebook",
@@ -396,7 +409,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "password",
         # As in a netrc file, on one line or several.
-        r"(?:^|\s)login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s<$]\S{1,255})",
+        r"(?:^|\s)login\s{1,8}\S{1,128}\s{1,16}password\s{1,8}([^\s\"'<$][^\s\"'\\]{1,255})",
         (r"login\s+\S+\s+password\s",),
         needs=re.compile(rb"[a-z]*+[^a-z.,:;)]"),
     ),
@@ -408,6 +421,24 @@ RULES: Final[tuple[Rule, ...]] = (
         r"\\{0,8}[\"']?[^\s:\"'<>]{0,128}:([^\s\"'<>\\]{1,255})",
         rb"(?![$%]?\{|\$)",
     ),
+    _argument("password", r"sshpass", "-p[ \t]{0,4}"),
+    _argument("password", r"(?:mysql|mariadb)\w{0,12}", "-p"),
+    _argument("password", r"redis-cli", r"(?:-a|--pass)[ \t]{1,4}"),
+    _argument("password", r"(?:docker|podman|helm registry) login", r"-p[ \t]{1,4}"),
+    _argument("cookie", "curl", r"(?:-b|--cookie)[ \t]{0,4}", rb"[^=\s]+=.*[0-9A-Z]"),
+    _argument(
+        "secret",
+        "aws configure set",
+        r"(?:aws_secret_access_key|aws_session_token)[ \t]{1,4}",
+    ),
+    _shape(
+        "password",
+        "identified by,password '",
+        r"(?i:identified(?: with \w{1,32})? by|\bwith (?:encrypted )?password|\bset password ?=)"
+        r"\s{1,8}'([^'\\\r\n]{3,256})'",
+        _NO_TEMPLATE,
+    ),
+    _shape("authorization", "ssws ", r"(?:^|[^\w-])(?i:ssws) {1,4}([\w-]{20,})"),
     *_named("password", rf"{_ANY}(?:password|passwd|passphrase)|pwd"),
     *_named("secret", rf"secret|{_ANY}(?:client|app|consumer)[_-]?secret"),
     *_named("api-key", rf"{_ANY}api[_-]?key"),

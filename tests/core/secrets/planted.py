@@ -393,6 +393,19 @@ IN_CONTEXT: tuple[tuple[str, str, str], ...] = (
     ("api-key", "made-up-1", "X-Api-Key: {}"),
     ("token", "made-up", "https://example.com/callback#access_token={}&expires_in=3600"),
     ("token", "made-up", "/callback?refresh_token={}"),
+    ("password", "hunter2", "mysqldump --host=db -p{} app > dump.sql"),
+    ("password", "hunter2", "sshpass -p '{}' ssh nobody@db"),
+    ("password", "hunter2", "redis-cli -h db -a {} ping"),
+    ("password", "hunter2", "docker login -u nobody -p {} registry.example.com"),
+    ("cookie", "session=" + fill(24), "curl -b '{}' https://a.example"),
+    ("secret", "made-up+1", "aws configure set aws_secret_access_key {}"),
+    ("password", "hunter2", "db1 ansible_host=10.0.0.1 ansible_ssh_pass={}"),
+    ("secret", fill(24), "production:\n  secret_key_base: {}\n"),
+    ("password", "made up", "CREATE USER app IDENTIFIED BY '{}';"),
+    ("authorization", fill(24), "Authorization: SSWS {}"),
+    ("telegram", "1234567890:" + fill(35), "https://api.telegram.org/bot{}/getMe"),
+    ("password", "hunter2", "user,password,host\nnobody,{},db\n"),
+    ("password", "hunter2", "| user | password |\n|---|---|\n| nobody | {} |\n"),
 )
 """Secrets that the text around them tells: rule, secret, and the text with a hole for it."""
 

@@ -15,7 +15,7 @@ from mrtr_cassette.core.wire.jsonbytes import Span
 from mrtr_cassette.core.wire.sse import read_event
 
 REDACTOR = Redactor(RedactionRules(), lambda _rule, _secret: "T")
-LENGTH = 6_000
+LENGTH = 12_000
 """Bytes; steps are counted for a text of this length and for one that is four times as long."""
 LARGE = 250_000
 """Bytes with which what is quadratic takes minutes, and what is linear a second."""

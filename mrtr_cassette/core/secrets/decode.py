@@ -1,0 +1,177 @@
+r"""Undo the escapes of JSON and of URLs, and know where each byte was spelled.
+
+Texts are Latin-1 decodings of bytes: one character is one byte, whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+import re
+from binascii import a2b_base64
+from bisect import bisect_right
+from codecs import getincrementaldecoder
+from collections.abc import Callable
+
+_ASCII_ESCAPE = re.compile(
+    r"\\+(?:/|u00(?:2[0-9a-fA-F]|3[0-9a-fA-F]|4[0-9a-fA-F]|5[0-9abdefABDEF]|6[0-9a-fA-F]|7[0-9a-eA-E]))"
+)
+"""A printable character of ASCII, escaped in JSON or in JSON in a string; not a backslash."""
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_JSON_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)", re.DOTALL
+)
+_JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_LINES_IN_STRINGS = tuple(
+    ("\\" * count + letter, char + " " * count)
+    for count in (4, 2, 1)
+    for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
+)
+_DATA = re.compile(r"(?<=[\r\n])data: ?|\Adata: ?")
+_LONGEST_BASE64 = 256 * 1024
+_AS_STANDARD = str.maketrans("-_", "+/")
+_LOOKED_AT = 32
+_TEXT = re.compile(
+    rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
+    rb"|[\xf0-\xf4][\x80-\xbf]{3}){5}"
+)
+"""How text in UTF-8 of some length begins."""
+
+
+class Decoded:
+    """A text with the escapes of one layer undone.
+
+    Attributes:
+        text: the text.
+    """
+
+    def __init__(
+        self, text: str, escape: re.Pattern[str], undo: Callable[[str], str], ratio: int = 0
+    ) -> None:
+        """Undo the escapes in a text.
+
+        Args:
+            text: the text with its escapes.
+            escape: matches an escape, or several in a row.
+            undo: returns what such a match stands for.
+            ratio: how many characters spell each character of that; 0 if it is one as a whole.
+        """
+        parts: list[str] = []
+        self._starts, self._sources, self._ratios = [0], [0], [1]
+        length = at = 0
+        for match in escape.finditer(text):
+            start, end = match.span()
+            new = undo(match[0])
+            parts += (text[at:start], new)
+            length += start - at
+            self._starts += (length, length + len(new))
+            self._sources += (start, end)
+            self._ratios += (ratio, 1)
+            length += len(new)
+            at = end
+        parts.append(text[at:])
+        self.text = "".join(parts)
+
+    def source(self, at: int) -> int:
+        """Return where the character at an offset is spelled."""
+        index = bisect_right(self._starts, at) - 1
+        beyond = at - self._starts[index]
+        if beyond and not self._ratios[index]:
+            return self._sources[index + 1]
+        return self._sources[index] + beyond * self._ratios[index]
+
+
+def flattened(text: str) -> str:
+    r"""Return a text of the same length with real line ends for `\n` in strings of JSON."""
+    if "\\" in text:
+        for escape, char in _LINES_IN_STRINGS:
+            text = text.replace(escape, char)
+    return text
+
+
+def without_framing(stream: str) -> str:
+    """Return an event stream of the same length in which the names of data fields are blank."""
+    return _DATA.sub(lambda match: " " * len(match[0]), stream)
+
+
+def as_text(spelled: str) -> str:
+    """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
+    return (
+        spelled
+        if spelled.isascii()
+        else spelled.encode("latin-1").decode("utf-8", "surrogateescape")
+    )
+
+
+def without_ascii_escapes(text: str) -> Decoded:
+    """Undo the escapes of ASCII in JSON and in JSON in a string, so that a quote stays escaped."""
+    return Decoded(text, _ASCII_ESCAPE, _undo_ascii)
+
+
+def without_json_escapes(text: str) -> Decoded:
+    """Undo the escapes of a string of JSON."""
+    return Decoded(text, _JSON_ESCAPE, _undo_json)
+
+
+def without_percent(text: str, *, is_form: bool = False) -> Decoded:
+    """Undo the escapes of a URL, or of a form."""
+    return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, _undo_percent, 3)
+
+
+def _undo_ascii(escape: str) -> str:
+    if escape[-1] == "/":
+        return "/"
+    char = chr(int(escape[-2:], 16))
+    return escape[:-5] + char if char == '"' else char
+
+
+def _undo_json(escape: str) -> str:
+    if len(escape) == 2:
+        return _JSON_SHORT.get(escape[1], escape[1])
+    units = bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
+    return units.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+def _undo_percent(escapes: str) -> str:
+    return bytes.fromhex(escapes.replace("%", "")).decode("latin-1")
+
+
+def undo_json(spelled: str, times: int = 6) -> str:
+    """Undo the escapes of JSON so many times, or until there are none."""
+    while times and "\\" in spelled:
+        undone = _JSON_ESCAPE.sub(lambda escape: _undo_json(escape[0]), spelled)
+        if undone == spelled:
+            break
+        spelled, times = undone, times - 1
+    return spelled
+
+
+def undo_percent(spelled: str, *, is_form: bool) -> str:
+    """Undo the escapes of a URL, or of a form."""
+    return without_percent(spelled, is_form=is_form).text
+
+
+def spell_in_url(text: str) -> str:
+    """Spell a text inside a URL or a form."""
+    for char, escape in (("<", "%3C"), (">", "%3E"), ('"', "%22"), ("\\", "%5C")):
+        text = text.replace(char, escape)
+    return text
+
+
+def may_be_text(spelled: str) -> bool:
+    """Tell, quickly, whether base64 begins like a text."""
+    first = "".join(spelled[:_LOOKED_AT].split()).rstrip("=").translate(_AS_STANDARD)
+    return _TEXT.match(a2b_base64(first[: len(first) // 4 * 4])) is not None
+
+
+def decoded_base64(spelled: str) -> str:
+    """Return the text that is spelled in base64, as far as it is read; empty for other data."""
+    encoded = "".join(spelled[:_LONGEST_BASE64].split()).rstrip("=").translate(_AS_STANDARD)
+    if len(encoded) % 4 == 1:
+        encoded = encoded[:-1]
+    try:
+        # The last character may be cut off.
+        text = getincrementaldecoder("utf-8")().decode(
+            a2b_base64(encoded + "=" * (-len(encoded) % 4))
+        )
+    except ValueError:
+        return ""
+    return "" if "\0" in text else text.removeprefix("\ufeff").encode().decode("latin-1")
