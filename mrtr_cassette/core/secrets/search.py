@@ -79,6 +79,8 @@ _TEMPLATE = re.compile(rf"{REFERENCE}|<|\{{\{{|%[({{]|\*\*\*|\.\*")
 _SEALED = re.compile(r"sha256:[0-9a-f]{64}|mrtr-(?:state|session|answer):[0-9a-f:]+")
 """What sealing has put in the place of a value: the same for everyone, and compared on replay."""
 
+_HIDDEN = re.compile(r"[*.\u2022\u2026]+")
+
 _ESCAPED = r"\\+u(?!00[01])[0-9a-fA-F]{4}|\\\\"
 _BARE = re.compile(rf"(?:[^\s\"'<>&;,(){{}}\[\]`|\\]|{_ESCAPED})*+", re.ASCII)
 _AFTER_BARE = frozenset("&;\"'\\")
@@ -454,7 +456,7 @@ class _Named:
 
     def _member(self, name: Name, start: int, at: int, depth: int) -> Iterator[Find]:
         """Yield the secrets in the value of a member, which begins at an offset."""
-        text = self._text
+        text = self._flat
         opened = _OPENING.match(text, at)
         if opened or _NUMBER.match(text, at):
             for value in self._scalar(at, depth):
@@ -471,20 +473,20 @@ class _Named:
     def _items(self, name: Name, at: int, depth: int) -> Iterator[Find]:
         """Yield the strings of an array."""
         while True:
-            at = _SPACES.match(self._text, at).end()  # type: ignore[union-attr]
-            number = _NUMBER.match(self._text, at)
-            if number is None and not _OPENING.match(self._text, at):
+            at = _SPACES.match(self._flat, at).end()  # type: ignore[union-attr]
+            number = _NUMBER.match(self._flat, at)
+            if number is None and not _OPENING.match(self._flat, at):
                 return
             for value in self._scalar(at, depth):
                 at = value.end + (0 if number else depth + 1)
                 if number is None:
                     yield from self._decided(name, value, None)
-            if not _OPENING.match(self._text, at) and not self._text.startswith(",", at):
+            if not _OPENING.match(self._flat, at) and not self._flat.startswith(",", at):
                 return
 
     def _scalar(self, at: int, depth: int) -> Iterator[_Value]:
         """Yield the string or the number of JSON that stands at an offset."""
-        text = self._text
+        text = self._flat
         if number := _NUMBER.match(text, at):
             yield _Value(*number.span(1), number[1], '"' if not depth else "\\" * depth + '"')
             return
@@ -494,7 +496,7 @@ class _Named:
         start = opened.end()
         end = self._string_end(start, len(opened[1]) - 1)
         times = len(opened[1]).bit_length()
-        yield _Value(start, end, as_text(undo_json(text[start:end], times)))
+        yield _Value(start, end, as_text(undo_json(self._text[start:end], times)))
 
     def _string_end(self, start: int, depth: int) -> int:
         """Return where a string ends whose quotes have so many backslashes."""
@@ -510,14 +512,14 @@ class _Named:
 
     def _is_schema(self, start: int) -> bool:
         """Tell whether a member is one of those by which a schema names properties."""
-        opening = self._text.rfind("{", max(0, start - _WINDOW), start)
-        return opening >= 0 and bool(_OF_SCHEMA.search(self._text[max(0, opening - 64) : opening]))
+        opening = self._flat.rfind("{", max(0, start - _WINDOW), start)
+        return opening >= 0 and bool(_OF_SCHEMA.search(self._flat[max(0, opening - 64) : opening]))
 
     def _beside(self, name: Name, start: int, end: int) -> Iterator[Find]:
         """Yield the value of an object or of lines that have the name as another value."""
         before = self._flat[max(0, start - 64) : start]
         if _NAMING.search(before):
-            if value := _VALUE_AFTER.match(self._text, end):
+            if value := _VALUE_AFTER.match(self._flat, end):
                 depth = len(_QUOTE_BEFORE.search(before)[0]) - 1  # type: ignore[index]
                 for given in self._scalar(value.end(), depth):
                     yield from self._decided(name, given, start, is_number=bool(given.quote))
@@ -529,7 +531,7 @@ class _Named:
 
     def _object_after(self, at: int) -> str:
         """Return what follows directly in the same object, without what is nested in it."""
-        window = self._text[at : at + _WINDOW]
+        window = self._flat[at : at + _WINDOW]
         pieces, depth, begin = [], 0, 0
         for brace in _BRACES.finditer(window):
             if not depth:
@@ -542,7 +544,7 @@ class _Named:
 
     def _object_before(self, at: int) -> str:
         """Return what stands directly before in the same object."""
-        window = self._text[max(0, at - _WINDOW) : at]
+        window = self._flat[max(0, at - _WINDOW) : at]
         pieces, depth, end = [], 0, len(window)
         for brace in reversed([*_BRACES.finditer(window)]):
             if not depth:
@@ -571,7 +573,9 @@ class _Named:
             return
         names = [cell.strip(_AROUND_CELL) for cell in header.split(delimiter)]
         before = flat[max(0, first - _WINDOW) : max(0, first - 1)].rpartition("\n")[2]
-        if delimiter in ",;" and any(" " in name for name in names):
+        if delimiter in ",;" and (
+            header[0] == " " or any(" " in each or not each for each in names)
+        ):
             return
         if not all(map(_CELL.fullmatch, names)) or before.count(delimiter) == len(names) - 1:
             return
@@ -642,16 +646,15 @@ class _Named:
             yield from self._parameter(name, start, at)
             return
         spaces = len(flat[at : at + 5]) - len(flat[at : at + 5].lstrip(" \t"))
-        if match.end(3) - len(sign) - match.end(1) - len(closing) > 4 or spaces > 4:
-            return
         gap = flat[match.end(1) + len(closing) : match.end(3) - len(sign)]
-        if "\n" in gap or "\r" in gap:
+        if len(gap) > 4 or spaces > 4 or "\n" in gap or "\r" in gap:
             return
         is_spaced = spaces > 0
         at += spaces
         value = self._on_line_of_its_own(name, start, at, sign, is_spaced=is_spaced)
         if value is None:
             value = self._value_after(at)
+            sign = "" if gap or is_spaced else sign
             if value is None or not self._is_meant(value, at, sign, closing, is_spaced=is_spaced):
                 return
         rule = name.rule
@@ -764,7 +767,7 @@ def in_named(rule: str, value: str, disabled: Collection[str]) -> Find | None:
         if named in ("basic", "bearer") and named not in disabled:
             rule = named
     secret = value[start:]
-    if not secret or _SEALED.fullmatch(secret):
+    if not secret or _SEALED.fullmatch(secret) or _HIDDEN.fullmatch(secret):
         return None
     return Find(start, len(value), rule, secret)
 

@@ -105,6 +105,7 @@ def test_parameters_are_searched(text: str, kind: str, secrets: list[str]) -> No
         ('{"secret":["a",["b"],{"c":"d"},5]}', ["a"]),
         ('{"secret":{"c":"d"},"x":"y"}', []),
         ('{"dependentRequired":{"secret":["other"]},"secret":"a"}', ["a"]),
+        ('{"secret":[\n  "a",\n  "b"\n]}', ["a", "b"]),
         ('{"secret":true}', []),
         ('{"name":"secret","value":"a"}', ["a"]),
         ('[{"id":"secret","type":"b","value":5},{"id":"b","value":"a"}]', ["5"]),
