@@ -10,6 +10,7 @@ from binascii import a2b_base64
 from bisect import bisect_right
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from html import unescape
 
 _ASCII_ESCAPE = re.compile(
     r"\\+(?:/|u00(?:2[0-9a-fA-F]|3[0-9a-fA-F]|4[0-9a-fA-F]|5[0-9abdefABDEF]|6[0-9a-fA-F]|7[0-9a-eA-E]))"
@@ -28,6 +29,9 @@ _LINES_IN_STRINGS = tuple(
 _DATA = re.compile(r"(?<=[\r\n])data: ?|\Adata: ?")
 _LONGEST_BASE64 = 256 * 1024
 _AS_STANDARD = str.maketrans("-_", "+/")
+_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
+_QUOTES = re.compile(r"(\\*)\"|[\r\n]")
+_HTML_ESCAPE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _LOOKED_AT = 32
 _TEXT = re.compile(
     rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
@@ -92,6 +96,19 @@ def without_framing(stream: str) -> str:
     return _DATA.sub(lambda match: " " * len(match[0]), stream)
 
 
+def string_end(text: str, start: int, backslashes: int) -> int:
+    """Return where a string of JSON ends whose quotes have so many backslashes before them."""
+    if not backslashes:
+        return _STRING.match(text, start).end()  # type: ignore[union-attr]
+    for quote in _QUOTES.finditer(text, start):
+        if quote[1] is None:
+            return quote.start()
+        own = len(quote[1]) % (2 * backslashes + 2)
+        if own <= backslashes:
+            return quote.end() - 1 - own
+    return len(text)
+
+
 def as_text(spelled: str) -> str:
     """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
     return (
@@ -116,6 +133,15 @@ def without_percent(text: str, *, is_form: bool = False) -> Decoded:
     return Decoded(text.replace("+", " ") if is_form else text, _PERCENT, _undo_percent, 3)
 
 
+def without_html(text: str) -> Decoded:
+    """Undo the references to characters of HTML."""
+    return Decoded(text, _HTML_ESCAPE, _undo_html)
+
+
+def _undo_html(escape: str) -> str:
+    return unescape(escape).encode("utf-8", "surrogatepass").decode("latin-1")
+
+
 def _undo_ascii(escape: str) -> str:
     if escape[-1] == "/":
         return "/"
@@ -125,7 +151,8 @@ def _undo_ascii(escape: str) -> str:
 
 def _undo_json(escape: str) -> str:
     if len(escape) == 2:
-        return _JSON_SHORT.get(escape[1], escape[1])
+        char = escape[1]
+        return _JSON_SHORT.get(char, char if char in '"\\/' else escape)
     units = bytes.fromhex(escape.replace("\\u", "")).decode("utf-16-be", "surrogatepass")
     return units.encode("utf-8", "surrogatepass").decode("latin-1")
 

@@ -244,7 +244,6 @@ def test_response_that_only_looks_like_one_with_secrets_is_the_same() -> None:
     response = response_of(Answer((body[:9], body[9:])), CALL)
     redactor = Redactor(RedactionRules(), token_of)
 
-    assert redactor.may_change(body)
     assert redacted_response(response, redactor) == response
 
 
