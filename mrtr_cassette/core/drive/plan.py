@@ -16,7 +16,7 @@ from mrtr_cassette.core.exchange.sessions import NO_SESSION, endpoint_in, listen
 from mrtr_cassette.core.protocol.calls import Call, is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.session_ids import session_of
-from mrtr_cassette.core.secrets.escapes import decode_url
+from mrtr_cassette.core.secrets.decode import as_text, undo_percent
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, without_numbers
 from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
 from mrtr_cassette.core.wire.http import LAST_EVENT_ID_HEADER, End, Request
@@ -104,7 +104,7 @@ def is_at(endpoint: str, request: Request) -> bool:
 
 def _path_of(target: str) -> str:
     """Return the path of a target, in which a secret may have been replaced."""
-    return without_numbers(decode_url(target.partition("?")[0]).text)
+    return without_numbers(as_text(undo_percent(target.partition("?")[0], is_form=False)))
 
 
 def _session_of_old_stream(exchange: RecordedExchange) -> str | None:

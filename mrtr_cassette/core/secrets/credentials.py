@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from mrtr_cassette.core.secrets.decode import as_text, decoded_base64
-from mrtr_cassette.core.secrets.escapes import spell_in_url
+from mrtr_cassette.core.secrets.decode import as_text, decoded_base64, spell_in_url
 from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
 from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
 from mrtr_cassette.core.secrets.redact import Redactor
@@ -110,9 +109,7 @@ class Credentials:
             for each in ((rule, secret), *find(as_text(decoded_base64(secret)))):
                 if not _WORDS.fullmatch(each[1]):
                     self._know(each[1], self._redactor.placeholder(*each))
-        self._given += [
-            KnownText(text, shown) for text, shown, _ in self.known.listed() if text not in before
-        ]
+        self._given += [known for known in self.known.texts() if known.text not in before]
         self._forget_texts()
 
     def seen(self, headers: Headers, *, ours: bool = False) -> None:
@@ -160,11 +157,6 @@ class Credentials:
             self._read.clear()
             for known in self._given:
                 self.known.add(known)
-
-    def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
-        """Know these credentials and no others, as another process has seen them."""
-        self.known.relist(listed)
-        self._forget_texts()
 
     def _forget_texts(self) -> None:
         self.sealed_text.cache_clear()

@@ -111,11 +111,13 @@ def string_end(text: str, start: int, backslashes: int) -> int:
 
 def as_text(spelled: str) -> str:
     """Return the characters that a Latin-1 decoding of UTF-8 stands for."""
-    return (
-        spelled
-        if spelled.isascii()
-        else spelled.encode("latin-1").decode("utf-8", "surrogateescape")
-    )
+    if spelled.isascii():
+        return spelled
+    raw = spelled.encode("latin-1")
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape")
 
 
 def without_ascii_escapes(text: str) -> Decoded:

@@ -13,15 +13,16 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from mrtr_cassette.core.secrets.escapes import (
-    DecodedText,
-    decode_layer,
-    long_words,
+from mrtr_cassette.core.secrets.decode import (
+    Decoded,
     spell_in_url,
+    without_html,
+    without_json_escapes,
+    without_percent,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -34,15 +35,10 @@ So long is hardly a word of a message but states, hashes and the like.
 """
 _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
-_FEW = 4
-"""Texts up to which a search for each costs less than a walk for all."""
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
-_LONG = 24
-_LONG_IN_BASE64 = 31
-_RUN_IN_BASE64 = re.compile(rb"[0-9A-Za-z]{%d}" % _LONG_IN_BASE64)
-"""What base64 of any text has that contains so many plain characters: no three of them are spelled
-with `+` or `/`."""
+_WORDS = bytes(ord("w") if _PLAIN_RUN.match(bytes((code,))) else ord(" ") for code in range(256))
+"""Translates what a word consists of to `w`, and all else to a space."""
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
@@ -71,31 +67,21 @@ class KnownText:
         text: the text.
         shown: what replaces it.
         is_searched: it is long enough to be replaced wherever it stands.
-        itself: the text as it is looked for.
+        spellings: the text, and what base64 of a longer text contains of it, wherever in that text
+            it begins.
     """
-
-    __slots__ = ("_in_base64", "is_searched", "itself", "shown", "text")
 
     def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
         """Work out what to look for."""
         self.text = text
         self.shown = shown
         self.is_searched = is_searched
-        self.itself = _spelling(text.encode("utf-8", "surrogatepass"))
-        self._in_base64: list[_Spelling] | None = None
-
-    @property
-    def in_base64(self) -> list[_Spelling]:
-        """What base64 of a longer text contains of it, wherever in that text it begins."""
-        if self._in_base64 is None:
-            self._in_base64 = list(_in_base64(self.itself.raw))
-        return self._in_base64
+        raw = text.encode("utf-8", "surrogatepass")
+        self.spellings = [_spelling(raw), *_in_base64(raw)] if is_searched else []
 
     def spellings_in(self, raw: bytes) -> list[_Spelling]:
         """Return in which spellings another text may contain this one."""
-        if not self.is_searched:
-            return []
-        return [each for each in (self.itself, *self.in_base64) if each.probe in raw]
+        return [each for each in self.spellings if each.probe in raw]
 
     def seal(self, raw: bytes) -> bytes:
         """Replace the text wherever it stands, unless it is so short that it may be a word."""
@@ -148,7 +134,7 @@ class _Layer(NamedTuple):
     """
 
     text: str
-    undone: tuple[DecodedText, ...] = ()
+    undone: tuple[Decoded, ...] = ()
     is_in_url: bool = False
 
     def places_of(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -188,12 +174,21 @@ class _Layers:
         return (*in_html, *reversed(in_json), self._plain, *in_url)
 
 
+_UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
+    "json": ("\\", without_json_escapes),
+    "url": ("%", without_percent),
+    "form": ("+", lambda text: without_percent(text, is_form=True)),
+    "html": ("&", without_html),
+}
+
+
 def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
     """Yield a text with the escapes of one layer undone, and of the one below it."""
+    mark, undo = _UNDO[kind]
     for _ in range(2):
-        decoded = decode_layer(layer.text, kind)
-        if decoded is None:
+        if mark not in layer.text:
             return
+        decoded = undo(layer.text)
         layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=kind in {"url", "form"})
         yield layer
 
@@ -211,10 +206,8 @@ class KnownTexts:
         self._most = most
         self._shortest = shortest
         self._known: dict[str, KnownText] = {}
-        self._searched: dict[KnownText, set[bytes]] = {}
-        self._by_gram: dict[bytes, list[KnownText]] = {}
-        self._short_probes: dict[KnownText, list[bytes]] = {}
-        self._not_in_base64: dict[KnownText, None] = {}
+        self._by_gram: dict[bytes, dict[KnownText, None]] = {}
+        self._short: dict[KnownText, list[bytes]] = {}
 
     def __contains__(self, text: str) -> bool:
         """Tell whether a text is known."""
@@ -228,16 +221,9 @@ class KnownTexts:
         """Yield the texts, the one that has been known longest first."""
         return iter(self._known)
 
-    def listed(self) -> list[tuple[str, str, bool]]:
-        """Return what `relist` takes: each text, what replaces it, and whether it is looked for."""
-        return [(known.text, known.shown, known.is_searched) for known in self._known.values()]
-
-    def relist(self, listed: Iterable[tuple[str, str, bool]]) -> None:
-        """Know these texts and no others."""
-        for known in list(self._known.values()):
-            self._forget(known)
-        for text, shown, is_searched in listed:
-            self.add(KnownText(text, shown, is_searched=is_searched))
+    def texts(self) -> list[KnownText]:
+        """Return them, the one that has been known longest first."""
+        return list(self._known.values())
 
     def add(self, known: KnownText) -> bool:
         """Search for a text from now on.
@@ -251,43 +237,19 @@ class KnownTexts:
         if is_full:
             self._forget(next(iter(self._known.values())))
         self._known[known.text] = known
-        if known.is_searched:
-            self._searched[known] = set()
-            self._index(known, [known.itself])
-            # Little that passes has such a run, so the rest waits for the first that does.
-            if known.itself.is_plain and len(known.itself.raw) >= _LONG:
-                self._not_in_base64[known] = None
-            else:
-                self._index(known, known.in_base64)
-        return is_full
-
-    def _index(self, known: KnownText, spellings: Iterable[_Spelling]) -> None:
-        """Have a text found by parts of what is looked for."""
-        grams: set[bytes] = set()
-        for _, probe in spellings:
+        for _, probe in known.spellings:
             if len(probe) < _LONG_RUN:
-                self._short_probes.setdefault(known, []).append(probe)
-            else:
-                # Those of its end, as many texts begin with the same characters.
-                grams.update(map(probe[-_LONG_RUN:].__getitem__, _GRAMS))
-        indexed = self._searched[known]
-        for gram in grams - indexed:
-            self._by_gram.setdefault(gram, []).append(known)
-        indexed |= grams
-
-    def _index_in_base64(self) -> None:
-        for known in self._not_in_base64:
-            self._index(known, known.in_base64)
-        self._not_in_base64.clear()
+                self._short.setdefault(known, []).append(probe)
+            for gram in _grams_of(probe):
+                self._by_gram.setdefault(gram, {})[known] = None
+        return is_full
 
     def _forget(self, known: KnownText) -> None:
         del self._known[known.text]
-        self._short_probes.pop(known, None)
-        self._not_in_base64.pop(known, None)
-        for gram in self._searched.pop(known, ()):
-            sharing = self._by_gram[gram]
-            sharing.remove(known)
-            if not sharing:
+        self._short.pop(known, None)
+        for gram in {gram for _, probe in known.spellings for gram in _grams_of(probe)}:
+            del self._by_gram[gram][known]
+            if not self._by_gram[gram]:
                 del self._by_gram[gram]
 
     def may_be_in(self, raw: bytes) -> bool:
@@ -299,34 +261,50 @@ class KnownTexts:
         return _replaced(raw, self._likely(raw))
 
     def _likely(self, raw: bytes) -> Collection[KnownText]:
-        """Return the texts that another one may contain, without a search for each."""
-        if len(self._searched) <= _FEW:
-            return self._searched
-        by_gram = self._by_gram
-        grams: set[bytes] = set()
-        for word in long_words(raw, _LONG_RUN):
-            if len(word) >= _LONG_IN_BASE64 and _RUN_IN_BASE64.search(word):
-                self._index_in_base64()
-            for at in range(0, len(word) - _GRAM + 1, _GRAM):
-                gram = word[at : at + _GRAM]
-                if gram in by_gram:
-                    grams.add(gram)
+        """Return the texts that another one may contain: by its long words, and few one by one."""
         likely = {
             known: None
-            for known, probes in self._short_probes.items()
+            for known, probes in self._short.items()
             if any(probe in raw for probe in probes)
         }
+        grams = {
+            gram
+            for word in _long_words(raw)
+            if self._by_gram
+            for at in range(0, len(word) - _GRAM + 1, _GRAM)
+            if (gram := word[at : at + _GRAM]) in self._by_gram
+        }
         for gram in sorted(grams):
-            likely.update(dict.fromkeys(by_gram[gram]))
+            likely.update(self._by_gram[gram])
         return likely
 
     def seal_text(self, text: str) -> str:
         """Replace the texts in a text as `seal` does in bytes."""
-        if len(text) < self._shortest or not self._searched:
+        if len(text) < self._shortest or not self._known:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         sealed = self.seal(raw)
         return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
+
+
+def _grams_of(probe: bytes) -> Iterable[bytes]:
+    """Return parts of the end of what is looked for, as many texts begin with the same characters.
+
+    Wherever it stands in a word, one of them is at a multiple of its length.
+    """
+    return map(probe[-_LONG_RUN:].__getitem__, _GRAMS) if len(probe) >= _LONG_RUN else ()
+
+
+def _long_words(raw: bytes) -> Iterator[bytes]:
+    """Yield the long words of a text: the beginning of one is found by one search for a literal."""
+    mapped = raw.translate(_WORDS)
+    long = b"w" * _LONG_RUN
+    at = mapped.find(long)
+    while at >= 0:
+        end = mapped.find(b" ", at)
+        end = len(raw) if end < 0 else end
+        yield raw[at:end]
+        at = mapped.find(long, end)
 
 
 def _by_length(likely: tuple[_Spelling, str]) -> int:

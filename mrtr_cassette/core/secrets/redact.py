@@ -1,11 +1,7 @@
-"""Keeping known secrets off the disk: in bodies, in header values and in URLs.
+"""Replace secrets by placeholders, in bodies, in headers and in URLs.
 
-Owns: which texts a request or a response consists of, and what replaces a secret in them.
-Does not own: which secrets are known (`rules`), where in a text they stand (`text_search`), request
-states and session ids (`states`), which headers are kept (`wire`).
-Rule: every byte outside a secret stays; JSON stays the same JSON with other string values; a text
-that has been redacted is not changed by redacting it again.
-Source: docs/design.md, "Redaction".
+Every byte outside a secret stays; JSON stays the same JSON with other values; a text that has been
+redacted is not changed by redacting it again.
 """
 
 from __future__ import annotations

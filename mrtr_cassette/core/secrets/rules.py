@@ -1,11 +1,7 @@
 """Which secrets are known: by their shapes, by their names, and by what a user changes about both.
 
-Owns: the checks of a user's own rules, and telling which rules a text needs.
-Does not own: the shapes (`shapes`), the names (`names`), where a text contains them (`text_search`,
-`json_search`).
-Rule: a secret is known by its own shape or by the name that it stands under, never because it looks
+A secret is known by its own shape or by the name that it stands under, never because it looks
 random: hashes, cursors and nonces are what requests are told apart by.
-Source: the providers' own descriptions of their tokens.
 """
 
 from __future__ import annotations
@@ -121,9 +117,6 @@ class Name(NamedTuple):
     def tells_nothing(self) -> bool:
         """Whether a value under the name is like any other."""
         return not self.rule and self.ambiguous is None
-
-
-NO_NAME: Final = Name("", "", None)
 
 
 class Mark:

@@ -26,6 +26,7 @@ from mrtr_cassette.core.secrets.decode import (
     decoded_base64,
     flattened,
     may_be_text,
+    string_end,
     undo_json,
     undo_percent,
     without_ascii_escapes,
@@ -50,8 +51,6 @@ _LONGEST_VALUE = 2048
 
 _NAME_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _QUOTE_BEFORE = re.compile(r"\\{0,15}[\"']\Z")
-_STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+", re.ASCII)
-_QUOTES = re.compile(r"(\\*)\"|[\r\n]")
 _OPENING = re.compile(r"\s*+(\\{0,15}[\"'])", re.ASCII)
 _NUMBER = re.compile(r"\s*+(-?\d[\d.eE+-]*)", re.ASCII)
 _SPACES = re.compile(r"[\s,]*+", re.ASCII)
@@ -147,7 +146,7 @@ class Find(NamedTuple):
     in_url: bool = False
 
 
-class _Layer(NamedTuple):
+class _Searched(NamedTuple):
     """A text with what is needed to judge what was found in it.
 
     Attributes:
@@ -209,7 +208,7 @@ class Search:
                 return
         if marks:
             flat = flattened(text)
-            layer = _Layer(text, flat, kind, {})
+            layer = _Searched(text, flat, kind, {})
             found = list(self._found(layer, marks))
             if found and Mark.PLACEHOLDER in marks:
                 found = list(_beside_placeholders(text, found))
@@ -223,7 +222,7 @@ class Search:
                 for find in mapped_back(decoded, inner):
                     yield find._replace(in_url=True)
 
-    def _found(self, layer: _Layer, marks: set[int]) -> Iterator[Find]:
+    def _found(self, layer: _Searched, marks: set[int]) -> Iterator[Find]:
         flat = layer.flat.encode("latin-1")
         for rule in self._rules.likely(marks):
             for start, end in rule.spans(flat):
@@ -235,7 +234,7 @@ class Search:
         if Mark.NAME in marks:
             yield from _Named(self._rules, layer).finds(flat)
 
-    def _find(self, layer: _Layer, start: int, end: int, rule: str) -> Find:
+    def _find(self, layer: _Searched, start: int, end: int, rule: str) -> Find:
         plain = layer.text[start:end]
         in_url = is_in_url(layer, start, end)
         plain = undo_percent(plain, is_form=layer.kind == "form") if in_url else undo_json(plain)
@@ -322,7 +321,7 @@ def _exempt_spans(text: str, start: int, end: int) -> list[Span]:
     return [span for span in spans if text[span.start] not in "{["]
 
 
-def is_in_url(layer: _Layer, start: int, end: int) -> bool:
+def is_in_url(layer: _Searched, start: int, end: int) -> bool:
     """Tell whether a part of a text stands in a URL."""
     if layer.kind != "text":
         return True
@@ -409,7 +408,7 @@ class _Value(NamedTuple):
 class _Named:
     """Judges the values of names in one text."""
 
-    def __init__(self, rules: ActiveRules, layer: _Layer) -> None:
+    def __init__(self, rules: ActiveRules, layer: _Searched) -> None:
         self._rules = rules
         self._layer = layer
         self._text, self._flat = layer.text, layer.flat
@@ -494,21 +493,9 @@ class _Named:
         if opened is None or opened[1][-1] != '"':
             return
         start = opened.end()
-        end = self._string_end(start, len(opened[1]) - 1)
+        end = string_end(self._text, start, len(opened[1]) - 1)
         times = len(opened[1]).bit_length()
         yield _Value(start, end, as_text(undo_json(self._text[start:end], times)))
-
-    def _string_end(self, start: int, depth: int) -> int:
-        """Return where a string ends whose quotes have so many backslashes."""
-        if not depth:
-            return _STRING.match(self._text, start).end()  # type: ignore[union-attr]
-        for quote in _QUOTES.finditer(self._text, start):
-            if quote[1] is None:
-                return quote.start()
-            backslashes = len(quote[1]) % (2 * depth + 2)
-            if backslashes <= depth:
-                return quote.end() - 1 - backslashes
-        return len(self._text)
 
     def _is_schema(self, start: int) -> bool:
         """Tell whether a member is one of those by which a schema names properties."""
@@ -732,7 +719,7 @@ class _Named:
             end = stop if end < 0 and stop == len(self._flat) else end
             end -= len(self._flat[start:end]) - len(self._flat[start:end].rstrip("\\"))
         else:
-            end = self._string_end(start, depth)
+            end = string_end(self._text, start, depth)
         value = self._flat[start:end]
         if not 0 < len(value) <= _LONGEST_VALUE or "\n" in value or "\r" in value:
             return None

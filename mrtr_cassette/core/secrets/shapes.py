@@ -1,7 +1,7 @@
 """The table of shapes: what each provider's tokens look like, and where they are in a text.
 
 Owns: the shape of each secret, and finding all matches of a pattern in linear time.
-Does not own: secrets that are known by a name (`rules`), which texts are searched (`text_search`).
+Does not own: secrets that are known by a name (`rules`), which texts are searched (`search`).
 Rule: RE2 does the search, so its cost grows with the length of the text only; a row has no
 look-around, and what a match has to be besides is checked in code.
 Source: the providers' own descriptions of their tokens.
@@ -26,34 +26,6 @@ _BEFORE = r"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4})"
 """What stands before a token in a body, where an escape such as `\\n` ends with a letter."""
 _LEAST = 20
 """Characters that a token has at least."""
-_CONTINUATION = bytes(range(0x80, 0xC0))
-
-
-class EncodedText:
-    """A text as bytes, and which of its characters stands where in them.
-
-    Attributes:
-        raw: the text in UTF-8.
-    """
-
-    def __init__(self, text: str) -> None:
-        """Encode the text."""
-        self.raw = text.encode("utf-8", "surrogatepass")
-        self._is_ascii = len(self.raw) == len(text)
-
-    def characters(self, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Yield spans of bytes, which come in order, as spans of characters."""
-        if self._is_ascii:
-            yield from spans
-            return
-        at = count = 0
-        for start, end in spans:
-            first = count + self._count(at, start)
-            at, count = end, first + self._count(start, end)
-            yield first, count
-
-    def _count(self, start: int, end: int) -> int:
-        return len(self.raw[start:end].translate(None, _CONTINUATION))
 
 
 @dataclass(frozen=True, slots=True)

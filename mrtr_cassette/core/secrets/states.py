@@ -10,18 +10,18 @@ Source: docs/design.md, "Sealing".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from functools import partial
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import REQUEST_STATE
-from mrtr_cassette.core.secrets.escapes import (
-    Finding,
-    JsonToken,
-    decode_json,
-    json_tokens,
-    mapped_back,
+from mrtr_cassette.core.secrets.decode import (
+    as_text,
+    flattened,
+    string_end,
+    undo_json,
+    without_ascii_escapes,
 )
 from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
 from mrtr_cassette.core.secrets.surrogates import sealed_hash
@@ -29,7 +29,6 @@ from mrtr_cassette.core.wire.jsonbytes import (
     Span,
     splice,
 )
-from mrtr_cassette.errors import NotJsonError
 
 SHORTEST_SEARCHED = 24
 """Characters from which on a state is also replaced where it stands outside `requestState`.
@@ -40,12 +39,9 @@ A shorter one may be an ordinary word (`confirmed`), which other text has in its
 _MEMBER = REQUEST_STATE.encode()
 _ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
 """An escape, which JSON doesn't need, of a letter of the member's name."""
-_MEMBER_IN_TEXT = re.compile(
-    rf'"{REQUEST_STATE}"\s*:\s*"(?P<state>[^"\\]*+(?:\\.[^"\\]*+)*+)', re.DOTALL
-)
+_PLACE = re.compile(rf'(\\{{0,63}})"{REQUEST_STATE}\1"\s*:\s*\1"', re.ASCII)
 _PLAIN_MEMBER = re.compile(rb'"%b"[\s\x1c-\x1f]*:[\s\x1c-\x1f]*"([^"]*+)' % _MEMBER)
-"""The same in ASCII without escapes, where no offset has to be worked out."""
-_IS_JSON = re.compile(r'\s*+[{\["]')
+"""The same in ASCII without escapes."""
 
 
 class StatePlace(NamedTuple):
@@ -86,53 +82,28 @@ def find_states(raw: bytes) -> list[StatePlace]:
             StatePlace(Span(*match.span(1)), match[1].decode(), _spell)
             for match in _PLAIN_MEMBER.finditer(raw)
         ]
-    text = raw.decode("utf-8", "surrogateescape")
+    text = raw.decode("latin-1")
+    decoded = without_ascii_escapes(text) if _has_escaped_letter(raw) else None
+    if decoded is not None:
+        text = decoded.text
     places = []
-    at = offset = 0
-    # Otherwise a search for the name in quotes is enough: a quote within a string is escaped.
-    has_layers = _MEMBER + b"\\" in raw or _has_escaped_letter(raw)
-    for finding in _in_layers(text) if has_layers else _in_other(text):
-        start = offset + len(text[at : finding.start].encode("utf-8", "surrogateescape"))
-        at = finding.end
-        offset = start + len(text[finding.start : at].encode("utf-8", "surrogateescape"))
-        places.append(StatePlace(Span(start, offset), finding.plain, finding.spell))
+    for match in _PLACE.finditer(flattened(text)):
+        start, backslashes = match.end(), len(match[1])
+        end = string_end(text, start, backslashes)
+        times = (backslashes + 1).bit_length()
+        state = as_text(undo_json(text[start:end], times))
+        span = Span(start, end)
+        if decoded is not None:
+            span = Span(decoded.source(start), decoded.source(end))
+        places.append(StatePlace(span, state, partial(_spell, times=times)))
     return places
 
 
-def _in_layers(text: str) -> Iterable[Finding]:
-    try:
-        return list(_in_json(json_tokens(text)))
-    except NotJsonError:
-        return _in_other(text)
-
-
-def _in_json(tokens: Iterable[JsonToken]) -> Iterator[Finding]:
-    key = ""
-    for token in tokens:
-        raw, at = token["text"] or "", token.start("text")
-        if token.lastgroup == "key":
-            key = decode_json(raw).text if "\\" in raw else raw
-            continue
-        if key == REQUEST_STATE and token.lastgroup == "text":
-            yield Finding(at, token.end("text"), "", decode_json(raw).text, _spell)
-        elif "\\" in raw and _IS_JSON.match(raw):
-            decoded = decode_json(raw)
-            with suppress(NotJsonError):
-                yield from mapped_back(
-                    decoded, list(_in_json(json_tokens(decoded.text))), at, _spell
-                )
-        key = ""
-
-
-def _in_other(text: str) -> Iterator[Finding]:
-    for match in _MEMBER_IN_TEXT.finditer(text):
-        start, end = match.span("state")
-        yield Finding(start, end, "", decode_json(match["state"]).text, _spell)
-
-
-def _spell(text: str) -> str:
-    """Spell a text inside a JSON string."""
-    return encode_basestring_ascii(text)[1:-1]
+def _spell(text: str, times: int = 1) -> str:
+    """Spell a text inside a JSON string, or in JSON in such a string."""
+    for _ in range(times):
+        text = encode_basestring_ascii(text)[1:-1]
+    return text
 
 
 def replaced_states(

@@ -5,7 +5,6 @@ from core.secrets.planted import fill
 
 from mrtr_cassette.core.secrets.names import (
     AMBIGUOUS,
-    COMPANIONS,
     ENDINGS,
     NAMES,
     builtin_rule_of,
@@ -23,7 +22,6 @@ def test_a_name_is_ambiguous_or_not() -> None:
     assert not set(AMBIGUOUS) & set(NAMES)
     assert not [name for name in AMBIGUOUS if builtin_rule_of(name)]
     assert set(ENDINGS) <= set(NAMES)
-    assert {"user", "granttype", "state"} <= COMPANIONS
 
 
 @pytest.mark.parametrize(
