@@ -9,8 +9,9 @@ import re
 from binascii import a2b_base64
 from bisect import bisect_right
 from codecs import getincrementaldecoder
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html import unescape
+from typing import Final
 
 _ASCII_ESCAPE = re.compile(
     r"\\+(?:/|u00(?:2[0-9a-fA-F]|3[0-9a-fA-F]|4[0-9a-fA-F]|5[0-9abdefABDEF]|6[0-9a-fA-F]|7[0-9a-eA-E]))"
@@ -29,13 +30,14 @@ _LINES_IN_STRINGS = tuple(
 _DATA = re.compile(r"(?<=[\r\n])data: ?|\Adata: ?")
 _LONGEST_BASE64 = 256 * 1024
 _AS_STANDARD = str.maketrans("-_", "+/")
+_AS_STANDARD_BYTES = bytes.maketrans(b"-_", b"+/")
+BASE64_WORDS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STRING = re.compile(r"[^\"\\\r\n]*+(?:\\.[^\"\\\r\n]*+)*+")
 _QUOTES = re.compile(r"(\\*)\"|[\r\n]")
 _HTML_ESCAPE = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-_LOOKED_AT = 32
 _TEXT = re.compile(
     rb"(?:[\t\r\n -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"
-    rb"|[\xf0-\xf4][\x80-\xbf]{3}){5}"
+    rb"|[\xf0-\xf4][\x80-\xbf]{3}){4}"
 )
 """How text in UTF-8 of some length begins."""
 
@@ -185,10 +187,33 @@ def spell_in_url(text: str) -> str:
     return text
 
 
-def may_be_text(spelled: str) -> bool:
-    """Tell, quickly, whether base64 begins like a text."""
-    first = "".join(spelled[:_LOOKED_AT].split()).rstrip("=").translate(_AS_STANDARD)
-    return _TEXT.match(a2b_base64(first[: len(first) // 4 * 4])) is not None
+def words_of(chars: str) -> bytes:
+    """Return what translates these characters to `w`, and all others to a space."""
+    return bytes(ord("w") if chr(code) in chars else ord(" ") for code in range(256))
+
+
+def long_words(raw: bytes, words: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+    """Yield where long words stand; the beginning of one is found by a search for a literal.
+
+    Args:
+        raw: the text.
+        words: what `words_of` returns for the characters of a word.
+        shortest: characters of the shortest word.
+    """
+    mapped = raw.translate(words)
+    long = b"w" * shortest
+    at = mapped.find(long)
+    while at >= 0:
+        end = mapped.find(b" ", at)
+        end = len(raw) if end < 0 else end
+        yield at, end
+        at = mapped.find(long, end)
+
+
+def may_be_text(word: bytes) -> bool:
+    """Tell, quickly, whether base64 of at least 8 characters begins like a text."""
+    first = word[: 12 if len(word) >= 12 else 8].translate(_AS_STANDARD_BYTES)
+    return _TEXT.match(a2b_base64(first)) is not None
 
 
 def decoded_base64(spelled: str) -> str:

@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 from mrtr_cassette.core.secrets.decode import (
     Decoded,
+    long_words,
     spell_in_url,
     without_html,
     without_json_escapes,
     without_percent,
+    words_of,
 )
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
 
@@ -37,8 +39,7 @@ _PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
 _PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
 _LONGEST_IN_BASE64 = 4096
 """Bytes of a text up to which it is also looked for within base64."""
-_WORDS = bytes(ord("w") if _PLAIN_RUN.match(bytes((code,))) else ord(" ") for code in range(256))
-"""Translates what a word consists of to `w`, and all else to a space."""
+_WORDS = words_of("".join(map(chr, _PLAIN)))
 _URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
 
 
@@ -269,10 +270,9 @@ class KnownTexts:
         }
         grams = {
             gram
-            for word in _long_words(raw)
-            if self._by_gram
-            for at in range(0, len(word) - _GRAM + 1, _GRAM)
-            if (gram := word[at : at + _GRAM]) in self._by_gram
+            for start, end in (long_words(raw, _WORDS, _LONG_RUN) if self._by_gram else ())
+            for at in range(start, end - _GRAM + 1, _GRAM)
+            if (gram := raw[at : at + _GRAM]) in self._by_gram
         }
         for gram in sorted(grams):
             likely.update(self._by_gram[gram])
@@ -293,18 +293,6 @@ def _grams_of(probe: bytes) -> Iterable[bytes]:
     Wherever it stands in a word, one of them is at a multiple of its length.
     """
     return map(probe[-_LONG_RUN:].__getitem__, _GRAMS) if len(probe) >= _LONG_RUN else ()
-
-
-def _long_words(raw: bytes) -> Iterator[bytes]:
-    """Yield the long words of a text: the beginning of one is found by one search for a literal."""
-    mapped = raw.translate(_WORDS)
-    long = b"w" * _LONG_RUN
-    at = mapped.find(long)
-    while at >= 0:
-        end = mapped.find(b" ", at)
-        end = len(raw) if end < 0 else end
-        yield raw[at:end]
-        at = mapped.find(long, end)
 
 
 def _by_length(likely: tuple[_Spelling, str]) -> int:

@@ -21,10 +21,12 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     TOKEN_PATH,
 )
 from mrtr_cassette.core.secrets.decode import (
+    BASE64_WORDS,
     Decoded,
     as_text,
     decoded_base64,
     flattened,
+    long_words,
     may_be_text,
     string_end,
     undo_json,
@@ -33,6 +35,7 @@ from mrtr_cassette.core.secrets.decode import (
     without_framing,
     without_json_escapes,
     without_percent,
+    words_of,
 )
 from mrtr_cassette.core.secrets.names import REFERENCE, AmbiguousName, fold, is_encoded, is_strong
 from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, rule_of_number
@@ -46,6 +49,7 @@ DEEPEST: Final = 5
 """Escapes of URLs within one another, and base64 in base64, that are undone."""
 _WINDOW = 1024
 """Characters before and after a find that are looked at."""
+_BEFORE_ID = 192
 _LONGEST_NAME = 64
 _LONGEST_VALUE = 2048
 
@@ -104,9 +108,10 @@ _IN_URL = re.compile(r"[^\s\"'<>\\^`{|}]*+", re.ASCII)
 _SCHEME_BEFORE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s\"'<>\\^`{|}]*\Z", re.ASCII)
 _URL_VALUE = re.compile(r"[^&#\s\"'<>\\^`{|}]*", re.ASCII)
 _URL_END = ".,;:!?)]"
-_LONG_WORD = re.compile(
-    r"(?<![A-Za-z0-9+/_-])[C-Za-fw-z0-9](?:[A-Za-z0-9+/_-]{59,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{10,})={0,2}",
-    re.ASCII,
+_BASE64_WORDS = words_of(BASE64_WORDS)
+_SHORTEST_BASE64 = 11
+_ENCODED = re.compile(
+    r"(?:[A-Za-z0-9+/_-]{60,}+(?:\s{1,4}[A-Za-z0-9+/_-]{2,})*|[A-Za-z0-9+/_-]{11,})={0,2}", re.ASCII
 )
 _EXEMPT_KEY = re.compile(
     r"\"(?:id|progressToken|requestState|io\.modelcontextprotocol/subscriptionId)\"\s*:\s*\"?[^\"]*\Z",
@@ -270,11 +275,16 @@ class Search:
 
     def _in_base64(self, text: str, depth: int) -> Iterator[Find]:
         """Find text in base64 that has a secret, which is one as a whole."""
-        for match in _LONG_WORD.finditer(text):
-            word = match[0]
-            inner = decoded_base64(word) if may_be_text(word) else ""
+        raw = text.encode("latin-1")
+        end = 0
+        for start, stop in long_words(raw, _BASE64_WORDS, _SHORTEST_BASE64):
+            if start < end or not may_be_text(raw[start : min(stop, start + 12)]):
+                continue
+            match = _ENCODED.match(text, start)
+            word, end = (match[0], match.end()) if match else ("", end)
+            inner = decoded_base64(word)
             for find in self._layer(inner, "text", depth - 1) if inner else ():
-                yield Find(*match.span(), find.rule, match[0])
+                yield Find(start, end, find.rule, word)
                 break
 
 
@@ -296,7 +306,7 @@ def _without_exempt(text: str, finds: list[Find]) -> Iterator[Find]:
     in_line: list[Span] = []
     line_end = 0
     for find in finds:
-        if _EXEMPT_KEY.search(text, max(0, find.start - _WINDOW), find.start):
+        if _EXEMPT_KEY.search(text, max(0, find.start - _BEFORE_ID), find.start):
             # The message is the whole text, or a line of it.
             if whole is None:
                 whole = _exempt_spans(text, 0, len(text))
