@@ -16,7 +16,7 @@ import orjson
 from messages import Json, compact, message, result, tool_call
 
 from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RequestState
-from mrtr_cassette.core.format.codec import decode_parts
+from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.core.format.dump import dump_pieces
 from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.format.load import load
@@ -284,14 +284,6 @@ def assembled(
     head = head_of(header, "mrtr-cassette test", before)
     written = b"".join(dump_pieces(head, assemble(journal, before)))
     return decode_cassette(written, "f")
-
-
-def decode_cassette(data: bytes, path: str) -> CassetteModel:
-    """Return a file as the model of the format."""
-    head, interactions, exchanges = decode_parts(data, path)
-    items, facts = list(interactions), list(exchanges)
-    recording = head.recording.model_copy(update={"exchanges": facts})
-    return head.model_copy(update={"interactions": items, "recording": recording})
 
 
 def encode_cassette(cassette: CassetteModel) -> bytes:

@@ -21,7 +21,6 @@ from typing import Any, Literal, NoReturn, cast
 
 from mrtr_cassette.api import Recording, Replay, replay_with
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.codec import decode_parts
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.report.calls import unused_text
 from mrtr_cassette.core.report.failures import UnplayedError
@@ -207,8 +206,8 @@ class CassetteUse:
         if not self._settings.max_age or not self.path.exists():
             return None
         try:
-            head = decode_parts(self.path.read_bytes(), str(self.path)).head
-            recorded = datetime.fromisoformat(head.recording.recorded_at)
+            cassette = load(self.path.read_bytes(), str(self.path))
+            recorded = datetime.fromisoformat(cassette.recorded_at)
         except (OSError, ValueError, MrtrCassetteError):
             return None  # whoever plays it will say so
         age = (datetime.now(UTC) - recorded).days

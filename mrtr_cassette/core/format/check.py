@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.format.codec import decode_parts
-from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
+from mrtr_cassette.core.format.codec import decode_cassette
+from mrtr_cassette.core.format.digest import exchange_sha256
 from mrtr_cassette.core.format.dump import recording_block
 from mrtr_cassette.core.format.load import load
 from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
@@ -53,8 +53,7 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
     Raises:
         CassetteError: it can't be loaded for another reason than its digests.
     """
-    for _ in decode_parts(data, path).exchanges:
-        pass  # each is read for its errors
+    decode_cassette(data, path)
     tree = orjson.loads(data)
     recording = tree["recording"]
     sha256s = _sha256s(load(_without_digests(tree), path))
@@ -65,17 +64,7 @@ def accept_edit(data: bytes, path: str) -> AcceptedEdit:
         for item, place in zip(recorded, places, strict=True)
         if place is not None
     ]
-    recording["exchanges"] = []
-    digest = RecordingDigest()
-    for item in facts:
-        digest.add_facts(item)
-    for interaction in tree["interactions"]:
-        digest.add_interaction(interaction)
-    block = recording_block(
-        recording,
-        [orjson.dumps(item) for item in facts],
-        digest.sha256({**tree, "interactions": []}),
-    )
+    block = recording_block(recording, [orjson.dumps(item) for item in facts])
     span = find_spans(data, [("recording",)])[("recording",)][-1]
     kept = [pair for pair in zip(recorded, places, strict=True) if pair[1] is not None]
     return AcceptedEdit(

@@ -2,187 +2,52 @@
 
 Owns: the version gate, and the errors that name the place in a damaged file.
 Does not own: the bodies within (`bodies`), and what the models mean (`load`).
-Rule: a file is the same however it is spelled; where it is spelled as `dump` does, it is read
-without holding all of it as a tree.
+Rule: a file is the same however it is spelled.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final
 
 import orjson
 from pydantic import ValidationError
 
 from mrtr_cassette.core.format.bodies import damaged
-from mrtr_cassette.core.format.digest import RecordingDigest, changed
 from mrtr_cassette.core.format.model import (
     SCHEMA_ID,
     VERSION,
     BranchModel,
     CassetteModel,
-    ExchangeFactsModel,
     InteractionModel,
     PushedTurnModel,
 )
 from mrtr_cassette.core.wire.pointers import escape_pointer
 from mrtr_cassette.errors import CassetteError, shorten
 
-_Item = TypeVar("_Item", InteractionModel, ExchangeFactsModel)
 
-
-class Parts(NamedTuple):
-    """A cassette whose two lists are read item by item, as there may be many.
-
-    An error in an item is raised when its turn comes.
-
-    Attributes:
-        head: the cassette less the items of the lists.
-        interactions: its interactions.
-        exchanges: the facts of its exchanges.
-    """
-
-    head: CassetteModel
-    interactions: Iterator[InteractionModel]
-    exchanges: Iterator[ExchangeFactsModel]
-
-
-def decode_parts(data: bytes, path: str) -> Parts:
-    """Read a file, its lists item by item.
+def decode_cassette(data: bytes, path: str) -> CassetteModel:
+    """Read a file.
 
     Raises:
-        CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or not what
-            its digest says.
+        CassetteError: empty, no JSON, no cassette, of another version, of a wrong type, or its
+            turns or branches can't have happened.
     """
     if not data or data.isspace():
         raise CassetteError(path, "the file is empty", hint="record it again")
-    tree, interactions, exchanges = _parts(data, path)
+    tree = _json(data, path)
     _check_version(tree, path)
     try:
-        head = CassetteModel.model_validate(tree)
+        cassette = CassetteModel.model_validate(tree)
     except ValidationError as error:
         raise _invalid(path, error) from None
-    digest = RecordingDigest()
-    unread = {"interactions", "exchanges"}
-
-    def check_after(name: str, items: Iterator[_Item]) -> Iterator[_Item]:
-        """Check the recording's digest when the second of the lists has been read."""
-        yield from items
-        unread.discard(name)
-        if not unread and head.recording.sha256 is not None:
-            sha256 = digest.sha256(tree)
-            if sha256 != head.recording.sha256:
-                reason = f"at /recording/sha256: it is {head.recording.sha256}, not {sha256}"
-                raise changed(path, reason)
-
-    if head.recording.sha256 is not None:
-        interactions = _passed_to(digest.add_interaction, interactions)
-        exchanges = _passed_to(digest.add_facts, exchanges)
-    return Parts(
-        head,
-        check_after("interactions", _read_interactions(interactions, path)),
-        check_after(
-            "exchanges", _validated(exchanges, ExchangeFactsModel, path, "/recording/exchanges")
-        ),
-    )
-
-
-def _passed_to(add: Callable[[Any], None], items: Iterable[Any]) -> Iterator[Any]:
-    for item in items:
-        add(item)
-        yield item
-
-
-class _List(NamedTuple):
-    """A list of objects in a file, as `dump` spells it; no string has a line's end."""
-
-    place: tuple[str, ...]
-    first: bytes
-    end: bytes
-    between: bytes
-    last: bytes
-
-
-def _list_at(*place: str, is_indented: bool) -> _List:
-    outer = b"\n" + b"  " * len(place)
-    inner = outer + b"  "
-    end = inner + b"}" if is_indented else b"}"
-    return _List(
-        place,
-        first=b'%b"%b": [%b{' % (outer, place[-1].encode(), inner),
-        end=end,
-        between=b"%b,%b{" % (end, inner),
-        last=b"%b%b]" % (end, outer),
-    )
-
-
-_INTERACTIONS = _list_at("interactions", is_indented=True)
-_EXCHANGES = _list_at("recording", "exchanges", is_indented=False)
-
-
-def _parts(data: bytes, path: str) -> tuple[Any, Iterable[Any], Iterable[Any]]:
-    """Return what stands in a file less the items of its lists, and these."""
-    cut: dict[_List, tuple[int, int]] = {}
-    rest: list[bytes] = []
-    at = 0
-    for layout in (_INTERACTIONS, _EXCHANGES):
-        first, last = data.find(layout.first, at), data.rfind(layout.last, at)
-        if not 0 <= first < last:
-            break
-        rest += (data[at:first], b'"%b":[]' % layout.place[-1].encode())
-        cut[layout] = first + len(layout.first) - 1, last
-        at = last + len(layout.last)
-    try:
-        tree = orjson.loads(b"".join([*rest, data[at:]]))
-    except orjson.JSONDecodeError:
-        cut.clear()
-        tree = _json(data, path)
-    interactions, exchanges = (
-        _read_by_parts(data, layout, *cut[layout], path)
-        if layout in cut
-        else _taken_out(tree, layout)
-        for layout in (_INTERACTIONS, _EXCHANGES)
-    )
-    return tree, interactions, exchanges
-
-
-def interaction_count(data: bytes) -> int:
-    """Return how many interactions a file has that is spelled as `dump` does."""
-    return data.count(_INTERACTIONS.between) + 1
-
-
-def _taken_out(tree: Any, layout: _List) -> list[Any]:
-    """Return the items of a list, which is empty from then on."""
-    *outer, name = layout.place
-    for step in outer:
-        tree = tree.get(step) if isinstance(tree, dict) else None
-    if not isinstance(tree, dict) or not isinstance(tree.get(name), list):
-        return []
-    items: list[Any] = tree[name]
-    tree[name] = []
-    return items
-
-
-_READ_AT_ONCE = 32 * 1024
-"""Bytes of items, or one item, that are read as JSON at once; many small texts take longer."""
-
-
-def _read_by_parts(data: bytes, layout: _List, at: int, last: int, path: str) -> Iterator[Any]:
-    count = 0
-    while at <= last:
-        end = data.find(layout.between, at + _READ_AT_ONCE, last)
-        end = last if end < 0 else end
-        try:
-            trees = orjson.loads(b"[%b]" % data[at : end + len(layout.end)])
-        except orjson.JSONDecodeError:
-            # Read as a whole, the file tells where it is damaged.
-            yield from _taken_out(_json(data, path), layout)[count:]
-            return
-        yield from trees
-        count += len(trees)
-        at = end + len(layout.between) - 1
+    for index, interaction in enumerate(cassette.interactions):
+        if interaction.elicitation_turns:
+            _check_turns(interaction, path, f"/interactions/{index}")
+        if interaction.branch is not None:
+            _check_branch(cassette.interactions, index, interaction.branch, path)
+    return cassette
 
 
 def _json(data: bytes, path: str) -> Any:
@@ -205,61 +70,22 @@ def _json(data: bytes, path: str) -> Any:
 _MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
 
 
-def _read_interactions(trees: Iterable[Any], path: str) -> Iterator[InteractionModel]:
-    vias: list[tuple[str, ...]] = []
-    for index, interaction in enumerate(_validated(trees, InteractionModel, path, "/interactions")):
-        vias.append(tuple([turn.via for turn in interaction.elicitation_turns]))
-        if vias[-1]:
-            _check_turns(interaction, path, f"/interactions/{index}")
-        if interaction.branch is not None:
-            _check_branch(interaction, vias, interaction.branch, path)
-        yield interaction
-
-
-AT_ONCE = 32
-"""Items that are read together, step by step: a processor is quicker at more of the same."""
-
-
-def _validated(
-    trees: Iterable[Any], model: type[_Item], path: str, pointer: str
-) -> Iterator[_Item]:
-    """Yield what items of a list are; all that come before a wrong one are yielded."""
-    coming = enumerate(trees)
-    while batch := list(islice(coming, AT_ONCE)):
-        items: list[_Item] = []
-        for index, tree in batch:
-            try:
-                items.append(model.model_validate(tree))
-            except ValidationError as error:
-                yield from items
-                raise _invalid(path, error, f"{pointer}/{index}") from None
-        yield from items
-
-
-def _invalid(path: str, error: ValidationError, at: str = "") -> CassetteError:
+def _invalid(path: str, error: ValidationError) -> CassetteError:
     first, *others = error.errors(include_url=False)
-    pointer = at + "".join(f"/{escape_pointer(str(step))}" for step in _steps_to(first["loc"]))
+    loc = first["loc"]
+    # The third step into a list of turns only names one of the two models of a turn.
+    steps = [step for at, step in enumerate(loc) if at < 2 or loc[at - 2] != "elicitation_turns"]
+    pointer = "".join(f"/{escape_pointer(str(step))}" for step in steps)
     if first["type"] == "missing":
         strays = [
             f"`{other['loc'][-1]}`"
             for other in others
-            if other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]
+            if other["type"] == "extra_forbidden" and other["loc"][:-1] == loc[:-1]
         ]
         shown = f"; without a meaning there: {', '.join(strays)}" if strays else ""
     else:
         shown = f", found {_shown(first['input'])}"
     return damaged(path, pointer, f"{first['msg'].lower()}{shown}")
-
-
-_MODEL_STEP = 2
-"""Index in the steps to a place within a turn, at which stands how the turn asks."""
-
-
-def _steps_to(loc: tuple[int | str, ...]) -> Iterator[int | str]:
-    """Yield the steps to a place in the file, without what only names one of several models."""
-    for index, step in enumerate(loc):
-        if index != _MODEL_STEP or loc[0] != "elicitation_turns":
-            yield step
 
 
 def _shown(value: Any) -> str:
@@ -315,22 +141,23 @@ def _check_keys(turn: PushedTurnModel, path: str, pointer: str) -> None:
 
 
 def _check_branch(
-    interaction: InteractionModel, vias: list[tuple[str, ...]], branch: BranchModel, path: str
+    interactions: Sequence[InteractionModel], index: int, branch: BranchModel, path: str
 ) -> None:
-    """Check the branch that the last interaction read is; `vias` has how the turns of all ask."""
-    index = len(vias) - 1
     pointer = f"/interactions/{index}/branch"
     if branch.of > index:
         raise damaged(path, f"{pointer}/of", f"{branch.of} is no earlier interaction")
     for number in (index, branch.of - 1):
-        if branch.turn > len(vias[number]):
+        if branch.turn > len(interactions[number].elicitation_turns):
             reason = f"interaction {number + 1} has no such turn"
             raise damaged(path, f"{pointer}/turn", reason)
-    shared, other = (vias[number][: branch.turn] for number in (index, branch.of - 1))
+    shared, other = (
+        [turn.via for turn in interactions[number].elicitation_turns[: branch.turn]]
+        for number in (index, branch.of - 1)
+    )
     if shared[-1] != "result" or shared != other:
         reason = f"the turns up to it are not those of interaction {branch.of}, the last a result"
         raise damaged(path, f"{pointer}/turn", reason)
-    if interaction.elicitation_turns[branch.turn - 1].answer is None:
+    if interactions[index].elicitation_turns[branch.turn - 1].answer is None:
         raise damaged(path, f"{pointer}/turn", "the branch has no answer of its own there")
 
 

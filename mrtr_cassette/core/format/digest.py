@@ -10,9 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
-
-import orjson
 
 from mrtr_cassette.core.format.model import ExchangeFactsModel
 from mrtr_cassette.core.wire.http import End, Headers, Request, Response
@@ -62,12 +59,18 @@ def check_exchange(
         return
     digest = exchange_sha256(request, response)
     if digest != facts.sha256:
-        place = f"interaction {facts.interaction}"
-        if facts.turn:
-            place += f", turn {facts.turn}"
-        if facts.answer is not None:
-            place += f", answer {facts.answer + 1}"
-        raise changed(path, f"{place}: the sha256 of the exchange is {digest}, not {facts.sha256}")
+        reason = f"the sha256 of the exchange is {digest}, not {facts.sha256}"
+        raise changed(path, f"{place_of(facts)}: {reason}")
+
+
+def place_of(facts: ExchangeFactsModel) -> str:
+    """Return where an exchange stands, as messages say it."""
+    place = f"interaction {facts.interaction}"
+    if facts.turn:
+        place += f", turn {facts.turn}"
+    if facts.answer is not None:
+        place += f", answer {facts.answer + 1}"
+    return place
 
 
 def changed(path: str, reason: str) -> CassetteError:
@@ -78,59 +81,3 @@ def changed(path: str, reason: str) -> CassetteError:
         hint="restore the file, or if you edited it on purpose, accept the edit with: "
         f"mrtr-cassette check {path} --fix",
     )
-
-
-class RecordingDigest:
-    """The digest of all that the digests of exchanges leave out."""
-
-    def __init__(self) -> None:
-        """Begin with a cassette without items in its lists."""
-        self._facts = hashlib.sha256()
-        self._interactions: list[bytes] = []
-
-    def add_facts(self, facts: Any) -> None:
-        """Add the next item of `recording.exchanges`."""
-        self._facts.update(_canonical_line(facts))
-
-    def add_interaction(self, interaction: Any) -> None:
-        """Add the next interaction."""
-        kept = {}
-        if isinstance(interaction, dict):
-            kept = {name: interaction[name] for name in ("branch", "orphan") if name in interaction}
-            turns = interaction.get("elicitation_turns")
-            if isinstance(turns, list) and any(map(_is_pushed, turns)):
-                kept["elicitation_turns"] = list(map(_without_exchanges, turns))
-        self._interactions.append(_canonical_line(kept) if kept else b"{}\n")
-
-    def sha256(self, cassette: Any) -> str:
-        """Return the digest.
-
-        Args:
-            cassette: the file's content with both lists empty.
-        """
-        recording = {key: value for key, value in cassette["recording"].items() if key != "sha256"}
-        digest = self._facts.copy()
-        digest.update(b"".join(self._interactions))
-        digest.update(_canonical_line({**cassette, "recording": recording}))
-        return digest.hexdigest()
-
-
-def _is_pushed(turn: Any) -> bool:
-    return isinstance(turn, dict) and turn.get("via") == "push"
-
-
-def _without_exchanges(turn: Any) -> Any:
-    """Return what the digests of exchanges leave out of a turn."""
-    if not _is_pushed(turn):
-        return None
-    answer = turn.get("answer")
-    responses = answer.get("responses") if isinstance(answer, dict) else None
-    keys = []
-    if isinstance(responses, list):
-        keys = [each.get("key") if isinstance(each, dict) else None for each in responses]
-    return [turn.get("ask"), keys]
-
-
-def _canonical_line(tree: Any) -> bytes:
-    # Of strings, integers and ASCII keys this is the canonical form of RFC 8785.
-    return orjson.dumps(tree, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)

@@ -23,7 +23,7 @@ from mrtr_cassette.core.exchange.recorded import (
     TurnPlace,
 )
 from mrtr_cassette.core.format.bodies import encode_body, encode_response_body, header_map
-from mrtr_cassette.core.format.digest import RecordingDigest, exchange_sha256
+from mrtr_cassette.core.format.digest import exchange_sha256
 from mrtr_cassette.core.format.model import SCHEMA_ID, VERSION
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response
 
@@ -44,14 +44,12 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
             been yielded.
     """
     tree = _head_tree(head)
-    digest = RecordingDigest()
     facts: list[tuple[int, bytes]] = []
     recorders = {each.id: number for number, each in enumerate(head.recorders, start=1)}
     yield _indented(tree).removesuffix(b"\n}") + b',\n  "interactions": ['
     separator = b"\n    "
     for interaction in interactions:
         item = _interaction_tree(interaction)
-        digest.add_interaction(item)
         facts += [
             (exchange.number, _line(_facts_tree(exchange, interaction.number, place, recorders)))
             for exchange, place in zip(interaction.own, interaction.places, strict=True)
@@ -61,14 +59,16 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
         separator = b",\n    "
     yield b"]" if separator == b"\n    " else b"\n  ]"
     facts.sort()
-    yield from _recording(tree, head, [line for _, line in facts], digest)
+    yield b',\n  "recording": '
+    yield from recording_block(_recording_tree(head), [line for _, line in facts])
+    yield b"\n}\n"
 
 
-def recording_block(head: Tree, facts: Sequence[bytes], sha256: str) -> Iterator[bytes]:
+def recording_block(head: Tree, facts: Sequence[bytes]) -> Iterator[bytes]:
     """Yield the value of `recording`, one exchange a line.
 
     Args:
-        head: its members; the exchanges and the digest don't count.
+        head: its members; the exchanges don't count.
     """
     yield b"{"
     for name in ("recorded_at", "tool", "client", "recorders"):
@@ -76,7 +76,7 @@ def recording_block(head: Tree, facts: Sequence[bytes], sha256: str) -> Iterator
             yield b'\n    "%b": %b,' % (name.encode(), orjson.dumps(head[name]))
     yield b'\n    "exchanges": ['
     yield b",".join([b"\n      " + line for line in facts])
-    yield b'%b],\n    "sha256": "%b"\n  }' % (b"\n    " if facts else b"", sha256.encode())
+    yield b"\n    ]\n  }" if facts else b"]\n  }"
 
 
 def _head_tree(head: Cassette) -> Tree:
@@ -94,20 +94,13 @@ def _head_tree(head: Cassette) -> Tree:
     return tree
 
 
-def _recording(
-    tree: Tree, head: Cassette, facts: Sequence[bytes], digest: RecordingDigest
-) -> Iterator[bytes]:
-    for line in facts:
-        digest.add_facts(orjson.loads(line))
-    recording: Tree = {"recorded_at": head.recorded_at, "tool": head.tool, "exchanges": []}
-    if head.client is not None:
-        recording["client"] = head.client
-    if head.recorders:
-        recording["recorders"] = [_recorder_tree(each) for each in head.recorders]
-    sha256 = digest.sha256({**tree, "interactions": [], "recording": recording})
-    yield b',\n  "recording": '
-    yield from recording_block(recording, facts, sha256)
-    yield b"\n}\n"
+def _recording_tree(head: Cassette) -> Tree:
+    return {
+        "recorded_at": head.recorded_at,
+        "tool": head.tool,
+        "client": head.client,
+        "recorders": [_recorder_tree(each) for each in head.recorders] or None,
+    }
 
 
 def _recorder_tree(recorder: RecorderFacts) -> Tree:

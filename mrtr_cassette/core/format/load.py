@@ -26,10 +26,11 @@ from mrtr_cassette.core.exchange.recorded import (
     Transport,
 )
 from mrtr_cassette.core.format.bodies import damaged, decode_body, headers_of
-from mrtr_cassette.core.format.codec import decode_parts, interaction_count
-from mrtr_cassette.core.format.digest import check_exchange
+from mrtr_cassette.core.format.codec import decode_cassette
+from mrtr_cassette.core.format.digest import changed, check_exchange, place_of
 from mrtr_cassette.core.format.model import (
     AnswerModel,
+    CassetteModel,
     ExchangeFactsModel,
     HttpModel,
     InteractionModel,
@@ -48,65 +49,34 @@ def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None 
     """Read a cassette.
 
     Args:
-        progress: called after each interaction with how many have been read, and how many there
-            are, which is a guess where the file is not spelled as we spell it.
+        progress: called after each interaction with how many are done, and how many there are.
 
     Raises:
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
-    head, interactions, exchanges = decode_parts(data, path)
+    file = decode_cassette(data, path)
     recorders = tuple(
         RecorderFacts(each.id, each.wall_ms, each.offset_ms)
-        for each in head.recording.recorders or ()
+        for each in file.recording.recorders or ()
     )
-    ids = [each.id for each in recorders]
-    loader = _Loader(path, _Facts(exchanges), head.transport or "http", ids)
-    total = interaction_count(data) if progress is not None else 0
-    for number, interaction in enumerate(interactions, start=1):
+    loader = _Loader(path, file, [each.id for each in recorders])
+    for number, interaction in enumerate(file.interactions, start=1):
         loader.add(number, interaction)
         if progress is not None:
-            progress(number, total)
-    loader.facts.read_rest()
+            progress(number, len(file.interactions))
     return Cassette(
         path=path,
-        upstream=head.upstream,
-        request_state=head.request_state,
-        redaction=None if head.redaction is None else head.redaction.rules(),
-        seals_answers=head.answers is not None,
-        recorded_at=head.recording.recorded_at,
-        tool=head.recording.tool,
+        upstream=file.upstream,
+        request_state=file.request_state,
+        redaction=None if file.redaction is None else file.redaction.rules(),
+        seals_answers=file.answers is not None,
+        recorded_at=file.recording.recorded_at,
+        tool=file.recording.tool,
         interactions=loader.complete(),
         transport=loader.transport,
-        client=head.recording.client,
+        client=file.recording.client,
         recorders=recorders,
     )
-
-
-class _Facts:
-    """The facts of exchanges, read no further than they are wanted: most stand in file order."""
-
-    def __init__(self, facts: Iterable[ExchangeFactsModel]) -> None:
-        self._unread = iter(facts)
-        self._skipped: dict[tuple[int, int, int | None], ExchangeFactsModel] = {}
-
-    def of(
-        self, interaction: int, turn: int, answer: int | None = None
-    ) -> ExchangeFactsModel | None:
-        """Return the facts of an exchange, which are wanted once."""
-        wanted = interaction, turn, answer
-        if wanted in self._skipped:
-            return self._skipped.pop(wanted)
-        for facts in self._unread:
-            place = facts.interaction, facts.turn, facts.answer
-            if place == wanted:
-                return facts
-            self._skipped[place] = facts
-        return None
-
-    def read_rest(self) -> None:
-        """Read the remaining facts too, as they have to be valid."""
-        for _ in self._unread:
-            pass
 
 
 class _Step(NamedTuple):
@@ -158,12 +128,13 @@ class _Loader:
     Of many exchanges most have the same headers and the same target: one of each is kept.
     """
 
-    def __init__(
-        self, path: str, facts: _Facts, transport: Transport, recorders: Sequence[str]
-    ) -> None:
-        self.facts = facts
+    def __init__(self, path: str, file: CassetteModel, recorders: Sequence[str]) -> None:
+        self._facts = {
+            (facts.interaction, facts.turn, facts.answer): facts
+            for facts in file.recording.exchanges
+        }
         self._recorders = recorders
-        self.transport = transport
+        self.transport: Transport = file.transport or "http"
         self._interactions: list[RecordedInteraction] = []
         self._unplaced: dict[int, list[_UnplacedTurn]] = {}
         self._path = path
@@ -181,7 +152,7 @@ class _Loader:
             exchanges += self._interactions[branch.of - 1].exchanges[:shared]
         shared = len(exchanges)
         for position, step in enumerate(_steps(interaction, pointer)):
-            facts = None if position < shared else self.facts.of(number, step.turn)
+            facts = None if position < shared else self._facts.pop((number, step.turn, None), None)
             exchange = self._exchange(step, facts)
             if position >= shared:
                 exchanges.append(exchange)
@@ -224,12 +195,17 @@ class _Loader:
                     answer.response,
                     f"{answer_at}/response",
                 )
-                facts = self.facts.of(number, turn_number, index) if is_own else None
+                facts = None
+                if is_own:
+                    facts = self._facts.pop((number, turn_number, index), None)
                 answers.append(PostedAnswer(answer.key, self._exchange(step, facts)))
             yield _UnplacedTurn(position, turn, at, tuple(answers))
 
     def complete(self) -> tuple[RecordedInteraction, ...]:
         """Return the interactions, when all of them have been added."""
+        for facts in self._facts.values():
+            if facts.sha256 is not None:
+                raise changed(self._path, f"{place_of(facts)}: there is no such exchange")
         for number, turns in self._unplaced.items():
             interaction = self._interactions[number - 1]
             placed = tuple([self._placed(turn, interaction) for turn in turns])

@@ -268,7 +268,7 @@ class RecordingModel(_Model):
     )
     exchanges: list[ExchangeFactsModel]
     sha256: Sha256 | None = Field(
-        None, description="digest of all that those of the exchanges leave out"
+        None, description="a digest that earlier versions wrote; it is not checked"
     )
 
 

@@ -95,7 +95,7 @@ def _new_facts(data: bytes, responses: Mapping[RecordedExchange, Response]) -> t
         for each in recording["exchanges"]
     ]
     lines = [orjson.dumps(each) for each in facts]
-    return span, b"".join(recording_block(recording, lines, recording.get("sha256") or "0" * 64))
+    return span, b"".join(recording_block(recording, lines))
 
 
 def _with_pieces(facts: dict[str, Any], response: Response) -> dict[str, Any]:

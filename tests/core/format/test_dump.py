@@ -83,7 +83,7 @@ def test_file_is_indented_and_has_one_exchange_a_line(script: Sequence[Any]) -> 
     lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
     assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"]["exchanges"]
     assert len(lines) == len(script)
-    assert data.endswith(b'"\n  }\n}\n')
+    assert data.endswith(b"]\n  }\n}\n")
 
 
 def test_interactions_are_asked_for_one_at_a_time() -> None:

@@ -107,7 +107,7 @@ def test_facts_are_found_in_whatever_order_they_stand() -> None:
     """The facts of an exchange may stand anywhere in the list; some may be missing."""
     cassette = cassette_of(*BRANCHED)
     first, *others = [facts.model_dump() for facts in cassette.recording.exchanges]
-    given = [*reversed(others), {**first, "interaction": 99}]
+    given = [*reversed(others), {**first, "interaction": 99, "sha256": None}]
     exchanges = own_of(edited(cassette, "recording", "exchanges", to=given))
 
     assert [each.number for own in exchanges for each in own] == [None, 2, 3, 4]
@@ -379,28 +379,6 @@ def test_posted_answer_that_is_not_the_recorded_one_is_refused() -> None:
     turn["answer"]["responses"][1]["request"]["body"]["id"] = 9
 
     with pytest.raises(CassetteError, match=r"^f: interaction 2, turn 1, answer 2: the sha256 of"):
-        load(orjson.dumps(tree), "f")
-
-
-@pytest.mark.parametrize(
-    ("path", "to"),
-    [(("ask", "events", 0, "event"), 1), (("answer", "responses", 0, "key"), "elicitation-1")],
-)
-def test_pushed_turn_that_is_not_the_recorded_one_is_refused(
-    path: tuple[str | int, ...], to: Any
-) -> None:
-    """Which event asked, and which request was answered, is covered by the recording's digest."""
-    tree = json.loads(dump(branched()))
-    for interaction in tree["interactions"][1:]:
-        inner = interaction["elicitation_turns"][0]
-        inner["answer"]["responses"].pop()
-        for step in path[:-1]:
-            inner = inner[step]
-        inner[path[-1]] = to
-    facts = tree["recording"]["exchanges"]
-    facts[:] = [each for each in facts if each.get("answer") != 1]
-
-    with pytest.raises(CassetteError, match=r"^f: at /recording/sha256: "):
         load(orjson.dumps(tree), "f")
 
 

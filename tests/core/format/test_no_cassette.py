@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.format.codec import decode_parts
+from mrtr_cassette.core.format.codec import decode_cassette
 from mrtr_cassette.errors import CassetteError
 
 
@@ -28,5 +28,5 @@ from mrtr_cassette.errors import CassetteError
 def test_file_that_is_no_cassette_is_refused_with_the_way_out(data: bytes, said: str) -> None:
     """Whoever names another file, or a damaged one, is told what to do."""
     with pytest.raises(CassetteError) as caught:
-        decode_parts(data, "f")
+        decode_cassette(data, "f")
     assert str(caught.value).startswith(said)
