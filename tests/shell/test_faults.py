@@ -14,7 +14,6 @@ import os
 import resource
 import shutil
 import signal
-import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -24,7 +23,6 @@ from typing import Any
 import pytest
 from harness import Process, command, connected, http, looped, post, read, request, run, taping
 from messages import compact, message, result
-from patience import HANGS_S
 from standin import (
     CHUNKED,
     EVENTS,
@@ -70,17 +68,6 @@ async def echoing(visit: Visit) -> None:
     """Answer a request with its own id, whenever it comes."""
     asked = visit.request.json
     await visit.send(json_response(result({"of": asked["method"]}, id=asked["id"])))
-
-
-async def comes_about(condition: Callable[[], bool], what: str) -> None:
-    """Wait until another process has come to a state, yielding to the loop in between."""
-    deadline = time.monotonic() + HANGS_S
-    turn = asyncio.Event()
-    while not condition():
-        assert time.monotonic() < deadline, what
-        asyncio.get_running_loop().call_later(0.01, turn.set)
-        await turn.wait()
-        turn.clear()
 
 
 # --- Crowds ---

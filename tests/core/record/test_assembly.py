@@ -467,11 +467,7 @@ def test_sessions_of_an_added_recording_are_counted_on() -> None:
             (
                 CALL,
                 Answer(
-                    (
-                        asks_body := json.dumps(
-                            {"jsonrpc": "2.0", "id": 1, "result": asks("a")}
-                        ).encode(),
-                    ),
+                    (json.dumps({"jsonrpc": "2.0", "id": 1, "result": asks("a")}).encode(),),
                     (("Content-Type", "application/json"), ("Mcp-Session-Id", "one")),
                 ),
             )
