@@ -1,7 +1,5 @@
 """The library: recording, replaying, verifying and comparing from Python.
 
-Owns: `record` and `replay` with what they show of a run, `verify`, `diff` and `merge`.
-Does not own: what happens meanwhile (`shell.recording`, `shell.replaying`, `shell.verifying`).
 Rule: the keywords of `record`, `replay` and `verify` are the fields of their option classes.
 """
 

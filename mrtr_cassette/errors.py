@@ -17,8 +17,6 @@ A subclass exists only where a caller acts differently.
 A miss is a value, see `mrtr_cassette.core.replay.diagnosis`; only the library raises an error for
 what a run came to, when it has ended (`mrtr_cassette.core.report.failures`).
 
-Owns: the errors, how a text names an option without knowing which front shows it, and how text
-from elsewhere is shown so that it steers neither a terminal nor a CI runner.
 Rule: what is shown goes through `printable_lines`, or as JSON through `printable_json`.
 A text of the core or the shell never spells an option itself: it has a slot, such as
 `<<append>>`, that each front fills in its own terms.

@@ -1,7 +1,5 @@
 """What an option is: its kind, the values that it takes, and what the fronts have to know of it.
 
-Owns: options as the metadata of fields, and every check of a single value.
-Does not own: which options there are, and what goes together (`options`).
 Rule: every run of pytest imports this module, so it imports nothing large.
 """
 

@@ -1,9 +1,5 @@
 """The options of recording and replaying: each is defined once, for every front.
 
-Owns: which options there are, their defaults, choices and help texts, how the command line spells
-them, and what goes together.
-Does not own: what values of each kind there are (`option_values`), what the options do (`shell`),
-and how a front reads them (`cli`, `api`, `testing`).
 Rule: every run of pytest imports this module, so it imports nothing large before there is a value
 to check. A new option is one field here, and one line in the keywords of `api`.
 

@@ -1,7 +1,5 @@
 """The pytest plugin: fixtures that are an MCP server's recording.
 
-Owns: pytest's side: options, the marker, the fixtures' scopes, and which test fails for what.
-Does not own: what one cassette goes through (`testing`).
 Rule: every pytest run imports this module, so of the package it imports nothing but the options,
 nor anything large, before a test uses a cassette.
 """

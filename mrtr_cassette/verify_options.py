@@ -1,7 +1,5 @@
 """The options of verifying, for every front.
 
-Owns: which options there are, their defaults and help texts, and how the command line spells them.
-Does not own: the options that others have too (`options`), what they do (`shell.verifying`).
 Rule: as in `options`, nothing large is imported before there is a value to check.
 """
 

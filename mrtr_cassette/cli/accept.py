@@ -1,7 +1,5 @@
 """What `verify` takes into a cassette: the options for it, and asking at a terminal.
 
-Owns: `--accept` and `--review`, the questions of a review, and what is said of it.
-Does not own: what can be taken (`core.drive.acceptance`), writing it (`shell.updating`).
 Rule: nothing is written that nobody asked for; without a terminal nobody can be asked.
 """
 

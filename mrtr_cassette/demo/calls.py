@@ -1,7 +1,4 @@
-"""The calls that the demo's client makes, one for each thing that is worth seeing.
-
-Owns: what is called, and what the client answers.
-"""
+"""The calls that the demo's client makes, one for each thing that is worth seeing."""
 
 from __future__ import annotations
 

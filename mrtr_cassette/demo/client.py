@@ -1,7 +1,4 @@
-"""The demo's client: without an SDK, so that it sees every byte.
-
-Owns: how a call is sent, and that whatever it asks is answered until it ends.
-"""
+"""The demo's client: without an SDK, so that it sees every byte."""
 
 from __future__ import annotations
 

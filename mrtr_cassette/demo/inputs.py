@@ -1,6 +1,5 @@
 """The kinds of input that the demo server can require of a client.
 
-Owns: how each kind is requested, which capability it needs, and how its answer is read.
 Source: MCP 2026-07-28, elicitation, sampling and roots.
 """
 

@@ -1,8 +1,4 @@
-"""The demo's last part: a tool that asks is recorded and replayed without a client.
-
-Owns: the call, and the rules that answer it.
-Does not own: the server (`server`), calls without a client (`shell.calling`).
-"""
+"""The demo's last part: a tool that asks is recorded and replayed without a client."""
 
 from __future__ import annotations
 

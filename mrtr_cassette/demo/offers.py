@@ -1,6 +1,5 @@
 """What the demo server offers: tools, prompts and resources, and the flow that each call takes.
 
-Owns: the flows, and the check of arguments.
 Rule: a flow is a pure function of (arguments, answers, state). What a later round needs of an
 earlier one travels in the signed state; the server remembers nothing.
 """

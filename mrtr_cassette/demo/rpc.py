@@ -1,7 +1,5 @@
 """JSON-RPC as the demo server speaks it: its errors, and the JSON that it reads and writes.
 
-Owns: the error codes, what counts as a message, and small pieces that results are made of.
-Does not own: what the methods answer (`server`, `offers`).
 Source: JSON-RPC 2.0; MCP 2026-07-28, error codes.
 """
 

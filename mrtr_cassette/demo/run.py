@@ -1,7 +1,5 @@
 """The main job, shown: record a server, stop it, replay it, and compare byte for byte.
 
-Owns: the order of these steps, and the comparison of what the client got live and on replay.
-Does not own: the server (`server`), the client and its calls (`client`, `calls`).
 Rule: any difference but a sealed request state ends the demo with an error.
 """
 

@@ -1,7 +1,5 @@
 """A small MCP server whose calls require input, for the demo and for tests without an SDK.
 
-Owns: the methods, the checks that a 2026-07-28 server owes its client, and the HTTP around them.
-Does not own: what its tools, prompts and resources do (`offers`); recording and replay.
 `_meta` may be left out, for the sake of curl; nothing is required of a client without capabilities.
 Source: MCP 2026-07-28, server features and "Multi Round-Trip Requests" (SEP-2322).
 """

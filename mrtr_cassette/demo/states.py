@@ -1,6 +1,5 @@
 """The demo server's request states: signed, bound to one call, good for a limited time.
 
-Owns: the key, which lives as long as the server.
 Source: MCP 2026-07-28, "Multi Round-Trip Requests", server requirements.
 """
 

@@ -1,9 +1,4 @@
-"""Saying what happens while a proxy runs, as lines for people and as facts for programs.
-
-Owns: who wants to know, how they spell the options, and that nobody who stops listening breaks
-what passes.
-Does not own: the texts and the facts (`core.report`).
-"""
+"""Saying what happens while a proxy runs, as lines for people and as facts for programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A recording proxy that answers in its client's place.
 
-Owns: having the conversation of each call with the upstream, and giving the client its end.
-Does not own: who answers (`core.answers`), relaying and what is kept (`relay`, `watching`).
 Rule: it is not transparent: what the sources can answer is declared for the client, and a call's
 response is passed on when it is whole. What nobody answers is passed on as the server asked it.
 """

@@ -1,7 +1,5 @@
 """An event loop in a thread of its own, for callers that have none.
 
-Owns: a coroutine in a thread of its own, context managers that are entered and left there, and the
-choice between `with` and `async with`.
 Rule: what goes wrong on entering and on leaving is raised in the caller.
 """
 

@@ -1,9 +1,4 @@
-"""Checking a cassette by its digests and for secrets, and accepting what was edited in it.
-
-Owns: reading the file and writing it back.
-Does not own: what is checked (`core.format.load`, `core.record.exposed`), and what is accepted
-(`core.format.check`).
-"""
+"""Checking a cassette by its digests and for secrets, and accepting what was edited in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What a client starts, where this process only hands out the command.
 
-Owns: recordings and replays on pipes that clients start, any number of times, and what these came
-to.
-Does not own: what such a process does (`pipe_recording`, `pipe_replaying`).
 Rule: a start tells what it came to in a file of its own, as nothing else passes between the two;
 clients hand on neither their environment nor descriptors.
 """

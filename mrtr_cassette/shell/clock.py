@@ -1,7 +1,4 @@
-"""Time, as what waits or measures takes it: as an argument.
-
-Owns: the clock of this machine, and the form that another one has.
-"""
+"""Time, as what waits or measures takes it: as an argument."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A client's configuration on disk.
 
-Owns: changing it in place, and the backup of what was there.
-Does not own: what is changed in it (`core.format.client_config`).
 Rule: a reader sees the old file or the new one, and what was there before stands beside it.
 """
 

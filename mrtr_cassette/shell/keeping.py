@@ -1,8 +1,4 @@
-"""Keeping what a recording sees: its journal, and in the end its cassette.
-
-Owns: what every recording begins and ends with, whatever it records.
-Does not own: what passes (`recording`, `pipe_recording`), and what is kept of it (`watching`).
-"""
+"""Keeping what a recording sees: its journal, and in the end its cassette."""
 
 from __future__ import annotations
 

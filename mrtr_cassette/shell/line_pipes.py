@@ -1,8 +1,7 @@
 """Lines to and from a pipe, for an event loop.
 
-Owns: a thread that reads, and one that writes: what stands behind a descriptor may be anything, and
-must not become non-blocking for others.
-Does not own: what the lines mean.
+Rule: threads read and write, as what stands behind a descriptor may be anything, and must not
+become non-blocking for others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Locks between processes that record the same cassette.
-
-Owns: waiting for a lock and giving it up, letting go of it, and telling whether anybody holds one.
-"""
+"""Locks between processes that record the same cassette."""
 
 from __future__ import annotations
 

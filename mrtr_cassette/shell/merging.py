@@ -1,7 +1,5 @@
 """Merging the recordings of several recorders into one cassette.
 
-Owns: which files are copies of one journal, and what older cassettes lack.
-Does not own: putting exchanges in one order (`core.record.merging`), and how files are written.
 Rule: the files are only read. The cassette is written whole, or not at all.
 """
 

@@ -1,8 +1,5 @@
 """Adding to a cassette of a server on pipes: what it has is played, what it lacks is recorded.
 
-Owns: putting the parts of such a recording together, and whether there is anything to add to.
-Does not own: which of the two a request gets (`appending`), the client's side (`piped_client`), the
-server's side (`pipe_upstream`), recording all (`pipe_recording`).
 Rule: the server is started for the first request that the cassette lacks, and not before.
 """
 

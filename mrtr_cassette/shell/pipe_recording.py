@@ -1,8 +1,5 @@
 """Recording between the pipes of a client and those of a server.
 
-Owns: passing lines on in both directions, and the end of both sides.
-Does not own: which exchange a line belongs to (`core.record.channel`), what is kept (`watching`),
-the server's process (`server_process`).
 Rule: pass on first. Each direction has a thread that reads, shows and writes, so that whoever does
 not read holds up its own direction only.
 """

@@ -1,8 +1,4 @@
-"""Replaying over pipes: the recording is a server that its client has started.
-
-Owns: putting the parts of such a replay together.
-Does not own: what is answered (`replaying`), and the client's side (`piped_client`).
-"""
+"""Replaying over pipes: the recording is a server that its client has started."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A server on pipes as an upstream that takes requests.
 
-Owns: one process for all requests, and the response to each: lines, or a body of HTTP.
-Does not own: the process (`server_process`), whose response a line is part of (`record.channel`).
 Rule: a client over HTTP has ids of its own, so the server gets others where two clients have the
 same; nobody else sees these.
 """

@@ -1,7 +1,5 @@
 """A client on a pipe: its lines as requests, and what it is answered.
 
-Owns: handing each line to a handler, and when the client, or the server that is played, ends.
-Does not own: what is answered (`replaying`, `appending`), reading and writing (`line_pipes`).
 Rule: nothing but messages is written to the client.
 """
 

@@ -1,7 +1,5 @@
 """A process that leads a group of its own, with all that it starts.
 
-Owns: sending signals to the group, and ending it: SIGTERM, then SIGKILL.
-Does not own: what is started, and why (`server_process`, `upstream_servers`).
 Rule: a group is ended when none of its processes is left, children included.
 """
 

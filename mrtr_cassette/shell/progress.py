@@ -1,8 +1,4 @@
-"""How far work has come that takes longer than a second.
-
-Owns: when somebody is told, and how long the rest will take.
-Does not own: the words (`core.report.events`), and where they are shown (the fronts).
-"""
+"""How far work has come that takes longer than a second."""
 
 from __future__ import annotations
 

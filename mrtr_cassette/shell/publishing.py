@@ -1,7 +1,5 @@
 """From the journal of a recording to its cassette.
 
-Owns: publishing a journal, whether its recording ended or was killed.
-Does not own: the files as such (`files`), and how exchanges become interactions (`core.record`).
 Rule: the journal goes only when the cassette stands.
 """
 

@@ -1,8 +1,4 @@
-"""A recording under way, as its callers see it.
-
-Owns: what a recording has come to so far.
-Does not own: who counts it (`watching`, `appending`), and the cassette's making (`publishing`).
-"""
+"""A recording under way, as its callers see it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What a journal has: its exchanges, read one at a time.
 
-Owns: finding them, and what is damaged.
-Does not own: writing them (`journal_file`).
 Rule: a journal may be larger than memory; of an exchange only its place is kept.
 """
 

@@ -1,8 +1,4 @@
-"""Recording: a proxy between a client and the upstream, and what becomes of what passes.
-
-Owns: putting the parts of a recording together, and its journal and cassette.
-Does not own: what passes (`relay`) and what is kept of it (`watching`).
-"""
+"""Recording: a proxy between a client and the upstream, and what becomes of what passes."""
 
 from __future__ import annotations
 

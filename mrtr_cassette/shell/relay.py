@@ -1,7 +1,5 @@
 """The relay between a downstream and the upstream.
 
-Owns: one upstream request for each request, and passing bytes on as they arrive.
-Does not own: what is kept of them (`watching`).
 Rule: relay first. What watches never breaks what passes.
 """
 

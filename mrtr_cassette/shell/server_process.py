@@ -1,7 +1,5 @@
 """A server that a command started and that is spoken to through pipes.
 
-Owns: starting it in a process group of its own, and having that ended when this process is killed.
-Does not own: what is said through the pipes (`pipe_recording`).
 Rule: what is started here is ended here, children included, even where this process is killed.
 """
 

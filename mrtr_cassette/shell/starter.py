@@ -1,6 +1,5 @@
 """Which client started this process.
 
-Owns: telling one client from another across several starts of this program.
 Rule: two starts have the same client only if the same living process caused both; where nobody can
 tell, they have none.
 """

@@ -1,9 +1,5 @@
 """Cassettes in a store, which is where fsspec reads and writes.
 
-Owns: which text names a store, fetching a cassette whole, putting one whole, and what a driver
-raises in the words of the system.
-Does not own: files (`files`), and what is said of a cassette that is missing or exists
-(`cassette_file`).
 Rule: what is on this machine is a `Path` and costs nothing here; a URL is shown without the
 credentials in it; a reader of the store sees the old cassette or the new one.
 Source: https://filesystem-spec.readthedocs.io

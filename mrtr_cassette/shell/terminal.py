@@ -1,7 +1,5 @@
 """A person at a terminal who answers.
 
-Owns: reading lines from the terminal, writing to it, reading a named file, opening a URL.
-Does not own: what is asked and how a line is read (`core.answers.prompts`).
 Rule: without a terminal nobody is asked, and while a line is awaited everything else goes on.
 """
 

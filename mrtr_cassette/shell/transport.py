@@ -1,7 +1,5 @@
 """The two sides of what passes, as protocols of our own.
 
-Owns: what a downstream (it sends us requests) and an upstream (we send it requests) can do.
-Does not own: sockets and their framing (`http`).
 Rule: what relays, appends or replays knows these protocols only, so that a pipe can stand where a
 socket stands.
 """

@@ -1,8 +1,5 @@
 """Updating: what a live server says now is taken into the cassette that it was held to.
 
-Owns: verifying, asking what is accepted, writing it, and going on where an accepted question lets
-a conversation go on.
-Does not own: what can be accepted (`core.drive.acceptance`), who accepts (the fronts).
 Rule: a file is written at once and only if nobody else changed it meanwhile; nothing that was not
 accepted is written.
 """

@@ -1,7 +1,5 @@
 """Upstreams that live as long as a recording: a command, or an application in this process.
 
-Owns: starting a server on a free port, waiting until it listens, and stopping it for good.
-Does not own: what is sent to it (`recording`).
 Rule: what is started here is stopped here, children included.
 """
 

@@ -1,9 +1,4 @@
-"""What an upstream is that users name by its URL or by the command that starts it.
-
-Owns: reading one into what is sent to it, how messages and cassettes name it, and how it is
-connected.
-Does not own: connections and URLs (`http`), processes (`pipe_upstream`).
-"""
+"""What an upstream is that users name by its URL or by the command that starts it."""
 
 from __future__ import annotations
 

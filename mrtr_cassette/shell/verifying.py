@@ -1,9 +1,5 @@
 """Verifying: a live server is held to a cassette.
 
-Owns: starting or reaching the server for one cassette, sending what is repeated, in order, and the
-files that say what doesn't count.
-Does not own: what is sent and what comes of it (`core.drive.verification`), the loop
-(`live_server`).
 Rule: a cassette is only read.
 """
 

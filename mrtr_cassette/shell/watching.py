@@ -1,8 +1,5 @@
 """Watching what passes, so that it is recorded.
 
-Owns: showing each exchange to the recorder, writing it to the journal when it is due, counting, and
-saying what happens.
-Does not own: what passes (`relay`), and what the bytes mean (`core.record`).
 Rule: a failure in here is said once, and never breaks what passes.
 """
 

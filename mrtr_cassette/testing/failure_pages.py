@@ -1,8 +1,5 @@
 """Pages of the cassettes that failing tests use.
 
-Owns: where such a page stands, what it shows, and where a reader is told of it: in the report of
-the test, and in the summary of a job of GitHub Actions.
-Does not own: what a page is (`core.view`), which test fails (`uses`).
 Rule: a page that can't be written is told of, and changes nothing for the test.
 Source: docs.github.com, "Workflow commands", "Adding a job summary".
 """

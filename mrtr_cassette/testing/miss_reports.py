@@ -1,6 +1,5 @@
 """The misses of a test in its report, where a reader looks first.
 
-Owns: what of pytest's reports this package relies on beyond its documented interface.
 Rule: a report of a form that is not known stays as it is, and gets the misses as a section.
 """
 

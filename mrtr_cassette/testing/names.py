@@ -1,8 +1,4 @@
-"""Where the cassettes of tests stand, under names that every file system tells apart.
-
-Owns: the folder and the file name of a test's, a class's and a module's cassette.
-Does not own: what a test says of its cassette beside the name (`settings`).
-"""
+"""Where the cassettes of tests stand, under names that every file system tells apart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Cassettes that no test uses any more.
 
-Owns: which cassettes of a run's folders are no test's, and what becomes of them.
-Does not own: which cassettes a test has (`names`).
 Rule: a file is removed only if the whole suite has run and passed.
 """
 

@@ -1,7 +1,5 @@
 """What a test says of its cassette, from the ini file to the marker of the test itself.
 
-Owns: which options a test suite has, and what several places that set them say together.
-Does not own: what the options are (`options`), and where pytest keeps them (`pytest_plugin`).
 Rule: the nearest place has the last word; lists and headers of all places add up.
 """
 

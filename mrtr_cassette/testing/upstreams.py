@@ -1,9 +1,4 @@
-"""What a test records: a URL, a command, or an application.
-
-Owns: where a test names its upstream, which of these it is, and applications that are served for
-the whole run.
-Does not own: starting and stopping them (`shell.upstream_servers`).
-"""
+"""What a test records: a URL, a command, or an application."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """The cassette of a test, a class or a module: recorded or replayed, and what became of it.
 
-Owns: the life of one recording or replay, from the first request to the published cassette.
-Does not own: pytest's side of it (`pytest_plugin`), what a test says of it (`settings`), relaying
-and replaying (`shell`).
 Rule: a test passes only on what was recorded, and its own cassette is written only if it passed;
 what tests share is only kept here, for the end of the run (`shared`).
 """

@@ -1,7 +1,5 @@
 """The cassettes that a test run uses, and which test fails for what.
 
-Owns: the uses that are under way, their end after the fixtures' teardown, and the run's count.
-Does not own: the life of one of them (`use`).
 Rule: a cassette is concluded when all tests that use it are over, teardown included.
 """
 

@@ -1,7 +1,5 @@
 """Mode verify: the cassettes of the selected tests are held to their upstreams, and no test runs.
 
-Owns: which tests stand for a cassette, the outcome of each, and the cassettes that none stands for.
-Does not own: comparing (`shell.verifying`), pytest's side of fixtures (`pytest_plugin`).
 Rule: of a test's fixtures only the cassette is made; nothing of it that might need a server runs.
 """
 

@@ -1,8 +1,5 @@
 """Taking responses of a live server into a cassette.
 
-Owns: which responses can be taken, and the form in which they are.
-Does not own: what differs (`responses`), which changes somebody accepts, the file
-(`format.replacing`).
 Rule: a response is taken whole, as a cassette only has what a server said; requests and answers
 stay as the client sent them.
 """

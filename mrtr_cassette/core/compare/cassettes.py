@@ -1,7 +1,5 @@
 """What differs between two cassettes.
 
-Owns: which interactions of two cassettes belong together, and which only have another place.
-Does not own: comparing two interactions (`conversations`).
 Rule: interactions belong together by call and occurrence, those with the same answers first. Each
 is read once, so the work grows with the size of the files.
 """

@@ -1,7 +1,5 @@
 """What differs between a recording and another one, and how much it matters.
 
-Owns: the verdicts, their weight, one change, and leaving places out.
-Does not own: finding changes (`values`, `responses`, `surface`), how they read (`report`).
 Rule: a verdict says what kind of thing changed, never whose fault it is.
 Source: docs/diff.md.
 """

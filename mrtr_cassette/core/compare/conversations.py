@@ -1,8 +1,5 @@
 """What differs between two recorded conversations, stage by stage.
 
-Owns: which turns of two interactions belong together, and the stages of both: the request, each
-ask and its answer, the result.
-Does not own: which interactions belong together (`cassettes`), comparing one stage (`responses`).
 Rule: a turn that only one of them has is a change of rounds, and the others are compared all the
 same.
 """

@@ -1,8 +1,4 @@
-"""The ids of our own requests to a live server, where it repeats them.
-
-Owns: how these ids look, and a live exchange with the recorded ids in their place.
-Does not own: which request has which id (`drive.server_session`).
-"""
+"""The ids of our own requests to a live server, where it repeats them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Which items of two sequences belong together.
 
-Owns: pairing items that are equal, and then those that are alike, without changing their order.
-Does not own: what makes items equal or alike (who calls).
 Rule: no item has two partners, partners never cross, and the work is n log n.
 """
 

@@ -1,8 +1,5 @@
 """What differs between two responses to the same call, or between two asks.
 
-Owns: which parts of a response are compared, and which values differ from one call to the next by
-the protocol: ids, request states, session ids, progress tokens, event ids, `ttlMs`, dates.
-Does not own: comparing values (`values`), what a server says of itself (`surface`).
 Rule: what is volatile is so by its place, never by its look. Whether it is there counts all the
 same.
 Source: docs/diff.md, "What counts".

@@ -1,7 +1,5 @@
 """What a server says that it can do: lists, discovery, `initialize`.
 
-Owns: comparing two such results, and which of their changes break nobody.
-Does not own: other results (`responses`).
 Rule: what is added or optional is information; what is gone, newly required or says something else
 is not. The order of a list means nothing.
 Source: MCP 2026-07-28, "Discovery", "Tools", "Prompts", "Resources".

@@ -1,8 +1,5 @@
 """Where two JSON values differ, and whether in text or in shape.
 
-Owns: comparing two values member by member and item by item, JSON within text, and values that the
-protocol lets differ from one call to the next.
-Does not own: which places these are (`responses`).
 Rule: no spelling is a difference: numbers compare by value, objects without order, and a text that
 is JSON as that JSON.
 """

@@ -1,7 +1,5 @@
 """Bodies and headers as a cassette has them, and back.
 
-Owns: the most readable form of a body that gives back the same bytes.
-Does not own: the file around them (`codec`), and what the bytes mean (`protocol`).
 Rule: a body comes back byte for byte, or there is an error that names its place.
 """
 

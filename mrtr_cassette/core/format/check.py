@@ -1,7 +1,5 @@
 """Accepting what was edited in a cassette: its digests, renewed.
 
-Owns: finding the facts of each exchange again after an edit, and the text with new digests.
-Does not own: what the digests cover (`digest`).
 Rule: only the recording block changes; everything else stays byte for byte.
 """
 

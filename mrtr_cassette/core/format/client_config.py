@@ -1,8 +1,5 @@
 """A client's configuration of servers on pipes, in which this program takes the place of one.
 
-Owns: finding a server in such a file, and putting a recorder or a replay before its command, or
-taking it away again.
-Does not own: the file (`shell.config_file`).
 Rule: every byte that is not the server's `command` or `args` stays, comments too; wrapping and
 unwrapping gives back the same bytes.
 """

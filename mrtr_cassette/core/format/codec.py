@@ -1,7 +1,5 @@
 """Cassette files as bytes, and bytes as cassette files.
 
-Owns: the version gate, and the errors that name the place in a damaged file.
-Does not own: the bodies within (`bodies`), and what the models mean (`load`).
 Rule: a file is the same however it is spelled.
 """
 

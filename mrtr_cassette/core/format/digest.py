@@ -1,7 +1,5 @@
 """Digests by which a damaged or edited cassette is noticed.
 
-Owns: what is hashed, as docs/cassette-format.md describes it, and the errors of a mismatch.
-Does not own: reading the file (`codec`, `load`), and mending it (`check`).
 Rule: the digests cover values, not spelling, so whitespace and the order of members don't count.
 """
 

@@ -1,7 +1,5 @@
 """From what was recorded to the bytes of a cassette.
 
-Owns: the text of the file, its order of members, and its digests.
-Does not own: the form of a body (`bodies`), and which exchanges are an interaction (`record`).
 Rule: it holds one interaction at a time, as there may be many; what `load` reads is what was
 dumped.
 """

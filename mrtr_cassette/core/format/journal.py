@@ -1,7 +1,5 @@
 """The journal of a recording: a header, then one exchange a line, or what came of one since.
 
-Owns: the version gate, the spelling of each line, and its checksum.
-Does not own: the file (`shell`), and what the exchanges become (`record`).
 Rule: no flipped bit goes unnoticed. A line that is torn or damaged is never taken for another one.
 
 A line is compact JSON, a space, and the CRC-32 of that JSON in eight hexadecimal digits.

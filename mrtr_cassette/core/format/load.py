@@ -1,8 +1,5 @@
 """From the bytes of a cassette to what was recorded.
 
-Owns: joining the file's interactions with the facts of their exchanges, and branches with the
-interactions that they part from.
-Does not own: the file's syntax (`codec`), what a replay makes of a recording (`replay`).
 Rule: this is the one place where a file becomes a recording; what it returns is complete.
 """
 

@@ -1,7 +1,5 @@
 """The cassette format, version 1: what stands in the file, and what doesn't.
 
-Owns: the models, from which the published JSON Schema is generated.
-Does not own: bytes (`codec`), or what the models mean on replay (`player`).
 Rule: whatever differs between two recordings of an unchanged server stands in `Recording` only.
 """
 

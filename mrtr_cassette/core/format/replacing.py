@@ -1,7 +1,5 @@
 """A cassette's file in which other responses stand in the place of recorded ones.
 
-Owns: finding the text of one response in the file, and putting another one there.
-Does not own: which responses are replaced, and their form (`compare`), digests (`check`).
 Rule: every byte outside the replaced responses stays, except in the recording block, where digests
 and the number of events follow.
 """

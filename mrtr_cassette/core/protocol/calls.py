@@ -1,8 +1,5 @@
 """Which call a request makes: its call key, and what else distinguishes equal calls.
 
-Owns: the key that requests share if they are the same call, the traits that break ties among equal
-calls, and what identifies the caller.
-Does not own: how answers are spelled (`dialect`), in which order recordings are chosen (`replay`).
 Rule: ids and `_meta` never count in a key. All other params do.
 Source: docs/matching.md.
 """

@@ -1,9 +1,5 @@
 """How servers spell "I need input", and clients the answer: a table of dialects.
 
-Owns: recognising an ask in a result, reading a request for input wherever it stands, reading and
-writing the answers of a retry, and the names of the members that all of this has on the wire
-(`inputRequests`; ours are `input_requests`).
-Does not own: which answers are given, and to which server (`drive`).
 Rule: a result that no dialect recognises is a final result; a half-shaped one never makes a client
 loop. A retry is written by splicing: everything else in the request stays byte for byte.
 Source: MCP 2026-07-28, `InputRequiredResult`, and SEP-2322; docs/matching.md, "Dialects".

@@ -1,7 +1,5 @@
 """What one JSON-RPC message is: a request, a notification or a response.
 
-Owns: the kinds of messages, the members that matter to us, and where these stand in the bytes.
-Does not own: what a result asks for (`dialect`).
 Rule: anything else, a batch included, is opaque: it is relayed, kept, and matched by its bytes.
 Source: MCP 2026-07-28, basic, "Messages"; JSON-RPC 2.0.
 """

@@ -1,8 +1,5 @@
 """The JSON-RPC messages of a response, where they stand in its body, and which one asks.
 
-Owns: finding messages in an event stream, in a JSON body and in newline-delimited JSON, and
-replacing spans of a body that arrived in pieces.
-Does not own: what a message means (`jsonrpc`, `dialect`).
 Rule: a message keeps its place, so that its spans can be replaced in the body.
 Source: MCP 2026-07-28, basic, "Transports".
 """

@@ -1,6 +1,5 @@
 """The methods of JSON-RPC that MCP names, for whoever counts by method.
 
-Owns: which methods there are, so that what clients make up can't make more of them.
 Source: the schemas of MCP 2025-11-25 and 2026-07-28.
 """
 

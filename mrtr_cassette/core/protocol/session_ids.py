@@ -1,9 +1,5 @@
 """Session ids in what a recording has: in a header, or in the URL of HTTP+SSE.
 
-Owns: finding what stands for a session id in a request, the ids in the URL that a server gives, and
-a URL that tells no session.
-Does not own: what stands for a session id (`secrets.surrogates`), which session an exchange opens
-(`exchange.sessions`).
 Rule: which session a request is sent in is no part of what it asks for.
 Source: MCP 2025-11-25, "Session Management"; MCP 2024-11-05, "HTTP with SSE".
 """

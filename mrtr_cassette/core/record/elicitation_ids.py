@@ -1,8 +1,5 @@
 """What stands in a cassette for the ids that a server makes up for its questions.
 
-Owns: finding the `elicitationId` of questions, naming them, and putting the names where they are
-repeated within their session, as in the URL of the question.
-Does not own: the spelling of a name (`secrets.surrogates`), and of what else is named (`naming`).
 Rule: only what looks made up is named: a word stays. The names depend on what was exchanged, not on
 when, so that every re-recording has the same ones.
 Source: MCP 2025-11-25, "Elicitation", URL mode.

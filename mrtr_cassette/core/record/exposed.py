@@ -1,7 +1,5 @@
 """Secrets that stand on a cassette all the same.
 
-Owns: where on a cassette the rules of redaction find something.
-Does not own: the rules (`secrets.rules`), what replaces secrets while recording (`sealing`).
 Rule: a cassette is searched by its own rules; one that was not redacted by the built-in ones.
 """
 

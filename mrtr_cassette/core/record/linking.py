@@ -1,9 +1,8 @@
 """Which exchanges are one interaction.
 
-Owns: joining each retry to the ask that it answers, in the order of docs/matching.md, "Linking":
-by request state; without one, by call and keys; otherwise it begins an interaction of its own.
-Does not own: everything else about a recorded exchange (`assembly`).
-Rule: arrival order never outranks a state, so parallel identical calls don't mix.
+Rule: a retry is joined to the ask that it answers by request state; without one, by call and keys;
+otherwise it begins an interaction of its own. Arrival order never outranks a state, so parallel
+identical calls don't mix.
 """
 
 from __future__ import annotations

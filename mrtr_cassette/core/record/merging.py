@@ -1,9 +1,5 @@
 """What several recorders saw, as one recorder would have seen it.
 
-Owns: which exchanges of several files are the same one, what may be put together, and counting on
-in one order.
-Does not own: that order (`causality`), cassettes as sources (`reopened`), what becomes of the
-exchanges (`assembly`).
 Rule: the files' order and their number mean nothing. What contradicts itself is an error that names
 the files; what can only be guessed is told.
 """

@@ -1,7 +1,5 @@
 """What stands in a cassette for request states, session ids and the ids of events.
 
-Owns: naming them, and putting the names in the place of the hashes that the journal has.
-Does not own: the spelling of a surrogate (`secrets.surrogates`).
 Rule: the names depend on what was exchanged, not on when, so that every re-recording has the same
 ones. What an earlier recording named keeps its name.
 """

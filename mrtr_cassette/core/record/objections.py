@@ -1,7 +1,5 @@
 """Why a recording is hardly what was meant, and is not published by itself.
 
-Owns: which exchanges are errors of the transport, and what to say where there is nothing else.
-Does not own: what becomes of the recording then (`shell.recording`).
 Rule: one exchange that is not such an error is enough for a recording to be one. A refusal in
 JSON-RPC is MCP, whatever its HTTP status.
 """

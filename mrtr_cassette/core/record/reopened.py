@@ -1,8 +1,5 @@
 """A cassette's exchanges as the journals of its recorders had them.
 
-Owns: telling the recorders apart, counting as each of them did, and putting hashes and tokens in
-the place of surrogates and numbers.
-Does not own: naming and numbering them again (`naming`, `secret_numbers`).
 Rule: a state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids
 of events and of questions, secrets) gets one that no other file's is taken for.
 """

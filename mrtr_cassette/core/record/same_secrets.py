@@ -1,7 +1,5 @@
 """Which tokens of several recorders stand for the same secret.
 
-Owns: finding that out from calls whose requests passed through several of them.
-Does not own: the numbers that secrets get in a cassette (`secret_numbers`).
 Rule: each recorder has a key of its own, so its tokens tell nothing about those of another one. A
 retry repeats the arguments of its call, which is the only proof; without it, two tokens stay two
 secrets. Two tokens of one recorder never become one.

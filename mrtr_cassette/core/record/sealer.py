@@ -1,9 +1,4 @@
-"""What an exchange becomes on its way to the disk.
-
-Owns: which headers are kept, and the order in which states, answers and secrets are taken out.
-Does not own: what is seen of an exchange (`recorder`), and how each of these is found (`sealing`,
-`secrets`).
-"""
+"""What an exchange becomes on its way to the disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What must not reach the disk, taken out of one exchange.
 
-Owns: request states and secrets in a request and its response, wherever in them they stand, the ids
-of events, and bodies that can't be searched for them.
-Does not own: what a state or a secret is, and what stands for it (`secrets`).
 Rule: the framing of a response stays; an event that is changed is still one event.
 """
 

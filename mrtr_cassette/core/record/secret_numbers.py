@@ -1,8 +1,5 @@
 """The numbers of secrets in a cassette.
 
-Owns: which number a secret has within its rule, and putting it in the place of what the journal
-has.
-Does not own: what is a secret, and the spelling of what stands for it (`secrets`).
 Rule: the numbers are given as the secrets turn up in the cassette. What an earlier recording
 numbered keeps its number.
 """

@@ -1,7 +1,5 @@
 """The texts of an exchange: its target, its headers and its bodies.
 
-Owns: changing all of them alike.
-Does not own: what they are changed to.
 Rule: where nothing changes, the exchange stays the same object.
 """
 

@@ -1,7 +1,5 @@
 """When one exchange is due on disk.
 
-Owns: saying so, with what is to be written.
-Does not own: what is seen of the exchange (`recorder`), and the file (`format.journal`, `shell`).
 Rule: what makes the client's response whole is on disk before the client has it, and so is each
 message of a stream that tells what other requests cause: a killed recording lacks nothing that a
 client has. What passes later is written at the end, once.

@@ -1,7 +1,5 @@
 """What differs between two cassettes, or between a cassette and a live server, as a report.
 
-Owns: how a change reads, two compared cassettes as text, as data and as Markdown.
-Does not own: finding what differs (`compare`).
 Rule: values are shown from where they part, so that the difference is in the line.
 """
 

@@ -1,7 +1,5 @@
 """All that a cassette has of each call: what `inspection` says of it, and what it leaves out.
 
-Owns: the final response whole, what the server said meanwhile, the session, and whose time passed.
-Does not own: the outline of a call and its turns (`inspection`), how any of it is shown.
 Rule: texts are as they were recorded; whoever shows one makes it printable.
 """
 

@@ -1,6 +1,5 @@
 """A cassette as a sequence diagram, small enough for a pull request.
 
-Owns: which calls are drawn, as how many arrows, and how a text stands in a Mermaid diagram.
 Rule: at most `MOST_ARROWS` arrows. Calls that ask come first, as they are what a reader wants to
 see; each is drawn whole or, if it alone has too many arrows, cut; a note counts the others.
 Source: Mermaid, "Sequence diagrams" and "Entity codes to escape characters".

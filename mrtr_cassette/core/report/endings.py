@@ -1,8 +1,5 @@
 """How a recorded call ended, in a few words.
 
-Owns: finding the response to a call, in its own HTTP response or on a listening stream of its
-session, and naming what became of it.
-Does not own: what was asked meanwhile (`inspection`).
 Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
 """
 

@@ -1,8 +1,5 @@
 """What happens while recording and replaying, as events and as lines of a log.
 
-Owns: each event for a log that programs read, ready for JSON, and the line for people where an
-event has one.
-Does not own: where logs go and whether there are any (`shell`).
 Rule: no value that anybody sent: keys, kinds, pointers and hashes only.
 """
 

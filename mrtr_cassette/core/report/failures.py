@@ -1,8 +1,4 @@
-"""The errors that the library raises for a run that ended in good order and came to no good.
-
-Owns: what they hold, and their texts.
-Does not own: when they are raised (`api`).
-"""
+"""The errors that the library raises for a run that ended in good order and came to no good."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What is on a cassette: as values, as text for a terminal, as data for programs.
 
-Owns: what a person wants to know of a recording: its calls and turns, how each call ended, how
-much it sent and how long it took.
-Does not own: reading the file (`format`), what a replay came to (`summary`).
 Rule: `Interaction` and `Turn` are public names of the package.
 """
 

@@ -1,7 +1,5 @@
 """The outcome of a replay, or of verifying, as JUnit XML, for tools that show test results.
 
-Owns: its shape: a test case for each interaction. Of a replay, one is skipped where it was not
-played, each miss is a failed one, and harmless requests are the suite's output.
 Rule: the XML is well-formed, whatever a client or a server named things (XML 1.0, section 2.2): no
 character that `printable_json` leaves is one that XML can't hold.
 """

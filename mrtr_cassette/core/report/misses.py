@@ -1,7 +1,5 @@
 """A miss as a report: what was requested, what is nearest, what to do about it.
 
-Owns: every sentence about a miss that is not its reason in words (`replay.diagnosis`).
-Does not own: the outcome of a whole replay (`summary`), log events (`events`).
 Rule: the way out is in the reader's own terms; everything else reads the same everywhere.
 """
 

@@ -1,7 +1,5 @@
 """A cassette whole, as a text that people review.
 
-Owns: arguments, questions, answers, results and errors in full, as lines; the same as data.
-Does not own: the outline (`inspection`), what stands in it (`details`).
 Rule: nothing that differs between two recordings of the same conversation is in the text, so that
 the difference of two texts is what a reviewer has to look at.
 """

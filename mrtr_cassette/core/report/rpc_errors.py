@@ -1,7 +1,5 @@
 """The JSON-RPC errors that a client gets from the proxy itself.
 
-Owns: their codes, in the range that is the implementation's own, and their form.
-Does not own: what they say of a miss (`misses`) or of a retry that is not recorded (`unrecorded`).
 Source: JSON-RPC 2.0, sections 4 and 5.1.
 """
 

@@ -1,6 +1,5 @@
 """A report of a replay that was saved as JSON, read back.
 
-Owns: reading what `summary.summary_data` returns.
 Rule: a report is a file from elsewhere: what is not as it was written is named by its place.
 """
 

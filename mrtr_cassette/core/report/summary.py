@@ -1,9 +1,4 @@
-"""The outcome of a replay or a recording: as values, as text for a terminal, as data for programs.
-
-Owns: which interactions were played, played in part or not at all, what was missed, and how much
-was recorded.
-Does not own: how one miss reads (`misses`), other formats (`junit`).
-"""
+"""The outcome of a replay or a recording, as values, as text for a terminal and as data."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A request that appending could not record, as a report.
-
-Owns: every sentence about it that is not its reason in words (`drive`).
-Does not own: log events (`events`).
-"""
+"""A request that appending could not record, as a report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What came of holding a live server to a cassette, as values and as text.
 
-Owns: the verdict on each interaction, whether a run is good, and how it reads: text, JSON,
-Markdown, annotations.
-Does not own: comparing (`compare`), JUnit XML (`junit`).
 Rule: a run that compared nothing is not good.
 """
 

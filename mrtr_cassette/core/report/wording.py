@@ -1,8 +1,4 @@
-"""How a request, its answers and a value read in a report.
-
-Owns: the phrases that several reports share.
-Does not own: whole reports (the modules beside this one).
-"""
+"""How a request, its answers and a value read in a report."""
 
 from __future__ import annotations
 

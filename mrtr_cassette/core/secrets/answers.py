@@ -1,6 +1,5 @@
 """Keeping what users answered off the disk.
 
-Owns: where answers stand in a request, and the hash that stands for each value.
 Rule: of an elicitation the action stays readable, as branches are told apart by it, and of the
 dialect that lists answers the id of each. Everything else is a hash.
 Source: docs/security.md.

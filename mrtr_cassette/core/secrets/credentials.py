@@ -1,8 +1,5 @@
 """Credentials: those that users give and those that pass in headers, wherever they are repeated.
 
-Owns: what a credential is in a header, a query, a command or an environment, and what stands for it
-elsewhere.
-Does not own: finding it (`known`), secrets that are known by shape or name (`redact`).
 Rule: a credential is at least 8 characters long, so that no word of a text is taken for one.
 Source: docs/security.md.
 """

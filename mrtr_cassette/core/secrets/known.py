@@ -1,8 +1,5 @@
 """Texts that are known, and are looked for in all that passes, in any spelling.
 
-Owns: finding them as they are, with the escapes of JSON, of JSON in JSON, of a URL or of HTML, and
-within base64.
-Does not own: which texts are known (`states`, `credentials`), and what stands in their place.
 Rule: all other bytes stay. A text is walked through once per layer of escapes, however many texts
 are known and however long they are.
 Source: docs/design.md, "Sealing".

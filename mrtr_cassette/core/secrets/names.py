@@ -1,8 +1,5 @@
 """Names whose values are secrets: always, or only where context or value says so.
 
-Owns: the names, and what a value has to be under a name that also means harmless things.
-Does not own: the shapes (`shapes`), where names and values stand (`search`), what a user changes
-about names (`rules`).
 Rule: an ambiguous name (`code`, `token`, `pin`) counts if the value looks like a secret of its
 kind; beside a name that a login or OAuth has, in the same object, query or form, it takes less.
 Source: RFC 6749, RFC 7521, RFC 8628, OpenID Connect, SAML 2.0 bindings; signed URLs of S3,

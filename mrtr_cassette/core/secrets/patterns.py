@@ -1,8 +1,4 @@
-"""Regular expressions by RE2, which takes time in proportion to the text, whatever the pattern.
-
-Owns: compiling patterns, and why one of a user's is refused.
-Does not own: what the patterns are for (`shapes`, `rules`, the rules of `answers`).
-"""
+"""Regular expressions by RE2, which takes time in proportion to the text, whatever the pattern."""
 
 from __future__ import annotations
 

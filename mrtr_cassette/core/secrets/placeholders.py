@@ -1,10 +1,6 @@
 """What stands for a secret: `<rule:TOKEN>`, and in a cassette `<rule:1>`.
 
 For a number of JSON it is `<rule-number:1>`, as a number and a text are not the same question.
-
-Owns: the spelling of placeholders, also where somebody escaped one, their numbers, and leaving
-the numbers out.
-Does not own: what a token is (the recorder's keyed hash, a constant on replay).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """The table of shapes: what each provider's tokens look like, and where they are in a text.
 
-Owns: the shape of each secret, and finding all matches of a pattern in linear time.
-Does not own: secrets that are known by a name (`rules`), which texts are searched (`search`).
 Rule: RE2 does the search, so its cost grows with the length of the text only; a row has no
 look-around, and what a match has to be besides is checked in code.
 Source: the providers' own descriptions of their tokens.

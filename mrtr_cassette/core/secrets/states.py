@@ -1,8 +1,5 @@
 """Finding raw request states in all that passes, and replacing them.
 
-Owns: where states stand: under `requestState`, at any depth, and which of them are looked for
-wherever else text repeats one that was issued or echoed before.
-Does not own: what stands in their place (`surrogates`), finding known texts (`known`).
 Rule: nothing is read as JSON that needn't be; whatever is replaced, all other bytes stay.
 Source: docs/design.md, "Sealing".
 """

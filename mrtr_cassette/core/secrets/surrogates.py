@@ -2,8 +2,6 @@
 
 That is a sealed hash, later a surrogate; an elicitation's id is no secret and is not hashed.
 
-Owns: the spelling of both, and putting surrogates in the place of sealed hashes.
-Does not own: where states stand (`states`), and which surrogate a state gets (`record`).
 Rule: a sealed hash, which a running recording writes, tells nothing but the hash. A surrogate,
 which a cassette has, is the same on every re-recording.
 Source: docs/design.md, "Sealing".

@@ -1,8 +1,4 @@
-"""All that was said in a call, one thing below the other.
-
-Owns: the request, branches side by side, notifications, and the final response.
-Does not own: turns (`questions`), values (`values`), the row of the call (`rows`).
-"""
+"""All that was said in a call, one thing below the other."""
 
 from __future__ import annotations
 

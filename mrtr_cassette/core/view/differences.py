@@ -1,7 +1,5 @@
 """What differs between two cassettes, on the page of the later one.
 
-Owns: the list of calls that differ, and beside each such call what was recorded before.
-Does not own: finding what differs (`core.compare`), how a change reads (`report.comparison`).
 Rule: both questions of a changed turn are drawn as forms, as that is how people compare them.
 """
 

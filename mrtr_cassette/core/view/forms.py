@@ -1,7 +1,5 @@
 """A question as the form that its schema describes, with the recorded answer in it.
 
-Owns: the fields of a form, their kinds, labels, choices and hints, and what was put into each.
-Does not own: how a field is drawn (`questions`), whether an answer fits its schema.
 Rule: a schema is a server's word. Whatever it is, all that was answered is in a field.
 Source: MCP 2026-07-28, "Elicitation": `PrimitiveSchemaDefinition`.
 """

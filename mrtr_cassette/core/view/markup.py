@@ -1,7 +1,5 @@
 """HTML, of which no text can become a part.
 
-Owns: elements, and how a recorded text stands in one.
-Does not own: which elements a page has (the modules beside this one).
 Rule: this module alone makes `Markup`; whatever else is put into an element is escaped. Names of
 elements and attributes are written in this package, never recorded.
 Source: WHATWG HTML, "Writing HTML documents"; "Elements", "Attributes".

@@ -1,8 +1,4 @@
-"""What a page notes of a call: that a replay missed a request near it.
-
-Owns: notes, and a miss beside the recorded call that comes nearest.
-Does not own: why nothing matched (`replay.diagnosis`), a miss as a text (`report.misses`).
-"""
+"""What a page notes of a call: that a replay missed a request near it."""
 
 from __future__ import annotations
 

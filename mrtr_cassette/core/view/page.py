@@ -1,7 +1,5 @@
 """A cassette as one HTML file, which needs nothing else and asks nobody for anything.
 
-Owns: the page: its policy, its head, its sessions, and what a reader picks rows by.
-Does not own: rows (`conversations`), style and script (files beside this one, read by the shell).
 Rule: the policy allows the one style and the one script of the page, by hash, and nothing else. The
 page is whole without the script, which only finds and opens what is there.
 Source: W3C Content Security Policy Level 3; MCP and house words: docs/glossary.md.

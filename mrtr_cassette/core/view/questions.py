@@ -1,7 +1,5 @@
 """A turn on a page: each question as the form that it is, with its answer in it.
 
-Owns: forms, URLs, prompts for a model, roots and unknown questions, and how each was answered.
-Does not own: which fields a form has (`forms`), values (`values`).
 Rule: nothing on the page can be sent or followed: fields are disabled, a recorded URL is a text.
 Source: MCP 2026-07-28, "Elicitation", "Sampling", "Roots".
 """

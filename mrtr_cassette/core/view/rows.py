@@ -1,8 +1,4 @@
-"""A call as a row of a session: what it was, how it ended, and when it waited for whom.
-
-Owns: rows, what they tell in short, and their time.
-Does not own: what was said (`conversations`), what is noted of a call (`notes`).
-"""
+"""A call as a row of a session: what it was, how it ended, and when it waited for whom."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """Where a moment stands on the time axis of a session.
 
-Owns: which calls are one session's, and an axis on which nobody has to look at idle time.
-Does not own: whose time it is (`report.details`).
 Rule: between two moments in which something is under way, the axis is linear.
 """
 

@@ -1,8 +1,5 @@
 """Recorded values on a page: JSON, the parts of a message, tables of differences.
 
-Owns: how a value is shown, whatever it is: cut where it is very long, marked where it stands for
-something else.
-Does not own: where it stands on the page (the modules beside this one).
 Source: MCP 2026-07-28, `ContentBlock`, `SamplingMessage`.
 """
 

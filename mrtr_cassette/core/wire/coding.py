@@ -1,7 +1,5 @@
 """Decoding the content coding of a body while it arrives.
 
-Owns: `gzip` and `deflate`, and the limits on what a body may decode to.
-Does not own: which bodies are decoded (`shell`).
 Rule: no input raises, and a few bytes never decode to more than the limit.
 Source: RFC 9110, section 8.4.1.
 """

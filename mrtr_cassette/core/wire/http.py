@@ -1,7 +1,5 @@
 """Values for one exchange over HTTP or a pipe, and which of its headers a cassette keeps.
 
-Owns: requests and responses as values, and the headers that matter to MCP and to replay.
-Does not own: content codings (`coding`), lines (`lines`), sockets, what a body means (`protocol`).
 Rule: a header is kept only if it changes what a client or a server does, and never a credential.
 Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
 """

@@ -1,8 +1,5 @@
 """JSON as bytes: read exactly, compared exactly, changed by span.
 
-Owns: the only JSON parser for what passes on the wire, the canonical form by which values are
-compared, and the byte spans of members.
-Does not own: where two values differ (`pointers`).
 Rule: `splice` leaves every byte outside the replaced spans as it is: number spelling, key order,
 duplicate keys and escapes survive.
 Source: RFC 8259; numbers compare by exact decimal value (docs/matching.md).

@@ -1,7 +1,5 @@
 """Lines on a pipe, and what a client says in one, as a request.
 
-Owns: cutting bytes into lines, and the requests of a channel that has no HTTP.
-Does not own: pipes (`shell`), which request a server's line belongs to (`record.channel`).
 Rule: however the bytes are cut into reads, the lines are the same, and together they are the bytes.
 Source: MCP 2026-07-28, basic, "Transports", stdio.
 """

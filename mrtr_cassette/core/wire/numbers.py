@@ -1,7 +1,5 @@
 """Numbers of JSON: read without losing anything, compared by their exact decimal value.
 
-Owns: numbers that neither `int` nor `float` keeps as spelled, and their canonical spelling.
-Does not own: where numbers stand (`jsonbytes`).
 Source: RFC 8259, section 6; docs/matching.md.
 """
 

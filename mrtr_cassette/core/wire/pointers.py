@@ -1,7 +1,5 @@
 """Places in JSON values: where two of them differ, and leaving places out.
 
-Owns: JSON Pointers, the differences of two values, and values without some of their members.
-Does not own: bytes and spans (`jsonbytes`).
 Rule: values are compared by their canonical form, so that no spelling is a difference.
 Source: RFC 6901.
 """

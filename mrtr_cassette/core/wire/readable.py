@@ -1,8 +1,5 @@
 """Bodies without a content coding, which is what everything that reads one takes.
 
-Owns: undoing the content coding of a request, and telling why a body can't be read.
-Does not own: decoding a response while it arrives (`coding`), what a body is read for (`protocol`,
-`secrets`).
 Rule: a request is matched, never played back, so it is kept as it can be read.
 Source: RFC 9110, section 8.4; RFC 8259, section 8.1.
 """

@@ -1,8 +1,5 @@
 """Framing of Server-Sent Events, without losing a byte.
 
-Owns: where one event ends and the next begins, and where in its bytes its id and the text of its
-data are.
-Does not own: what the data means (`jsonrpc`), reading sockets (`shell`).
 Law: for every input and every way to cut it, the raw bytes of all events followed by what
 `finish` returns are the input, and the events don't depend on the cut.
 The relay does not wait for this module, so it may hold a trailing CR until the next byte shows
