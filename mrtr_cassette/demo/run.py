@@ -134,7 +134,7 @@ def check_same_end(called: CallResult, again: CallResult) -> None:
         DemoError: it differs, or was no success.
     """
     if called.is_error or called != again:
-        raise DemoError(f"without a client: recorded {called.text!r}, replayed {again.text!r}")
+        raise DemoError(f"without a client: recorded {called}, replayed {again}")
 
 
 def _describe(received: Received) -> str:
