@@ -14,10 +14,9 @@ from typing import Any, TypedDict, Unpack
 import orjson
 
 from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.core.answers.arguments import Wanted
+from mrtr_cassette.core.answers.arguments import Wanted, WrittenPair
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.pairs import WrittenPair
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.report.calls import CallResult, UnansweredError, unused_text
 from mrtr_cassette.core.wire.jsonbytes import parse

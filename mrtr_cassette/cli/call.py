@@ -130,9 +130,9 @@ def _server_of(
 
 
 def _sources_of(given: Sequence[str], path: Path | None, *, has_person: bool) -> Sources:
+    from mrtr_cassette.core.answers.arguments import read_pairs
     from mrtr_cassette.core.answers.fulfilment import Sources
     from mrtr_cassette.core.answers.given import GivenAnswers
-    from mrtr_cassette.core.answers.pairs import read_pairs
     from mrtr_cassette.core.answers.rules import AnswersFile
     from mrtr_cassette.shell.answers_file import load_answers
 

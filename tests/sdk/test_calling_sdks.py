@@ -30,10 +30,9 @@ from yarl import URL
 
 import mrtr_cassette
 from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.arguments import read_pairs, wanted_of
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.pairs import read_pairs
 from mrtr_cassette.core.answers.rounds import requests_of
 from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
 from mrtr_cassette.core.drive.conversation import (

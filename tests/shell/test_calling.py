@@ -13,10 +13,9 @@ from messages import form, message, result
 from standin import Visit, chunk, event, json_response, response, stream_head, upstream
 
 from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.arguments import read_pairs, wanted_of
 from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.pairs import read_pairs
 from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
 from mrtr_cassette.core.report.calls import CallResult
 from mrtr_cassette.errors import UsageError

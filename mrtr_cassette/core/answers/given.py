@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mrtr_cassette.core.answers.arguments import WrittenPair
 from mrtr_cassette.core.answers.checking import (
     ACTIONS,
     ELICITATIONS,
@@ -14,7 +15,6 @@ from mrtr_cassette.core.answers.checking import (
     sampled,
     value_schema,
 )
-from mrtr_cassette.core.answers.pairs import WrittenPair
 from mrtr_cassette.core.answers.schemas import type_of_text
 from mrtr_cassette.core.protocol.dialect import InputRequest
 

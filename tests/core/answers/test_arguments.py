@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.answers.arguments import tool_named, wanted_of
+from mrtr_cassette.core.answers.arguments import WrittenPair, read_pairs, tool_named, wanted_of
 from mrtr_cassette.errors import UsageError
 
 SCHEMA: Any = {
@@ -51,6 +51,33 @@ def test_what_is_no_call_is_refused(words: list[str], reason: str) -> None:
     """The message says what is missing."""
     with pytest.raises(UsageError) as caught:
         wanted_of(words)
+    assert reason in str(caught.value)
+
+
+def test_text_and_json_are_told_apart() -> None:
+    """What follows `=` is a text, read as its schema has it; what follows `:=` is JSON."""
+    pairs = read_pairs(["a=1=2", "b:=[1]", "c=5"], "answer")
+    assert pairs == (
+        WrittenPair("a", "1=2", False),
+        WrittenPair("b", [1], True),
+        WrittenPair("c", "5", False),
+    )
+    assert [pair.read_as({"type": "integer"}) for pair in pairs] == ["1=2", [1], 5]
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["confirm"], "answer: 'confirm' has no name and value; write name=text or name:=json"),
+        (["=1"], "answer: an empty text has no name and value"),
+        (["a=1", "a=2"], "answer 'a' is given twice"),
+        (["a:=yes"], "answer 'a': what follows := is no JSON; a text is written a=text"),
+    ],
+)
+def test_what_is_no_pair_is_refused(texts: list[str], reason: str) -> None:
+    """The message names the pair and never its value."""
+    with pytest.raises(UsageError) as caught:
+        read_pairs(texts, "answer")
     assert reason in str(caught.value)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from messages import compact
 
+from mrtr_cassette.core.answers.arguments import read_pairs
 from mrtr_cassette.core.answers.asked import Asked
 from mrtr_cassette.core.answers.fulfilment import (
     AskEndpoint,
@@ -16,7 +17,6 @@ from mrtr_cassette.core.answers.fulfilment import (
     Unanswered,
 )
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.pairs import read_pairs
 from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
 from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
 from mrtr_cassette.core.wire.jsonbytes import parse

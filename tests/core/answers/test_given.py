@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mrtr_cassette.core.answers.arguments import read_pairs
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.pairs import read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest
 
 
