@@ -58,7 +58,7 @@ def server(run: str, question: str = "Really?", **more: Any) -> Script:
         elif state == state_of(run, 1) and action == "accept":
             reply = input_required("scope", state=state_of(run, 2), id=identity)
         elif state in {state_of(run, 1), state_of(run, 2)}:
-            reply = result({"was": action, "by": run, "token": state}, id=identity)
+            reply = result({"was": action, "by": run, "echoed": state}, id=identity)
         else:
             reply = {"jsonrpc": "2.0", "id": identity, "error": REFUSED}
         await visit.send(json_response(reply))
@@ -220,9 +220,9 @@ async def test_live_states_are_sealed_wherever_they_are_repeated(tmp_path: Path)
     async with taping(path, server("second"), existing="append") as tape:
         asked, declined = await decline_first(tape.url)
         assert state_of("second", 1) not in json.dumps(tape.journal)
-    assert declined["result"]["token"] == state_of("second", 1)
+    assert declined["result"]["echoed"] == state_of("second", 1)
     added = read(path)["interactions"][-1]
-    assert added["response"]["body"]["result"]["token"] == asked["result"]["requestState"]
+    assert added["response"]["body"]["result"]["echoed"] == asked["result"]["requestState"]
 
 
 @looped
