@@ -31,7 +31,6 @@ from mrtr_cassette.shell.recorded_journal import RecordedJournal
 from mrtr_cassette.shell.stores import Location
 
 _JOURNAL_MARK = b'{"journal":'
-_COMPARED_AT_ONCE = 1024 * 1024
 
 
 class Merge(NamedTuple):
@@ -89,23 +88,8 @@ def merge_files(
         return Merge(interactions.count, len(whole.recorders), (*notes, *whole.notes))
 
 
-class _File(NamedTuple):
-    """A journal.
-
-    Attributes:
-        name: how messages name it.
-        path: where it stands on this machine.
-        header: what it says of its recording.
-    """
-
-    name: str
-    path: Path
-    header: JournalHeader
-
-
 def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> Iterator[Source]:
     """Yield what the files have, recorder by recorder; say what to know of them."""
-    journals: dict[str, list[_File]] = {}
     for place in places:
         path = _on_disk(place, stack)
         if not _is_journal(path):
@@ -120,13 +104,10 @@ def _sources(places: Iterable[Location], notes: list[str], stack: ExitStack) -> 
             )
         if is_locked(path):
             notes.append(f"{place}: its recorder is still at work; what came so far is merged")
-        journals.setdefault(header.recorder or "", []).append(_File(str(place), path, header))
-    for recorder, files in journals.items():
-        file = _longest(files)
-        journal = stack.enter_context(closing(RecordedJournal(file.path)))
+        journal = stack.enter_context(closing(RecordedJournal(path)))
         if journal.lost is not None:
-            notes.append(f"{file.name}: {journal.lost}")
-        yield Source(file.name, file.header, journal, namespace=recorder)
+            notes.append(f"{place}: {journal.lost}")
+        yield Source(str(place), header, journal, namespace=header.recorder or "")
 
 
 def _on_disk(place: Location, stack: ExitStack) -> Path:
@@ -144,8 +125,7 @@ def _is_journal(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(len(_JOURNAL_MARK)) == _JOURNAL_MARK
     except OSError:
-        # Reading it as a cassette says what is wrong.
-        return False
+        return False  # reading it as a cassette says what is wrong
 
 
 def _of_cassette(path: Path, name: str) -> Iterator[Source]:
@@ -173,29 +153,3 @@ def _of_cassette(path: Path, name: str) -> Iterator[Source]:
             wall_ms=clocks.get(recorder, began_ms),
         )
         yield Source(name, header, exchanges, digest, is_published=True)
-
-
-def _longest(files: Iterable[_File]) -> _File:
-    """Return of several copies of one journal the one that has most.
-
-    Raises:
-        CassetteError: one is not the beginning of the next.
-    """
-    shorter, *others = sorted(files, key=lambda each: (each.path.stat().st_size, each.name))
-    for file in others:
-        if not _begins_with(file.path, shorter.path):
-            raise CassetteError(
-                file.name,
-                f"it is the same journal as {shorter.name}, with something else in it",
-                hint="leave one of them out",
-            )
-        shorter = file
-    return shorter
-
-
-def _begins_with(path: Path, beginning: Path) -> bool:
-    with path.open("rb") as file, beginning.open("rb") as start:
-        while chunk := start.read(_COMPARED_AT_ONCE):
-            if file.read(len(chunk)) != chunk:
-                return False
-    return True

@@ -121,8 +121,8 @@ def test_journal_and_its_own_cassette_are_one(tmp_path: Path) -> None:
 
     assert (merge.interactions, merge.recorders) == (2, 2)
     assert merge.notes == (
-        f"{working.path}: its recorder is still at work; what came so far is merged",
         f"{kept}: line 4 is not whole (17 bytes); it is left out",
+        f"{working.path}: its recorder is still at work; what came so far is merged",
         f"{path} adds nothing: the other files have all of it",
     )
 
@@ -134,7 +134,9 @@ def test_copies_of_one_journal_have_to_agree(tmp_path: Path) -> None:
     other = journal(tmp_path / "other.journal", 1, SECOND)
 
     assert merge_files([part, whole], tmp_path / "c.json").interactions == 1
-    with pytest.raises(CassetteError, match=r"same journal as .*with something else"):
+    with pytest.raises(
+        CassetteError, match=r"exchange 1 of its recorder, .*, is not as in .*whole.journal"
+    ):
         merge_files([whole, other], tmp_path / "d.json")
 
 

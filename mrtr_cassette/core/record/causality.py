@@ -7,9 +7,9 @@ before the answer to it. Only then the clocks decide.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import islice
 from typing import Final, NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
@@ -30,7 +30,7 @@ Cause = tuple[str, ...]
 
 
 class Happening(NamedTuple):
-    """Something that one recorder saw, and that others depend on, or depends on others.
+    """A request, a piece of a response or its end, as one recorder saw it.
 
     Attributes:
         after: how many of the recorder's requests had arrived, with this one if it is one.
@@ -50,15 +50,19 @@ class Happening(NamedTuple):
 
 
 def happenings_of(number: int, exchange: RecordedExchange) -> Iterator[Happening]:
-    """Yield what an exchange is a cause of, or has as its causes; first its request."""
+    """Yield what was seen of an exchange, with its causes and what it causes."""
     call = exchange.call
     key = "\n".join(call.key())
     ask = None if exchange.response is None else ask_in(call.message, exchange.response)
     facts = session_facts(exchange, call, key, asks=ask is not None)
     call_cause: Cause = (_ASK, sha256_of(lasting(key)), call.client)
     yield _request_of(number, exchange, call, facts, call_cause)
-    for moment, needs, gives in _responses_of(number, exchange, ask, facts, call_cause):
-        after, at_ms = moment
+    pieces = () if exchange.response is None else exchange.response.pieces
+    moments = [Moment(piece.after, piece.at_ms) for piece in pieces]
+    moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
+    seen: list[_Seen] = [(moment, (), ()) for moment in moments]
+    seen += _causes_in(exchange, moments, ask, facts, call_cause)
+    for (after, at_ms), needs, gives in seen:
         yield Happening(max(number, after), True, at_ms, number, needs, gives)
 
 
@@ -83,17 +87,18 @@ _Seen = tuple[Moment, tuple[Cause, ...], tuple[Cause, ...]]
 """When something came in a response, what it needs, and what it gives."""
 
 
-def _responses_of(
-    number: int, exchange: RecordedExchange, ask: Ask | None, facts: SessionFacts, call_cause: Cause
+def _causes_in(
+    exchange: RecordedExchange,
+    moments: Sequence[Moment],
+    ask: Ask | None,
+    facts: SessionFacts,
+    call_cause: Cause,
 ) -> Iterator[_Seen]:
-    pieces = () if exchange.response is None else exchange.response.pieces
-    moments = [Moment(piece.after, piece.at_ms) for piece in pieces]
-    end = Moment(exchange.ended_after or number, exchange.ended_ms)
     issued = exchange.issued_sha256
     if facts.session != NO_SESSION and session_of(exchange.request) == NO_SESSION:
-        yield (*moments, end)[0], (), ((SESSION, facts.session),)
+        yield moments[0], (), ((SESSION, facts.session),)
     if issued is not None:
-        yield end if ask is None else moments[ask.piece], (), ((STATE, issued),)
+        yield moments[-1 if ask is None else ask.piece], (), ((STATE, issued),)
     elif ask is not None:
         yield moments[ask.piece], (), (call_cause,)
     for push in facts.pushes:
@@ -107,19 +112,21 @@ class Chain(NamedTuple):
 
     Attributes:
         began_ms: when the recorder began, by its clock.
-        happenings: what it saw.
+        happenings: what it saw, sorted by the first three members.
     """
 
     began_ms: float
     happenings: Sequence[Happening]
 
 
-def in_own_order(happenings: Sequence[Happening]) -> list[Happening]:
-    """Return what one recorder saw in the order in which it did."""
-    return sorted(happenings, key=lambda happening: happening[:3])
+Givers = Mapping[Cause, Sequence[tuple[int, Happening]]]
+"""Who gave each cause: the index of the recorder, and what it saw."""
+
+_Head = tuple[float, bool, int, Happening]
+"""What comes next of a recorder: when, whether it is a request, whose, and what."""
 
 
-def givers_of(chains: Sequence[Chain]) -> dict[Cause, list[tuple[int, Happening]]]:
+def givers_of(chains: Sequence[Chain]) -> Givers:
     """Return who gave each cause: the index of the recorder, and what it saw."""
     givers: dict[Cause, list[tuple[int, Happening]]] = {}
     for index, chain in enumerate(chains):
@@ -129,9 +136,7 @@ def givers_of(chains: Sequence[Chain]) -> dict[Cause, list[tuple[int, Happening]
     return givers
 
 
-def clock_corrections(
-    chains: Sequence[Chain], givers: Mapping[Cause, Sequence[tuple[int, Happening]]]
-) -> list[float]:
+def clock_corrections(chains: Sequence[Chain], givers: Givers) -> list[float]:
     """Return by how many milliseconds each clock has to be put forward so that causes come first.
 
     It is no more than what the recordings prove, so clocks that contradict nothing stay.
@@ -159,53 +164,58 @@ class Order:
 
     Attributes:
         requests: for each request the index of its recorder, and its number there.
+        offsets_ms: how much later than the first one each recorder began.
     """
 
     def __init__(
-        self,
-        chains: Sequence[Chain],
-        corrections: Sequence[float],
-        givers: Mapping[Cause, Sequence[tuple[int, Happening]]],
+        self, chains: Sequence[Chain], corrections: Sequence[float], givers: Givers
     ) -> None:
+        began = [chain.began_ms + late for chain, late in zip(chains, corrections, strict=True)]
+        self.offsets_ms = [each - min(began) for each in began]
         self.requests: list[tuple[int, int]] = []
-        self._times: list[float] = []
-        self._began = [
-            chain.began_ms + correction
-            for chain, correction in zip(chains, corrections, strict=True)
-        ]
-        self._marks: list[list[tuple[int, bool, float]]] = [[] for _ in chains]
-        self._afters: list[list[int]] = [[] for _ in chains]
+        self._afters: dict[tuple[int, int, int, float], int] = {}
         for index, happening in self._merged(chains, givers):
-            if not happening.is_piece:
-                self.requests.append((index, happening.number))
-                now = self._began[index] + happening.at_ms
-                self._times.append(max(now, self._times[-1]) if self._times else now)
-            self._marks[index].append(happening[:3])
-            self._afters[index].append(len(self.requests))
+            after, is_piece, at_ms, number = happening[:4]
+            if is_piece:
+                self._afters[index, number, after, at_ms] = len(self.requests)
+            else:
+                self.requests.append((index, number))
 
-    def _merged(
-        self, chains: Sequence[Chain], givers: Mapping[Cause, Sequence[tuple[int, Happening]]]
-    ) -> Iterator[tuple[int, Happening]]:
+    def after(self, index: int, number: int, after: int, at_ms: float) -> int:
+        """Return how many of all requests had arrived when a recorder saw a piece.
+
+        Args:
+            index: the recorder.
+            number: the exchange, as it counts.
+            after: how many of its own requests had arrived.
+            at_ms: when, by its clock.
+        """
+        return self._afters[index, number, max(number, after), at_ms]
+
+    def _merged(self, chains: Sequence[Chain], givers: Givers) -> Iterator[tuple[int, Happening]]:
         """Yield what recorders saw, the earliest first that has its causes."""
         others = {cause: {index for index, _ in given} for cause, given in givers.items()}
         given: set[Cause] = set()
-        at = [0] * len(chains)
-        waiting: dict[Cause, list[tuple[float, int]]] = {}
-        heads = [
-            (self._began[index] + chain.happenings[0].at_ms, index)
-            for index, chain in enumerate(chains)
-            if chain.happenings
-        ]
-        heapify(heads)
+        waiting: dict[Cause, list[_Head]] = {}
+        rest = [iter(chain.happenings) for chain in chains]
+        heads: list[_Head] = []
+
+        def advance(index: int) -> None:
+            for each in islice(rest[index], 1):
+                # A request of the same moment comes later: its client may have waited for this.
+                at_ms = self.offsets_ms[index] + each.at_ms
+                heappush(heads, (at_ms, not each.is_piece, index, each))
+
+        for index in range(len(chains)):
+            advance(index)
         while heads or waiting:
             is_stuck = not heads
             if is_stuck:
                 # No true cause is missing: a server issued a state, or an id was used, again.
-                heads = sorted(head for each in waiting.values() for head in each)
+                heads += sorted(head for each in waiting.values() for head in each)
                 waiting.clear()
             head = heappop(heads)
-            index = head[1]
-            happening = chains[index].happenings[at[index]]
+            index, happening = head[2:]
             missing = [
                 cause
                 for cause in happening.needs
@@ -219,37 +229,4 @@ class Order:
             for cause in happening.gives:
                 for each in waiting.pop(cause, ()):
                     heappush(heads, each)
-            at[index] += 1
-            if at[index] < len(chains[index].happenings):
-                following = chains[index].happenings[at[index]]
-                heappush(heads, (self._began[index] + following.at_ms, index))
-
-    @property
-    def began_ms(self) -> float:
-        """When the first of the recorders began, by the corrected clocks."""
-        return min(self._began, default=0.0)
-
-    def offset_ms(self, index: int) -> float:
-        """Return how much later than the first one a recorder began."""
-        return self._began[index] - self.began_ms
-
-    def after(self, index: int, after: int, at_ms: float) -> int:
-        """Return how many of all requests had arrived when a recorder saw a piece of a response.
-
-        Args:
-            index: the recorder.
-            after: how many of its own requests had arrived.
-            at_ms: when, by its clock.
-        """
-        marks, afters = self._marks[index], self._afters[index]
-        mark = after, True, at_ms
-        place = bisect_left(marks, mark)
-        if place < len(marks) and marks[place] == mark:
-            return afters[place]
-        least = afters[place - 1] if place else 0
-        most = len(self.requests)
-        if place < len(marks):
-            most = afters[place] - (not marks[place][1])
-        # What arrived in the same moment came later: the client may have waited for this.
-        by_time = bisect_left(self._times, self._began[index] + at_ms)
-        return min(max(by_time, least), most)
+            advance(index)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from mrtr_cassette.core.exchange.recorded import RecordedBy, RecordedExchange, RecorderFacts
@@ -17,13 +17,14 @@ from mrtr_cassette.core.format.journal import JournalHeader
 from mrtr_cassette.core.record.causality import (
     SESSION,
     STATE,
+    Cause,
     Chain,
+    Givers,
     Happening,
     Order,
     clock_corrections,
     givers_of,
     happenings_of,
-    in_own_order,
 )
 from mrtr_cassette.core.record.history import lasting
 from mrtr_cassette.core.record.same_secrets import SameSecrets
@@ -71,7 +72,7 @@ class Merged(NamedTuple):
     Attributes:
         header: what it says of itself.
         recorders: whose exchanges it has.
-        exchanges: by number, each read when it is asked for.
+        exchanges: by number.
         notes: what to know of it, in words.
     """
 
@@ -99,7 +100,7 @@ def merged(sources: Sequence[Source]) -> Merged:
     corrections = clock_corrections(chains, givers)
     order = Order(chains, corrections, givers)
     secrets = _same_secrets(recorders, chains, givers)
-    first = min(range(len(recorders)), key=order.offset_ms)
+    first = order.offsets_ms.index(0)
     notes = [
         *_notes_of_files(sources, recorders),
         *_notes_of_clocks(recorders, corrections),
@@ -108,10 +109,10 @@ def merged(sources: Sequence[Source]) -> Merged:
     return Merged(
         recorders[first].sources[0].header,
         tuple(
-            RecorderFacts(recorder.id, chain.began_ms, order.offset_ms(index))
-            for index, (recorder, chain) in enumerate(zip(recorders, chains, strict=True))
+            RecorderFacts(recorder.id, chain.began_ms, offset_ms)
+            for recorder, chain, offset_ms in zip(recorders, chains, order.offsets_ms, strict=True)
         ),
-        _MergedExchanges(recorders, order, secrets),
+        dict(enumerate(_counted_on(recorders, order, secrets), start=1)),
         tuple(notes),
     )
 
@@ -150,66 +151,64 @@ def _check_alike(first: Source, source: Source) -> None:
         )
 
 
-@dataclass(slots=True)
+class _Seen(NamedTuple):
+    source: Source
+    exchange: RecordedExchange
+
+
 class _Recorder:
     """All that the sources have of one recorder.
 
     Attributes:
         id: its id.
         sources: which have something of it, the best first.
-        places: which source has an exchange, by its number.
+        seen: its exchanges by number, each with the source that has most of it.
     """
 
-    id: str
-    sources: list[Source]
-    places: dict[int, Source] = field(default_factory=dict)
+    def __init__(self, identity: str, sources: Iterable[Source]) -> None:
+        self.id = identity
+        # A journal has ids of sessions that a cassette has not.
+        self.sources = sorted(
+            sources,
+            key=lambda each: (each.is_published, -len(each.exchanges), each.namespace, each.name),
+        )
+        self.seen: dict[int, _Seen] = {}
+        for source in self.sources:
+            for number, exchange in source.exchanges.items():
+                self._take(number, _Seen(source, exchange))
 
-    def take(self, source: Source) -> None:
-        """Take the exchanges of a source that are new, or of which it has more."""
-        for number, exchange in source.exchanges.items():
-            if number not in self.places:
-                self.places[number] = source
-                continue
-            taken = self.places[number]
-            mine, others = _content(exchange), _content(taken.exchanges[number])
-            if not (mine.startswith(others) or others.startswith(mine)):
-                call = exchange.call.title
-                raise CassetteError(
-                    source.name,
-                    f"exchange {number} of its recorder, {call}, is not as in {taken.name}",
-                    hint="one of the files was edited or damaged; leave one of them out",
-                )
-            if len(mine) > len(others):
-                self.places[number] = source
-
-    def exchange(self, number: int) -> RecordedExchange:
-        """Return one exchange."""
-        return self.places[number].exchanges[number]
+    def _take(self, number: int, seen: _Seen) -> None:
+        """Take an exchange that is new, or of which this source has more."""
+        taken = self.seen.setdefault(number, seen)
+        if taken is seen:
+            return
+        mine, others = _content(seen.exchange), _content(taken.exchange)
+        if not (mine.startswith(others) or others.startswith(mine)):
+            call = seen.exchange.call.title
+            raise CassetteError(
+                seen.source.name,
+                f"exchange {number} of its recorder, {call}, is not as in {taken.source.name}",
+                hint="one of the files was edited or damaged; leave one of them out",
+            )
+        if len(mine) > len(others):
+            self.seen[number] = seen
 
     def chain(self) -> Chain:
         """Return what it saw, in its order."""
-        happenings: list[Happening] = []
-        for number in sorted(self.places):
-            happenings += happenings_of(number, self.exchange(number))
-        return Chain(self.sources[0].began_ms, in_own_order(happenings))
+        happenings = [
+            happening
+            for number, seen in sorted(self.seen.items())
+            for happening in happenings_of(number, seen.exchange)
+        ]
+        happenings.sort(key=lambda happening: happening[:3])
+        return Chain(self.sources[0].began_ms, happenings)
 
 
 def _recorders_of(sources: Iterable[Source]) -> list[_Recorder]:
     by_id: dict[str, list[Source]] = {}
     for source in sources:
         by_id.setdefault(source.recorder, []).append(source)
-    recorders = []
-    for identity in sorted(by_id):
-        # A journal has ids of sessions that a cassette has not.
-        best_first = sorted(
-            by_id[identity],
-            key=lambda each: (each.is_published, -len(each.exchanges), each.namespace, each.name),
-        )
-        recorder = _Recorder(identity, best_first)
-        for source in best_first:
-            recorder.take(source)
-        recorders.append(recorder)
-    return recorders
+    return [_Recorder(identity, by_id[identity]) for identity in sorted(by_id)]
 
 
 def _content(exchange: RecordedExchange) -> bytes:
@@ -231,7 +230,7 @@ def _content(exchange: RecordedExchange) -> bytes:
 def _same_secrets(
     recorders: Sequence[_Recorder],
     chains: Sequence[Chain],
-    givers: Mapping[tuple[str, ...], Sequence[tuple[int, Happening]]],
+    givers: Givers,
 ) -> SameSecrets:
     secrets = SameSecrets()
     for index, happening, cause in _needs_of(chains):
@@ -239,72 +238,53 @@ def _same_secrets(
         if cause[0] == SESSION or len(given) != 1:
             continue
         other, asked = given[0]
-        retry, call = recorders[index], recorders[other]
-        mine = retry.places[happening.number].namespace
-        others = call.places[asked.number].namespace
-        if mine == others:
-            continue
-        request, first = retry.exchange(happening.number), call.exchange(asked.number)
-        if b"<" in request.request.body or "<" in request.request.target:
-            secrets.repeated(
-                "\n".join(first.call.key()), others, "\n".join(request.call.key()), mine
-            )
+        retry, call = recorders[index].seen[happening.number], recorders[other].seen[asked.number]
+        mine, others = retry.source.namespace, call.source.namespace
+        if mine != others:
+            keys = ["\n".join(each.exchange.call.key()) for each in (call, retry)]
+            secrets.repeated(keys[0], others, keys[1], mine)
     return secrets
 
 
-def _needs_of(chains: Sequence[Chain]) -> Iterator[tuple[int, Happening, tuple[str, ...]]]:
+def _needs_of(chains: Sequence[Chain]) -> Iterator[tuple[int, Happening, Cause]]:
     for index, chain in enumerate(chains):
         for happening in chain.happenings:
             for cause in happening.needs:
                 yield index, happening, cause
 
 
-class _MergedExchanges(Mapping[int, RecordedExchange]):
-    """The exchanges of all recorders, counted and timed as one recorder would have."""
-
-    def __init__(self, recorders: Sequence[_Recorder], order: Order, secrets: SameSecrets) -> None:
-        self._recorders = recorders
-        self._order = order
-        self._secrets = secrets
-
-    def __getitem__(self, number: int) -> RecordedExchange:
-        if not 1 <= number <= len(self):
-            raise KeyError(number)
-        index, own = self._order.requests[number - 1]
-        recorder = self._recorders[index]
-        exchange, offset = recorder.exchange(own), self._order.offset_ms(index)
-
-        def after(count: int, at_ms: float) -> int:
-            return self._order.after(index, max(own, count), at_ms)
-
+def _counted_on(
+    recorders: Sequence[_Recorder], order: Order, secrets: SameSecrets
+) -> Iterator[RecordedExchange]:
+    """Yield the exchanges of all recorders, counted and timed as one recorder would have."""
+    after = order.after
+    for number, (index, own) in enumerate(order.requests, start=1):
+        recorder, offset_ms = recorders[index], order.offsets_ms[index]
+        exchange = recorder.seen[own].exchange
         response, ended_after = exchange.response, exchange.ended_after
         if response is not None:
             pieces = [
-                Piece(raw, at_ms + offset, after(count, at_ms))
+                Piece(raw, at_ms + offset_ms, after(index, own, count, at_ms))
                 for raw, at_ms, count in response.pieces
             ]
             response = replace(response, pieces=tuple(pieces))
+        if ended_after is not None:
+            ended_after = after(index, own, ended_after, exchange.ended_ms)
         exchange = replace(
             exchange,
             number=number,
             response=response,
-            started_ms=exchange.started_ms + offset,
-            ended_ms=exchange.ended_ms + offset,
-            ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
+            started_ms=exchange.started_ms + offset_ms,
+            ended_ms=exchange.ended_ms + offset_ms,
+            ended_after=ended_after,
             recorded_by=RecordedBy(recorder.id, own),
         )
-        return renumbered(exchange, self._secrets.token) if self._secrets else exchange
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(1, len(self) + 1))
-
-    def __len__(self) -> int:
-        return len(self._order.requests)
+        yield renumbered(exchange, secrets.token) if secrets else exchange
 
 
 def _notes_of_files(sources: Sequence[Source], recorders: Sequence[_Recorder]) -> Iterator[str]:
     """Yield what to know of the files."""
-    added = Counter(source.name for each in recorders for source in each.places.values())
+    added = Counter(seen.source.name for each in recorders for seen in each.seen.values())
     had = Counter[str]()
     for source in sources:
         had[source.name] += len(source.exchanges)
@@ -329,26 +309,25 @@ def _notes_of_clocks(recorders: Sequence[_Recorder], corrections: Sequence[float
 def _notes_of_causes(
     recorders: Sequence[_Recorder],
     chains: Sequence[Chain],
-    givers: Mapping[tuple[str, ...], Sequence[tuple[int, Happening]]],
+    givers: Givers,
 ) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
-    sessions: dict[str, set[tuple[str, ...]]] = {}
+    sessions: dict[str, set[Cause]] = {}
     answers = Counter[str]()
-    published = set[str]()
+    sources = {}
     for index, happening, cause in _needs_of(chains):
+        source = recorders[index].seen[happening.number].source
         if cause in givers:
             continue
-        source = recorders[index].places[happening.number]
+        sources[source.name] = source
         if cause[0] == SESSION:
             sessions.setdefault(source.name, set()).add(cause)
-            if source.is_published:
-                published.add(source.name)
         elif cause[0] == STATE:
             answers[source.name] += 1
     for name, unopened in sorted(sessions.items()):
         why = (
             "a cassette keeps no ids of sessions by which they could be linked; merge the journals"
-            if name in published
+            if sources[name].is_published
             else "no file has where they were opened"
         )
         yield f"{name}: {counted(len(unopened), 'session')} began at another recorder, and {why}"
