@@ -307,29 +307,23 @@ def _notes_of_clocks(recorders: Sequence[_Recorder], corrections: Sequence[float
 
 
 def _notes_of_causes(
-    recorders: Sequence[_Recorder],
-    chains: Sequence[Chain],
-    givers: Givers,
+    recorders: Sequence[_Recorder], chains: Sequence[Chain], givers: Givers
 ) -> Iterator[str]:
     """Yield which sessions and calls have their beginning in none of the files."""
-    sessions: dict[str, set[Cause]] = {}
-    answers = Counter[str]()
-    sources = {}
+    unlinked: dict[tuple[str, str, bool], list[Cause]] = {}
     for index, happening, cause in _needs_of(chains):
-        source = recorders[index].seen[happening.number].source
-        if cause in givers:
-            continue
-        sources[source.name] = source
-        if cause[0] == SESSION:
-            sessions.setdefault(source.name, set()).add(cause)
-        elif cause[0] == STATE:
-            answers[source.name] += 1
-    for name, unopened in sorted(sessions.items()):
-        why = (
-            "a cassette keeps no ids of sessions by which they could be linked; merge the journals"
-            if sources[name].is_published
-            else "no file has where they were opened"
-        )
-        yield f"{name}: {counted(len(unopened), 'session')} began at another recorder, and {why}"
-    for name, count in sorted(answers.items()):
-        yield f"{name}: {counted(count, 'answer')} to an ask that no file has"
+        if cause not in givers:
+            source = recorders[index].seen[happening.number].source
+            unlinked.setdefault((cause[0], source.name, source.is_published), []).append(cause)
+    for (kind, name, is_published), causes in sorted(unlinked.items()):
+        if kind == STATE:
+            yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
+        elif kind == SESSION:
+            why = (
+                "a cassette keeps no ids of sessions by which they could be linked; merge the "
+                "journals"
+                if is_published
+                else "no file has where they were opened"
+            )
+            sessions = counted(len(set(causes)), "session")
+            yield f"{name}: {sessions} began at another recorder, and {why}"
