@@ -15,7 +15,7 @@ from mrtr_cassette.core.format.dump import dump
 from mrtr_cassette.core.format.journal import decode_header, decode_line
 from mrtr_cassette.core.format.load import load
 
-FROZEN = Path(__file__).parents[2] / "data" / "frozen"
+FROZEN = Path(__file__).parents[1] / "data" / "frozen"
 CASSETTES = sorted(FROZEN.glob("v*/*.cassette.json"))
 JOURNALS = sorted(FROZEN.glob("v*/*.journal"))
 
