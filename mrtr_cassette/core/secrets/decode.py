@@ -24,7 +24,7 @@ _JSON_ESCAPE = re.compile(
 _JSON_SHORT = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LINES_IN_STRINGS = tuple(
     ("\\" * count + letter, char + " " * count)
-    for count in (4, 2, 1)
+    for count in (8, 4, 2, 1)
     for letter, char in (("n", "\n"), ("r", "\r"), ("t", "\t"))
 )
 _DATA = re.compile(r"(?<=[\r\n])data: ?|\Adata: ?")

@@ -131,7 +131,7 @@ def _named(name: str, names: str) -> tuple[Rule, ...]:
         rf"<{prefix}{names}(?:\s[^<>]{{0,256}})?>(?:<!\[CDATA\[)?([^<>]{{1,512}}?)(?:\]\]>)?"
         rf"</{prefix}{names}\s*>"
     )
-    lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}([^\r\n]{1,512})"
+    lines = r"(?:[ \r]*\n[^\r\n]{1,200}){0,3}[ \r]*\n[ \r]*\n {0,4}((?:[^\r\n\\]|\\[^\r\n]){1,512})"
     rows = (
         (element, rf"<\\?/(?:[\w.-]*:)?{names}\s*>"),
         (rf"(?:^|[\s;]){field}{lines}", field),
@@ -147,7 +147,7 @@ def _option(name: str, names: str, needs: bytes) -> Rule:
     return Rule(
         name,
         rf"(?:^|[\s\"'])--(?:\w{{1,32}}-)?(?:{names})[ \t]{{1,4}}"
-        r"\\{0,8}[\"']?([^\s\"'<>$\\-][^\s\"'<>\\]{2,255})",
+        r"(?:\\{0,8}[\"'])?([^\s\"'<>$\\,:}\]-][^\s\"'<>\\]{2,255})",
         (rf"--[\w-]{{0,40}}(?:{names})[ \t]",),
         needs=re.compile(needs),
     )
@@ -161,8 +161,8 @@ def _argument(name: str, command: str, option: str, needs: bytes = _NO_TEMPLATE)
     return _shape(
         name,
         command.partition(" ")[0].strip("(?:)").partition("|")[0],
-        rf"(?:^|[^\w-])(?i:{command})\b(?:[^\r\n;|&]{{0,256}}?)[ \t]{option}"
-        r"(?:\\{0,8}[\"']([^\s\"'\\][^\"'\r\n\\]{2,255})|([^\s\"'<>$|;&\\-][^\s\"'<>\\;|&]{2,255}))",
+        rf"(?:^|[^\w-])(?i:{command})\b(?:[^\r\n;|&<>]{{0,256}}?)[ \t]{option}"
+        r"(?:\\{0,8}[\"']([^\s\"'\\,:}\]][^\"'\r\n\\]{2,255})|([^\s\"'<>$|;&\\,:}\]-][^\s\"'<>\\;|&]{2,255}))",
         needs,
     )
 
@@ -197,7 +197,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "secret[ _-]?(?:access[ _-]?)?key",
         # Forty hexadecimal digits are a commit.
         r"(?i:secret[ _-]?(?:access[ _-]?)?key)\\{0,8}[\"']?\s{0,3}(?:=>|[:=])\s{0,3}"
-        r"\\{0,8}[\"']?"
+        r"(?:\\{0,8}[\"'])?"
         r"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)",
         rb"[0-9a-f]*+[^0-9a-f]",
     ),
@@ -386,9 +386,9 @@ RULES: Final[tuple[Rule, ...]] = (
     _shape(
         "password",
         "curl ",
-        r"(?i:curl)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n]{0,400}?)?"
+        r"(?i:curl)(?:[ \t](?:[^\r\n]{0,128}\\\r?\n){0,4}[^\r\n<>]{0,400}?)??"
         r"[ \t](?:-u|--user)[ \t=]{0,2}"
-        r"\\{0,8}[\"']?[^\s:\"'<>]{0,128}:([^\s\"'<>\\]{1,255})",
+        r"(?:\\{0,8}[\"'])?[^\s:\"'<>]{0,128}:([^\s\"'<>\\\[{][^\s\"'<>\\]{0,254})",
         rb"(?![$%]?\{|\$)",
     ),
     _argument("password", r"sshpass", "-p[ \t]{0,4}"),

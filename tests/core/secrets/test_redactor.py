@@ -106,6 +106,7 @@ def test_parameters_are_searched(text: str, kind: str, secrets: list[str]) -> No
         ('{"secret":{"c":"d"},"x":"y"}', []),
         ('{"dependentRequired":{"secret":["other"]},"secret":"a"}', ["a"]),
         ('{"secret":[\n  "a",\n  "b"\n]}', ["a", "b"]),
+        ('{"secret":["a", \\"b"]} {"secret":[\'c\']}', ["a"]),
         ('{"secret":true}', []),
         ('{"name":"secret","value":"a"}', ["a"]),
         ('[{"id":"secret","type":"b","value":5},{"id":"b","value":"a"}]', ["5"]),
@@ -157,7 +158,9 @@ def test_values_are_found_by_their_names(text: str, secrets: list[str]) -> None:
 )
 def test_values_are_found_in_settings_and_prose(text: str, secrets: list[str]) -> None:
     """What a name is given in other text is a secret unless it is known to be none."""
-    assert [secret for _, secret in secrets_of(text)] == secrets
+    for _ in range(4):
+        assert [secret for _, secret in secrets_of(text)] == secrets
+        text = json.dumps({"text": text})
 
 
 ENV = "HOST=db.example.com\nDB_PASSWORD=made-up\n"
