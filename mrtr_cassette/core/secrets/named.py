@@ -294,7 +294,8 @@ class NamedValues:
         for opening in _STRING_BEGIN.finditer(flat, first, start):
             first = opening.end()
         last = flat.find("\n", end, end + _WINDOW)
-        self._table_end = end
+        # No other name of this line makes a table of it either.
+        self._table_end = end + _WINDOW if last < 0 else last
         if last < 0:
             return
         if any(cell.count('"') % 2 for cell in _DELIMITERS.split(flat[first:last])):
@@ -316,7 +317,7 @@ class NamedValues:
         for begins, row in self._rows(last + 1, has_quotes=BARE_QUOTE.search(header) is not None):
             if row.count(delimiter) != len(names) - 1:
                 break
-            if delimiter == "|" and self._table_end == end and not _RULE.fullmatch(row):
+            if delimiter == "|" and self._table_end == last and not _RULE.fullmatch(row):
                 return
             self._table_end, at = begins + len(row), begins
             for column, cell in enumerate(row.split(delimiter)):
