@@ -1,22 +1,30 @@
 """The main job, shown: record a server, stop it, replay it, and compare byte for byte.
 
-Rule: any difference but a sealed request state ends the demo with an error.
+Any difference but a sealed request state ends the demo with an error.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
+import orjson
 
+from mrtr_cassette.call_options import CallOptions
+from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.rules import answers_of
+from mrtr_cassette.core.protocol.calls import NAMED_BY
+from mrtr_cassette.core.protocol.dialect import recognise
 from mrtr_cassette.core.report.calls import CallResult
-from mrtr_cassette.demo.calls import CALLS, DemoCall
-from mrtr_cassette.demo.client import DemoClient, Received
-from mrtr_cassette.demo.no_client import call_without_client
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
+from mrtr_cassette.shell.announcing import Announcer
+from mrtr_cassette.shell.calling import call as call_once
 from mrtr_cassette.shell.recording import recording
 from mrtr_cassette.shell.replaying import replaying
 from mrtr_cassette.shell.upstream_servers import serving_application
@@ -26,6 +34,173 @@ Say = Callable[[str], None]
 
 class DemoError(MrtrCassetteError):
     """The replay is not what was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoCall:
+    """One call that the demo's client makes.
+
+    Attributes:
+        title: what the call shows.
+        name: the tool or prompt, or the resource's URI.
+        answers: what the client answers, by key.
+        tampers: the client changes the request state before it echoes it.
+    """
+
+    title: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    method: str = "tools/call"
+    tampers: bool = False
+
+
+def _accept(**contents: Any) -> dict[str, Any]:
+    """Return answers that accept forms of one field each, which has the form's key as its name."""
+    return {k: {"action": "accept", "content": {k: value}} for k, value in contents.items()}
+
+
+_SUMMARY = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "All quiet."},
+    "model": "demo-model",
+    "stopReason": "endTurn",
+}
+_YES = _accept(confirm=True)
+CALLS = (
+    DemoCall("a plain call", "add", {"a": 1, "b": 2}),
+    DemoCall("one question, accepted", "deploy", {"env": "production"}, _YES),
+    DemoCall(
+        "one question, declined",
+        "tag-release",
+        {"tag": "v2.1.0"},
+        {"confirm": {"action": "decline"}},
+    ),
+    DemoCall(
+        "two questions in one round",
+        "provision",
+        answers=_accept(name="analytics", region="eu-west-1"),
+    ),
+    DemoCall(
+        "two rounds, with a signed state that expires",
+        "wipe-cache",
+        answers=_accept(confirm=True, scope="sessions"),
+    ),
+    DemoCall(
+        "three rounds",
+        "release-train",
+        {"version": "2.1"},
+        _accept(approve=True, window="tonight", notes="none"),
+    ),
+    DemoCall(
+        "all four kinds of input at once",
+        "everything",
+        answers={
+            **_YES,
+            "signin": {"action": "accept"},
+            "summary": _SUMMARY,
+            "roots": {"roots": [{"uri": "file:///srv/app", "name": "app"}]},
+        },
+    ),
+    DemoCall("a state and no question", "build", {"target": "docs"}),
+    DemoCall("a stream with progress", "count", {"to": 3}),
+    DemoCall("a question at the end of a stream", "ask-late", {"steps": 2}, _YES),
+    DemoCall(
+        "a prompt that asks",
+        "release-notes",
+        {"version": "2.1"},
+        _accept(audience="operators"),
+        "prompts/get",
+    ),
+    DemoCall("a resource that asks", "config://deployment", {}, _YES, "resources/read"),
+    DemoCall("a tampered state, refused", "wipe-cache", answers=_YES, tampers=True),
+)
+
+_META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "mrtr-cassette-demo", "version": "1.0.0"},
+    "io.modelcontextprotocol/clientCapabilities": {
+        "elicitation": {"form": {}, "url": {}},
+        "sampling": {},
+        "roots": {},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A response as the client saw it, with the state and the inputs that it asks for."""
+
+    status: int
+    body: bytes
+    message: dict[str, Any]
+    state: str | None
+    asked: str
+
+
+class DemoClient:
+    """A client without an SDK that sees every byte."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str) -> None:
+        """Connect to a URL; ids are counted from 1."""
+        self._http = http
+        self._url = url
+        self._id = 0
+
+    async def converse(self, call: DemoCall) -> list[Received]:
+        """Make a call and answer whatever it asks, until it ends."""
+        received = await self._send(call, {})
+        responses = [received]
+        while (ask := recognise(received.message.get("result"))) is not None:
+            retry: dict[str, Any] = {}
+            if ask.input_requests:
+                retry["inputResponses"] = {key: call.answers[key] for key in ask.input_requests}
+            if ask.request_state is not None:
+                retry["requestState"] = ask.request_state + ("x" if call.tampers else "")
+            received = await self._send(call, retry)
+            responses.append(received)
+        return responses
+
+    async def _send(self, call: DemoCall, retry: Mapping[str, Any]) -> Received:
+        self._id += 1
+        params: dict[str, Any] = {NAMED_BY[call.method]: call.name}
+        if call.arguments:
+            params["arguments"] = call.arguments
+        params |= retry
+        params["_meta"] = {**_META, "progressToken": self._id}
+        message = {"jsonrpc": "2.0", "id": self._id, "method": call.method, "params": params}
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": call.method,
+            "Mcp-Name": call.name,
+        }
+        async with self._http.post(self._url, data=orjson.dumps(message), headers=headers) as got:
+            body = await got.read()
+            is_stream = got.content_type == "text/event-stream"
+            last = body.strip().rpartition(b"data: ")[2] if is_stream else body
+            answer = orjson.loads(last)
+            ask = recognise(answer.get("result"))
+            return Received(
+                got.status,
+                body,
+                answer,
+                ask.request_state if ask is not None else None,
+                ", ".join(f"{k} ({r.kind})" for k, r in ask.input_requests.items()) if ask else "",
+            )
+
+
+_RULES = {
+    "rule": [{"message": "Deploy to production?", "action": "accept", "content": {"confirm": True}}]
+}
+
+
+async def _call_without_client(url: str, cassette: Path | None = None) -> CallResult:
+    """Call a tool that asks, answered by a rule; record it where a cassette is named."""
+    wanted = wanted_of(("deploy", "env=production"))
+    sources = Sources(file=answers_of(_RULES, "the demo's rules"))
+    return await call_once(url, wanted, sources, CallOptions(), Announcer(), cassette=cassette)
 
 
 async def run_demo(
@@ -50,7 +225,7 @@ async def run_demo(
                 say(f"1. record: a server at {upstream}, a client, and the proxy in between")
                 async with recording(upstream, cassette) as recorder:
                     live = await _converse(DemoClient(http, recorder.url), calls)
-                called = await call_without_client(upstream, Path(folder, "call.json"))
+                called = await _call_without_client(upstream, Path(folder, "call.json"))
             count = recorder.exchanges
             say(f"   {len(live)} calls in {count} exchanges")
             say("2. stop the server")
@@ -61,7 +236,7 @@ async def run_demo(
                 replayed = await _converse(DemoClient(http, replay.url), calls_again)
             _check_no_miss(len(replay.player.misses), replay.player.unplayed)
             async with replaying(Path(folder, "call.json")) as replay:
-                called_again = await call_without_client(replay.url)
+                called_again = await _call_without_client(replay.url)
     total = sealed = 0
     for call, before, after in zip(calls, live, replayed, strict=True):
         say("")

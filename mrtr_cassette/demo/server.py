@@ -1,6 +1,8 @@
 """A small MCP server whose calls require input, for the demo and for tests without an SDK.
 
-`_meta` may be left out, for the sake of curl; nothing is required of a client without capabilities.
+What a later round needs of an earlier one travels in the signed request state: the server remembers
+nothing but the key of its signatures. `_meta` may be left out, for the sake of curl; nothing is
+required of a client without capabilities.
 Source: MCP 2026-07-28, server features and "Multi Round-Trip Requests" (SEP-2322).
 """
 
@@ -10,66 +12,305 @@ import argparse
 import asyncio
 import base64
 import errno
+import hmac
 import json
+import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from functools import partial
+from types import NoneType
+from typing import Any, NamedTuple, TypeAlias
 
 from aiohttp import web
-
-from mrtr_cassette.demo.inputs import InputRound
-from mrtr_cassette.demo.offers import PROMPTS, RESOURCES, TOOLS, Completed, Offer, checked_arguments
-from mrtr_cassette.demo.rpc import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    UNSUPPORTED_VERSION,
-    JsonObject,
-    RpcError,
-    dump,
-    object_of,
-    parse,
-    schema_of,
-    text_content,
-)
-from mrtr_cassette.demo.states import StateSigner
 
 __all__ = ["create_app", "main"]
 
 HOST = "127.0.0.1"
 VERSION = "2026-07-28"
 META = "io.modelcontextprotocol/"
+JsonObject: TypeAlias = dict[str, Any]
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
+HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+
+
+class RpcError(Exception):
+    """A JSON-RPC error on its way to the client."""
+
+    def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
+        super().__init__(text)
+        self.status = 404 if code == METHOD_NOT_FOUND else 400
+        self.error = {"code": code, "message": text} | ({"data": data} if data else {})
+
+
+def _object_of(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _schema_of(properties: Mapping[str, JsonObject]) -> JsonObject:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _dump(value: object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    # A lone surrogate has no UTF-8, but its backslash form is its JSON escape.
+    return text.encode(errors="backslashreplace")
+
+
+def _parse(body: bytes) -> JsonObject:
+    try:
+        # NaN and Infinity are no JSON; int() refuses them.
+        message = _object_of(json.loads(body.decode(), parse_constant=int))
+    except (ValueError, RecursionError):
+        raise RpcError(PARSE_ERROR, "Parse error") from None
+    is_rpc = message.get("jsonrpc") == "2.0" and isinstance(message.get("method"), str)
+    if not is_rpc or type(message.get("id", 0)) not in {int, str}:
+        raise RpcError(INVALID_REQUEST, "Not a JSON-RPC request or notification")
+    return message
+
+
+# The kinds of input that the server can require of a client.
+
+
+class InputKind(NamedTuple):
+    """The request for one kind of input, the capabilities it needs, and what a form holds."""
+
+    method: str
+    needs: JsonObject
+    params: Callable[[str, str], JsonObject]
+    holds: type = NoneType
+
+    def __call__(self, **messages: str) -> InputRound:
+        """Make the requests of one round by key; a message is a template over the arguments."""
+        return {key: (self, message) for key, message in messages.items()}
+
+    def read(self, key: str, answer: JsonObject) -> tuple[bool, str]:
+        """Tell whether the client agreed, and what it answered, as text."""
+        if self.method != "elicitation/create":
+            given = answer.get("roots", answer.get("content"))
+            items = map(_object_of, given if isinstance(given, list) else [given])
+            return True, " ".join(str(item.get("uri", item.get("text", ""))) for item in items)
+        action, value = answer.get("action"), _object_of(answer.get("content")).get(key)
+        if action != "accept" or not isinstance(value, self.holds):
+            return False, str(action)
+        return value is not False, value if isinstance(value, str) else str(action)
+
+
+InputRound: TypeAlias = dict[str, tuple[InputKind, str]]
+
+
+def _form(json_type: str, key: str, text: str) -> JsonObject:
+    schema = _schema_of({key: {"type": json_type}})
+    return {"mode": "form", "message": text, "requestedSchema": schema}
+
+
+def _link(_key: str, text: str) -> JsonObject:
+    return {"mode": "url", "message": text, "url": "https://example.com/auth"}
+
+
+def _sampling(_key: str, text: str) -> JsonObject:
+    return {"messages": [{"role": "user", "content": _text(text)}], "maxTokens": 200}
+
+
+FORMS: JsonObject = {"elicitation": {"form": {}}}
+YES_NO = InputKind("elicitation/create", FORMS, partial(_form, "boolean"), bool)
+TEXT = InputKind("elicitation/create", FORMS, partial(_form, "string"), str)
+LINK = InputKind("elicitation/create", {"elicitation": {"url": {}}}, _link)
+SAMPLING = InputKind("sampling/createMessage", {"sampling": {}}, _sampling)
+ROOTS = InputKind("roots/list", {"roots": {}}, lambda _key, _message: {})
+
+# The tools, prompts and resources.
+
+
+class InputNeeded(NamedTuple):
+    """The call requires input; the state is signed and sent with it, unless it is None."""
+
+    questions: InputRound
+    state: JsonObject | None
+
+
+class Completed(NamedTuple):
+    """The call is complete."""
+
+    text: str
+    is_error: bool = False
+
+
+STRING: JsonObject = {"type": "string"}
+COUNT: JsonObject = {"type": "integer", "minimum": 0, "maximum": 1000}
+# Within these bounds every sum is finite and can be written down.
+NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool, prompt or resource: it asks its rounds one after another, and then says `done`.
+
+    Attributes:
+        done: makes the result's text of the arguments and the answers.
+        refused: a template of the text that a refusal ends the call with; without one, a refusal is
+            an answer like any other.
+        signed: asks carry a request state; two rounds cannot do without.
+        fails: a refusal is a tool error.
+        progress: the argument that says how many steps are streamed.
+    """
+
+    done: Callable[[JsonObject], str]
+    refused: str | None = None
+    rounds: tuple[InputRound, ...] = ()
+    parameters: Mapping[str, JsonObject] = field(default_factory=dict)
+    signed: bool = False
+    fails: bool = False
+    progress: str | None = None
+
+    def outcome(
+        self, arguments: JsonObject, answers: JsonObject, state: JsonObject | None
+    ) -> InputNeeded | Completed:
+        """Return what the call comes to, from what has come with it alone."""
+        turn, known = (state["turn"], state["known"]) if state else (0, {})
+        # Answers that come without the state of their questions answer nothing.
+        is_asked = turn < len(self.rounds) and (state is not None or not self.signed)
+        if is_asked and self.rounds[turn].keys() <= answers.keys():
+            asked = self.rounds[turn].items()
+            read = {key: kind.read(key, answers[key]) for key, (kind, _) in asked}
+            known = known | {key: text for key, (_, text) in read.items()}
+            if self.refused is not None and not all(agreed for agreed, _ in read.values()):
+                return Completed(self.refused.format_map(arguments | known), self.fails)
+            turn += 1
+        if turn < len(self.rounds):
+            carried = {"turn": turn, "known": known} if self.signed else None
+            return InputNeeded(self.rounds[turn], carried)
+        return Completed(self.done(arguments | known))
+
+    def checked(self, given: JsonObject) -> JsonObject:
+        """Return the arguments of a call, counts as integers; a wrong one is an `RpcError`."""
+        whole: JsonObject = {}
+        for key, schema in self.parameters.items():
+            value = given.get(key)
+            if schema is STRING:
+                is_valid = isinstance(value, str)
+            else:
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                is_valid = is_number and schema["minimum"] <= value <= schema["maximum"]
+            if is_valid and isinstance(value, float) and schema is COUNT:
+                is_valid, whole[key] = value.is_integer(), int(value)
+            if not is_valid:
+                raise RpcError(INVALID_PARAMS, f"Invalid argument {key!r}", {"schema": schema})
+        return given | whole
+
+
+TOOLS = {
+    "add": Offer(lambda known: str(known["a"] + known["b"]), parameters={"a": NUMBER, "b": NUMBER}),
+    "deploy": Offer(
+        "Deployed to {env}".format_map,
+        "Deployment cancelled",
+        (YES_NO(confirm="Deploy to {env}?"),),
+        {"env": STRING},
+    ),
+    "tag-release": Offer(
+        "Tagged {tag}".format_map,
+        "Tagging cancelled by the operator",
+        (YES_NO(confirm="Tag {tag}?"),),
+        {"tag": STRING},
+        fails=True,
+    ),
+    "provision": Offer(
+        "Provisioned {name} in {region}".format_map,
+        "Provisioning cancelled",
+        (TEXT(name="Database name?", region="Which region?"),),
+    ),
+    "wipe-cache": Offer(
+        "Wiped {scope}".format_map,
+        "Wiping cancelled",
+        (YES_NO(confirm="Really wipe the cache?"), TEXT(scope="Which scope?")),
+        signed=True,
+    ),
+    "release-train": Offer(
+        "Train {version}: {window}, {notes}".format_map,
+        "Train {version} cancelled",
+        (
+            YES_NO(approve="Approve train {version}?"),
+            TEXT(window="Which window?"),
+            TEXT(notes="Any notes?"),
+        ),
+        {"version": STRING},
+        signed=True,
+    ),
+    "everything": Offer(
+        "confirm {confirm}, signin {signin}, summary {summary}, roots {roots}".format_map,
+        rounds=(
+            YES_NO(confirm="Continue?")
+            | LINK(signin="Sign in to continue")
+            | SAMPLING(summary="Summarize the diff")
+            | ROOTS(roots=""),
+        ),
+        signed=True,
+    ),
+    "build": Offer(
+        "Built {target}".format_map, rounds=({},), parameters={"target": STRING}, signed=True
+    ),
+    "count": Offer("Counted to {to}".format_map, parameters={"to": COUNT}, progress="to"),
+    "ask-late": Offer(
+        "Done after {steps}".format_map,
+        "Stopped after {steps}",
+        (YES_NO(confirm="Finish after {steps}?"),),
+        {"steps": COUNT},
+        signed=True,
+        progress="steps",
+    ),
+}
+PROMPTS = {
+    "release-notes": Offer(
+        "Notes on {version} for {audience}".format_map,
+        "Notes on {version} for everyone",
+        (TEXT(audience="Who reads the notes?"),),
+        {"version": STRING},
+    )
+}
+RESOURCES = {
+    "config://deployment": Offer(
+        "replicas: 3".format_map,
+        "withheld",
+        (YES_NO(confirm="Reveal the deployment configuration?"),),
+    ),
+    "config://plain": Offer("plain".format_map),
+}
+
+# The methods.
+
 SERVER_META: JsonObject = {META + "serverInfo": {"name": "mrtr-cassette-demo", "version": "1.0.0"}}
 # Stale at once: a client that caches would keep repeated calls off the wire.
 CACHEABLE: JsonObject = {"ttlMs": 0, "cacheScope": "public"}
 
 
 class OfferMethod(NamedTuple):
-    """A method that runs a flow: the param that names the offer, the table, the result's shape."""
+    """A method for offers: the param that names one, the table, the result's shape."""
 
     key: str
     offers: Mapping[str, Offer]
     result: Callable[[str, Completed], JsonObject]
 
 
-def _tool_result(_name: str, reply: Completed) -> JsonObject:
-    return {"content": [text_content(reply.text)], "isError": reply.is_error}
-
-
-def _prompt_result(_name: str, reply: Completed) -> JsonObject:
-    return {"messages": [{"role": "user", "content": text_content(reply.text)}]}
-
-
-def _resource_result(uri: str, reply: Completed) -> JsonObject:
-    return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": reply.text}], **CACHEABLE}
-
-
-METHODS: dict[str, OfferMethod] = {
-    "tools/call": OfferMethod("name", TOOLS, _tool_result),
-    "prompts/get": OfferMethod("name", PROMPTS, _prompt_result),
-    "resources/read": OfferMethod("uri", RESOURCES, _resource_result),
+METHODS = {
+    "tools/call": OfferMethod(
+        "name", TOOLS, lambda _, end: {"content": [_text(end.text)], "isError": end.is_error}
+    ),
+    "prompts/get": OfferMethod(
+        "name", PROMPTS, lambda _, end: {"messages": [{"role": "user", "content": _text(end.text)}]}
+    ),
+    "resources/read": OfferMethod(
+        "uri",
+        RESOURCES,
+        lambda uri, end: (
+            {"contents": [{"uri": uri, "mimeType": "text/plain", "text": end.text}]} | CACHEABLE
+        ),
+    ),
 }
 FIXED_RESULTS: dict[str, JsonObject] = {
     "ping": {},
@@ -79,7 +320,7 @@ FIXED_RESULTS: dict[str, JsonObject] = {
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
     },
     "tools/list": CACHEABLE
-    | {"tools": [{"name": k, "inputSchema": schema_of(o.parameters)} for k, o in TOOLS.items()]},
+    | {"tools": [{"name": k, "inputSchema": _schema_of(o.parameters)} for k, o in TOOLS.items()]},
     "prompts/list": CACHEABLE
     | {
         "prompts": [
@@ -103,7 +344,7 @@ def _header_value(text: str) -> str | None:
 
 
 def _check_envelope(headers: Mapping[str, str], method: str, params: JsonObject) -> None:
-    version = object_of(params.get("_meta")).get(META + "protocolVersion", VERSION)
+    version = _object_of(params.get("_meta")).get(META + "protocolVersion", VERSION)
     if version != VERSION:
         versions = {"supported": [VERSION], "requested": str(version)}
         raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
@@ -117,57 +358,50 @@ def _check_envelope(headers: Mapping[str, str], method: str, params: JsonObject)
 
 
 def _check_capabilities(questions: InputRound, meta: JsonObject) -> None:
-    declared = object_of(meta.get(META + "clientCapabilities"))
+    declared = _object_of(meta.get(META + "clientCapabilities"))
     if declared.get("elicitation") == {}:
         # Who names no mode of elicitation means forms.
-        declared = declared | {"elicitation": {"form": {}}}
+        declared = declared | FORMS
     missing: JsonObject = {}
     for kind, _ in questions.values():
         for name, modes in kind.needs.items():
-            if name not in declared or not modes.keys() <= object_of(declared[name]).keys():
+            if name not in declared or not modes.keys() <= _object_of(declared[name]).keys():
                 missing[name] = missing.get(name, {}) | modes
     if missing:
         text = f"Server requires the {' and '.join(missing)} capability for this request"
         raise RpcError(MISSING_CAPABILITY, text, {"requiredCapabilities": missing})
 
 
-def _progress_notifications(token: object, steps: int) -> list[JsonObject]:
+def _progress(token: object, steps: int) -> list[JsonObject]:
     if type(token) not in {int, str}:
         return []
+    method, told = "notifications/progress", {"progressToken": token}
     return [
         {
             "jsonrpc": "2.0",
-            "method": "notifications/progress",
-            "params": {
-                "progressToken": token,
-                "progress": step,
-                "total": steps,
-                "message": f"step {step}",
-            },
+            "method": method,
+            "params": {**told, "progress": step, "total": steps, "message": f"step {step}"},
         }
         for step in range(1, steps + 1)
     ]
-
-
-# The result and, where it is streamed, the notifications that go before it.
-Answer: TypeAlias = tuple[JsonObject, list[JsonObject] | None]
 
 
 class DemoServer:
     """Answers JSON-RPC messages; holds nothing but the key of its request states."""
 
     def __init__(self, lifetime_s: float) -> None:
-        self._seal = StateSigner(lifetime_s)
+        self._key = secrets.token_bytes(32)
+        self._lifetime_s = lifetime_s
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """Answer one message, as JSON or as a stream."""
         message: JsonObject = {"jsonrpc": "2.0"}
         status, progress = 200, None
         try:
-            message = parse(await request.read())
+            message = _parse(await request.read())
             if "id" not in message:
                 return web.Response(status=202)
-            params = object_of(message.get("params"))
+            params = _object_of(message.get("params"))
             _check_envelope(request.headers, message["method"], params)
             result, progress = self._answer(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
@@ -175,15 +409,18 @@ class DemoServer:
             status, outcome = error.status, {"error": error.error}
         response = {key: message[key] for key in ("jsonrpc", "id") if key in message} | outcome
         if progress is None:
-            body = dump(response)
+            body = _dump(response)
             return web.Response(body=body, status=status, content_type="application/json")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
         for event in (*progress, response):
-            await stream.write(b"event: message\ndata: " + dump(event) + b"\n\n")
+            await stream.write(b"event: message\ndata: " + _dump(event) + b"\n\n")
         return stream
 
-    def _answer(self, method: str, params: JsonObject) -> Answer:
+    def _answer(
+        self, method: str, params: JsonObject
+    ) -> tuple[JsonObject, list[JsonObject] | None]:
+        """Return the result and, where it is streamed, the notifications that go before it."""
         if method in FIXED_RESULTS:
             return {"resultType": "complete", **FIXED_RESULTS[method]}, None
         if method not in METHODS:
@@ -191,16 +428,16 @@ class DemoServer:
         key, offers, result = METHODS[method]
         if (name := str(params.get(key))) not in offers:
             raise RpcError(INVALID_PARAMS, f"Unknown {method.partition('s/')[0]}: {name}")
-        offer, meta = offers[name], object_of(params.get("_meta"))
-        arguments = checked_arguments(offer, object_of(params.get("arguments")))
+        offer, meta = offers[name], _object_of(params.get("_meta"))
+        arguments = offer.checked(_object_of(params.get("arguments")))
         call = json.dumps([method, name, arguments], sort_keys=True)
         token = params.get("requestState")
-        state = None if token is None else self._seal.open(call, token)
-        answers = {k: object_of(v) for k, v in object_of(params.get("inputResponses")).items()}
-        outcome = offer.flow(arguments, answers, state)
+        state = None if token is None else self._open(call, token)
+        answers = {k: _object_of(v) for k, v in _object_of(params.get("inputResponses")).items()}
+        outcome = offer.outcome(arguments, answers, state)
         progress = None
         if offer.progress is not None:
-            progress = _progress_notifications(meta.get("progressToken"), arguments[offer.progress])
+            progress = _progress(meta.get("progressToken"), arguments[offer.progress])
         if isinstance(outcome, Completed):
             return {"resultType": "complete", **result(name, outcome)}, progress
         _check_capabilities(outcome.questions, meta)
@@ -211,8 +448,26 @@ class DemoServer:
                 for k, (kind, text) in outcome.questions.items()
             }
         if outcome.state is not None:
-            asked["requestState"] = self._seal.sign(call, outcome.state)
+            asked["requestState"] = self._sign(call, outcome.state)
         return asked, progress
+
+    def _sign(self, call: str, state: JsonObject) -> str:
+        """Return a request state: readable, not to be altered, and another one each time."""
+        fields = [secrets.token_hex(8), time.monotonic() + self._lifetime_s, state]
+        payload = base64.urlsafe_b64encode(_dump(fields)).decode()
+        return f"{payload}.{self._mac(call, payload)}"
+
+    def _open(self, call: str, request_state: object) -> JsonObject:
+        """Return the state that was signed for the same call, while it is good."""
+        payload, _, mac = str(request_state).rpartition(".")
+        if hmac.compare_digest(_dump(mac), _dump(self._mac(call, payload))):
+            _, expires, state = json.loads(base64.urlsafe_b64decode(payload))
+            if time.monotonic() < expires:
+                return _object_of(state)
+        raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
+
+    def _mac(self, call: str, payload: str) -> str:
+        return hmac.digest(self._key, _dump([call, payload]), "sha256").hex()
 
 
 def create_app(*, lifetime_s: float = 600.0) -> web.Application:

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from mrtr_cassette.core.report.calls import CallResult
-from mrtr_cassette.demo.calls import CALLS
-from mrtr_cassette.demo.client import Received
-from mrtr_cassette.demo.run import DemoError, check_same, check_same_end, run_demo
+from mrtr_cassette.demo.run import CALLS, DemoError, Received, check_same, check_same_end, run_demo
 
 
 def lines_of(**calls: Any) -> list[str]:
