@@ -166,7 +166,7 @@ def _show(text: str) -> None:
 @contextmanager
 def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> Iterator[Progress]:
     """Give what shows on a terminal how far long work on a cassette has come, until it is done."""
-    from mrtr_cassette.core.report.events import progress_line
+    from mrtr_cassette.core.report.events import progress_said
     from mrtr_cassette.shell.clock import CLOCK
     from mrtr_cassette.shell.progress import Progress
 
@@ -176,7 +176,7 @@ def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> It
         nonlocal is_shown
         if sys.stderr.isatty():
             is_shown = True
-            line = printable(progress_line(work, str(path), done, total, left_s))
+            line = printable(progress_said(work, str(path), done, total, left_s)[1])
             width = shutil.get_terminal_size().columns - 1
             _show(f"{_WIPED}{line[:width]}")
 

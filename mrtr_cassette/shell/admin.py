@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from mrtr_cassette.core.replay.playable import Playable
-from mrtr_cassette.core.report.events import admin_event, admin_line
+from mrtr_cassette.core.report.events import admin_said
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
@@ -92,7 +91,7 @@ class Admin:
         with listening(access) as own:
             async with serving(self._handle, own, access, log), metrics.watching_loop(), served:
                 url = own.url("")
-                announcer.say(partial(admin_event, url), partial(admin_line, url))
+                announcer.say(admin_said, url)
                 self._is_ready = True
                 try:
                     yield url

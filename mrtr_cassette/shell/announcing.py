@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, printable_lines
 
@@ -18,11 +17,8 @@ _GATHERED_S = 0.02
 as much as everything else that is done for a call."""
 Log = Callable[[str], None]
 OnEvent = Callable[[dict[str, Any]], None]
-Event = partial[dict[str, Any]]
-"""A function of `core.report` that makes the facts of an event, with its arguments."""
-
-
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class Aside(Generic[T]):
@@ -71,17 +67,20 @@ class Announcer:
     on_event: OnEvent | None = None
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
 
-    def say(self, event: Event, line: Callable[[], str] | None) -> None:
-        """Say one thing in either form; each is made only if somebody wants it.
+    def say(self, make: Callable[[Unpack[Ts]], tuple[dict[str, Any], str]], *args: *Ts) -> None:
+        """Say one thing in both forms; nothing is made where nobody wants any."""
+        if self.on_event is not None or self.log is not None:
+            event, line = make(*args)
+            self.tell(lambda: event)
+            if self.log is not None:
+                with suppress(OSError):
+                    self.log(printable_lines(line))
+
+    def tell(self, make: Callable[[Unpack[Ts]], dict[str, Any]], *args: *Ts) -> None:
+        """Tell programs one thing; it is made only if one of them wants it.
 
         A log that nobody reads any more must not break what passes.
         """
-        if self.on_event is None and (self.log is None or line is None):
-            return
-        try:
-            if self.on_event is not None:
-                self.on_event(event())
-            if self.log is not None and line is not None:
-                self.log(printable_lines(line()))
-        except OSError:  # `suppress` takes a microsecond of each exchange.
-            pass
+        if self.on_event is not None:
+            with suppress(OSError):
+                self.on_event(make(*args))

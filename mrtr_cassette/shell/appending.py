@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from functools import partial
 
 from mrtr_cassette.core.drive.catching_up import CatchUp, RecordedAsks
 from mrtr_cassette.core.drive.live_asks import LiveAsks
@@ -19,7 +18,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.matching import redactor_of
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.events import caught_up_event, caught_up_line, unrecorded_event
+from mrtr_cassette.core.report.events import caught_up_said, unrecorded_event
 from mrtr_cassette.core.report.unrecorded import report_of_unrecorded, unrecorded_body
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
@@ -126,8 +125,7 @@ class Appender:
         for live, recorded in catch_up.states:
             watcher.recorder.known.remember(recorded)
             watcher.recorder.known.remember(live, shown_as=recorded)
-        asker = catch_up.asker
-        watcher.announcer.say(partial(caught_up_event, asker), partial(caught_up_line, asker))
+        watcher.announcer.say(caught_up_said, catch_up.asker)
 
     def _unrecorded(self, failure: Unrecorded) -> bytes:
         """Take note of a request that could not be recorded; return the answer to it."""
@@ -136,7 +134,7 @@ class Appender:
         player = self.server.player
         terms = watcher.announcer.terms
         report = report_of_unrecorded(failure, player.path, player.redacted, terms)
-        watcher.announcer.say(partial(unrecorded_event, failure), lambda: report.text)
+        watcher.announcer.say(lambda: (unrecorded_event(failure), report.text))
         return unrecorded_body(report, failure.call)
 
 

@@ -100,7 +100,8 @@ async def _reached(
         server = LiveServer(proxy, session.shown_url)
         yield _Reached(server, url.raw_path_qs, session)
         await server.close()
-    announcer.say(partial(recording_event, session.report), partial(recording_text, session.report))
+    report = session.report
+    announcer.say(lambda: (recording_event(report), recording_text(report)))
     if session.problem is not None:
         raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
 
@@ -153,7 +154,7 @@ async def call(
         except (UpstreamError, BodyTooLargeError) as error:
             problem = error.in_terms(options.terms)
         result = _result(wanted, rounds, exchange, problem or caller.problem)
-        announcer.say(partial(ended_event, result), None)
+        announcer.tell(ended_event, result)
         return result
 
 

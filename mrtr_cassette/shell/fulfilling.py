@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +59,7 @@ class Answerers:
 
     def _tell(self, turn: CallTurn) -> None:
         if self.announcer is not None:
-            self.announcer.say(partial(turn_event, turn), partial(turn_line, turn))
+            self.announcer.say(lambda: (turn_event(turn), turn_line(turn)))
 
 
 @asynccontextmanager

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
-from mrtr_cassette.core.report.events import Work, progress_event, progress_line
+from mrtr_cassette.core.report.events import Work, progress_said
 from mrtr_cassette.shell.announcing import Announcer
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.stores import Location
@@ -52,9 +51,6 @@ def told_by(
     """Return what tells the log of a run how far the work on a cassette has come."""
 
     def tell(done: int, total: int, left_s: float) -> None:
-        announcer.say(
-            partial(progress_event, work, done, total, left_s),
-            partial(progress_line, work, str(path), done, total, left_s),
-        )
+        announcer.say(progress_said, work, str(path), done, total, left_s)
 
     return Progress(tell, clock, told_after)

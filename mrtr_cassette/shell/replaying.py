@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from string import punctuation
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -29,8 +28,7 @@ from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
     played_event,
-    told_apart_event,
-    told_apart_text,
+    told_apart_said,
 )
 from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay, reports_of_misses
@@ -196,10 +194,7 @@ def load_server(
             stateless=options.stateless,
         )
     if player.told_apart:
-        announcer.say(
-            partial(told_apart_event, player.told_apart),
-            partial(told_apart_text, player.told_apart),
-        )
+        announcer.say(told_apart_said, player.told_apart)
     asks = pushed_asks(cassette.interactions) if announcer.on_event is not None else None
     return cassette, ReplayServer(player, announcer, paced, clock, asks)
 
@@ -236,7 +231,7 @@ class ReplayServer:
             await self._miss(request, decision, downstream)
         else:
             downstream.called = decision.call.method
-            self.announcer.say(partial(harmless_event, decision), None)
+            self.announcer.tell(harmless_event, decision)
             if decision.body and self.player.respond_on_stream(request, decision.body):
                 await self.accept(downstream)
             else:
@@ -257,19 +252,19 @@ class ReplayServer:
             await self._send(play.delivery, downstream)
 
     def _say_played(self, play: Play) -> None:
-        playable, say = play.playable, self.announcer.say
-        say(partial(played_event, play), None)
+        playable, tell = play.playable, self.announcer.tell
+        tell(played_event, play)
         if playable.turn:
-            say(partial(answered_event, playable), None)
+            tell(answered_event, playable)
         if playable.ask is not None:
-            say(partial(asked_event, playable), None)
+            tell(asked_event, playable)
 
     def _say_pushed(self, delivery: Delivery, pieces: range) -> None:
         """Say what is asked by the requests that these pieces of a response push."""
         if self.pushed_asks is not None:
             for ask in self.pushed_asks.get(delivery.playable.exchange, ()):
                 if ask.request.piece in pieces:
-                    self.announcer.say(partial(asked_by_push_event, ask), None)
+                    self.announcer.tell(asked_by_push_event, ask)
 
     async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
         downstream.called = miss.call.method
@@ -287,7 +282,7 @@ class ReplayServer:
     def _say_missed(self, miss: Miss) -> bytes:
         """Say what was missed; return what its client is told."""
         report = self._report(miss)
-        self.announcer.say(partial(missed_event, miss), lambda: report.text)
+        self.announcer.say(lambda: (missed_event(miss), report.text))
         if miss.call.message is None:
             return f"{report.text}\n".encode()
         return miss_body(report, miss.call)

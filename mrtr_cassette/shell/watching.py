@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from mrtr_cassette.core.format.journal import encode_line
@@ -19,17 +18,12 @@ from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.record.writer import Due, ExchangeWriter
 from mrtr_cassette.core.report.events import (
-    exchange_line,
-    failed_event,
-    failed_line,
-    pushed_event,
-    pushed_line,
+    failed_said,
+    pushed_said,
     request_event,
-    response_event,
-    unreachable_event,
-    unreachable_line,
-    unread_event,
-    unread_line,
+    response_said,
+    unreachable_said,
+    unread_said,
 )
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import MrtrCassetteError, internal_error
@@ -90,19 +84,14 @@ class Watcher:
         """Take note that the upstream gave no response; that is no exchange to record."""
         self.session.unreachable += 1
         shown = f"{request.method} {self.recorder.shown_target(request.target)}"
-        self.announcer.say(
-            partial(unreachable_event, problem), partial(unreachable_line, shown, problem)
-        )
+        self.announcer.say(unreachable_said, shown, problem)
 
     def warn_of(self, observation: Observation, unread: Unread) -> None:
         """Say, once for each reason, that a body can't be read."""
         if unread in self._warned_of:
             return
         self._warned_of.add(unread)
-        self.announcer.say(
-            partial(unread_event, observation, unread),
-            partial(unread_line, observation, unread, self.announcer.terms),
-        )
+        self.announcer.say(unread_said, observation, unread, self.announcer.terms)
 
     def failed(self, error: Exception) -> None:
         """Say, once, that the recording is not whole; what passes goes on."""
@@ -115,7 +104,7 @@ class Watcher:
         else:
             problem = internal_error(error)
         self.session.problem = problem
-        self.announcer.say(partial(failed_event, problem), partial(failed_line, problem))
+        self.announcer.say(failed_said, problem)
 
 
 class WatchedExchange:
@@ -131,7 +120,7 @@ class WatchedExchange:
         with self:
             observation = watcher.recorder.request_received(request, watcher.now_ms())
             self._writer = ExchangeWriter(observation)
-            watcher.announcer.say(partial(request_event, observation), None)
+            watcher.announcer.tell(request_event, observation)
 
     # The recorder is a spectator: whatever error comes up while it is shown something is told.
     # No guard of its own is made for each block, as there are four of them in each exchange.
@@ -194,10 +183,7 @@ class WatchedExchange:
                 observation = writer.observation
                 self._write(writer.response_ended(end, now), observation)
                 self._watcher.session.exchanges += 1
-                self._watcher.announcer.say(
-                    partial(response_event, observation, end, now),
-                    partial(exchange_line, observation, now),
-                )
+                self._watcher.announcer.say(response_said, observation, end, now)
 
     def _write(self, due: Due | None, observation: Observation) -> None:
         """Write an exchange to the journal, if it is due."""
@@ -216,6 +202,4 @@ class WatchedExchange:
 
     def _say_pushed(self, observation: Observation) -> None:
         for push in observation.take_pushed():
-            self._watcher.announcer.say(
-                partial(pushed_event, observation, push), partial(pushed_line, observation, push)
-            )
+            self._watcher.announcer.say(pushed_said, observation, push)

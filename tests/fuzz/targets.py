@@ -58,12 +58,11 @@ from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Reply
 from mrtr_cassette.core.report.events import (
-    exchange_line,
     harmless_event,
     missed_event,
     played_event,
     request_event,
-    response_event,
+    response_said,
 )
 from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
@@ -329,7 +328,7 @@ def recorder(data: bytes) -> None:
         assert len(body) > SMALL
         return
     kept = seen.seal(end, 9.5)
-    orjson.dumps([exchange_line(seen, 10.0), response_event(seen, end, 10.0)])
+    orjson.dumps(response_said(seen, end, 10.0))
     assert seen.size == len(body)
     if not seals and not coding:
         assert _without_event_ids(kept.response.body) == _without_event_ids(body)

@@ -62,7 +62,7 @@ from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.in_order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.report.events import exchange_line
+from mrtr_cassette.core.report.events import response_said
 from mrtr_cassette.core.report.inspection import inspected, inspection_text
 from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.report.summary import report_of_replay, summary_text
@@ -650,7 +650,7 @@ def recorded_hostility(
                     observation.seal(End.COMPLETE, talk.tick())
         observation.response_ended(talk.tick())
         recorded = observation.seal(draw(st.sampled_from(End)), talk.tick())
-        exchange_line(observation, talk.tick())
+        response_said(observation, End.COMPLETE, talk.tick())
         line = encode_line(recorded)
         assert values_of(decode_line(line)) == values_of(recorded)
         talk.exchanges.append(recorded)

@@ -26,87 +26,76 @@ from mrtr_cassette.core.secrets.surrogates import sha256_of
 from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, counted, in_terms, printable
 
-# Both
+Event = dict[str, Any]
+"""What happened, for a log that programs read: ready for JSON."""
+Said = tuple[Event, str]
+"""The same with the line for people."""
 
 
-def admin_event(url: str) -> dict[str, Any]:
+def admin_said(url: str) -> Said:
     """Return where the admin port is."""
-    return {"event": "admin", "url": url}
-
-
-def admin_line(url: str) -> str:
-    """Return the same as a line."""
-    return f"admin port on {url}"
+    return {"event": "admin", "url": url}, f"admin port on {url}"
 
 
 # Recording
 
 
-def request_event(observation: Observation) -> dict[str, Any]:
+def request_event(observation: Observation) -> Event:
     """Return that a call was started or answers came."""
-    answers = observation.call.answers
-    push = observation.answered
+    answers, push, shown = (
+        observation.call.answers,
+        observation.answered,
+        observation.recorder.shown,
+    )
+    facts = _call_facts(observation)
     if push is not None:
-        return {
-            "event": "answered",
-            "exchange": observation.number,
-            "call": observation.recorder.label(push.call),
-            "via": "push",
-            "keys": [observation.recorder.shown(push.key)],
-            "request_state_sha256": None,
-        }
-    if answers is None:
-        return {"event": "started", **_call_facts(observation)}
-    return {
-        "event": "answered",
-        **_call_facts(observation),
-        "via": "result",
-        "keys": [observation.recorder.shown(key) for key in sorted(answers.input_responses or {})],
-        "request_state_sha256": _hash(answers.request_state),
-    }
+        facts["call"] = observation.recorder.label(push.call)
+        via, keys, state = "push", [push.key], None
+    elif answers is not None:
+        via, keys = "result", sorted(answers.input_responses or {})
+        state = _hash(answers.request_state)
+    else:
+        return {"event": "started", **facts}
+    keys = [shown(key) for key in keys]
+    return {"event": "answered", **facts, "via": via, "keys": keys, "request_state_sha256": state}
 
 
-def response_event(observation: Observation, end: End, at_ms: float) -> dict[str, Any]:
+def response_said(observation: Observation, end: End, at_ms: float) -> Said:
     """Return that a call was asked something or ended."""
     ask = observation.ask
-    facts = {
+    event = {
+        "event": "ended" if ask is None else "asked",
         **_call_facts(observation),
         "status": observation.status,
         "end": end.value,
         "bytes": observation.size,
         "duration_ms": round(at_ms - observation.started_ms, 1),
     }
-    if ask is None:
-        return {"event": "ended", **facts}
-    return {
-        "event": "asked",
-        **facts,
-        "via": "result",
-        "keys": _kinds(ask.input_requests, observation.recorder.shown),
-        "request_state_sha256": _hash(ask.request_state),
-    }
+    if ask is not None:
+        event |= {
+            "via": "result",
+            "keys": _kinds(ask.input_requests, observation.recorder.shown),
+            "request_state_sha256": _hash(ask.request_state),
+        }
+    return event, _exchange_line(observation, at_ms)
 
 
-def pushed_event(observation: Observation, push: OpenPush) -> dict[str, Any]:
+def pushed_said(observation: Observation, push: OpenPush) -> Said:
     """Return that a call, or a listening stream, was asked something by a pushed request."""
-    return {
+    label, shown = observation.recorder.label(push.call), observation.recorder.shown
+    event = {
         "event": "asked",
         "exchange": push.exchange,
-        "call": observation.recorder.label(push.call),
+        "call": label,
         "via": "push",
-        "keys": _kinds({push.key: push.request}, observation.recorder.shown),
+        "keys": _kinds({push.key: push.request}, shown),
         "request_state_sha256": None,
     }
+    asked = shown(f"{push.key} ({push.request.kind})")
+    return event, f"{push.exchange:>4}  {printable(label)} asks {asked}"
 
 
-def pushed_line(observation: Observation, push: OpenPush) -> str:
-    """Return as a line that a pushed request asks something."""
-    label = observation.recorder.label(push.call)
-    asked = observation.recorder.shown(f"{push.key} ({push.request.kind})")
-    return f"{push.exchange:>4}  {printable(label)} asks {asked}"
-
-
-def _call_facts(observation: Observation) -> dict[str, Any]:
+def _call_facts(observation: Observation) -> Event:
     return {"exchange": observation.number, "call": observation.label}
 
 
@@ -120,8 +109,7 @@ def _hash(state: str | None) -> str | None:
     return None if state is None else sha256_of(state)
 
 
-def exchange_line(observation: Observation, at_ms: float) -> str:
-    """Return one recorded exchange as a line."""
+def _exchange_line(observation: Observation, at_ms: float) -> str:
     call = observation.call
     line = f"{observation.number:>4}  {observation.label}"
     if call.answers is not None:
@@ -149,68 +137,54 @@ def _asking_text(ask: InputRequired, shown: Callable[[str], str]) -> str:
     return text if ask.request_state is None else f"{text}, with request state"
 
 
-def unread_event(observation: Observation, unread: Unread) -> dict[str, Any]:
+def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return which body can't be read."""
-    return {
+    reason = printable(unread.reason)
+    event = {
         "event": "unread",
         **_call_facts(observation),
         "body": unread.side,
-        "reason": printable(unread.reason),
+        "reason": reason,
     }
-
-
-def unread_line(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> str:
-    """Return the warning about a body that can't be read."""
     place = f"the {unread.side} of exchange {observation.number}, {observation.label}"
-    text = (
+    line = (
         f"warning: {place}, can't be searched for asks, states and secrets, as {unread.reason}; "
         "it is recorded as it is"
     )
     if unread.side == "response" and unread.reason.startswith("its "):
-        text += ": have it readable with <<accept_gzip>>"
-    return printable(in_terms(text, terms))
+        line += ": have it readable with <<accept_gzip>>"
+    return event, printable(in_terms(line, terms))
 
 
-def unreachable_event(problem: str) -> dict[str, Any]:
-    """Return that the upstream gave no response."""
-    return {"event": "unreachable", "problem": problem}
+def unreachable_said(request: str, problem: str) -> Said:
+    """Return that a request got no response from the upstream."""
+    return (
+        {"event": "unreachable", "problem": problem},
+        f"{request}: {problem}; not recorded",
+    )
 
 
-def unreachable_line(request: str, problem: str) -> str:
-    """Return as a line which request got no response from the upstream."""
-    return f"{request}: {problem}; not recorded"
-
-
-def failed_event(problem: str) -> dict[str, Any]:
+def failed_said(problem: str) -> Said:
     """Return that the recording is not whole from now on."""
-    return {"event": "failed", "problem": problem}
-
-
-def failed_line(problem: str) -> str:
-    """Return as a line that the recording is not whole from now on."""
-    return f"RECORDING FAILED: {problem}; the traffic goes on"
+    return (
+        {"event": "failed", "problem": problem},
+        f"RECORDING FAILED: {problem}; the traffic goes on",
+    )
 
 
 # Appending
 
 
-def caught_up_event(asker: Playable) -> dict[str, Any]:
+def caught_up_said(asker: Playable) -> Said:
     """Return that the server was brought to the ask of a recorded exchange."""
-    return {
-        "event": "caught-up",
-        "call": str(asker.key),
-        "interaction": asker.interaction,
-        "turn": asker.asking_turn,
-    }
-
-
-def caught_up_line(asker: Playable) -> str:
-    """Return as a line that the server was brought to the ask of a recorded exchange."""
     ask = recorded_ask(asker)
-    return f"      repeated the conversation up to {ask}, for an answer that is not recorded"
+    return (
+        {"event": "caught-up", **_place(asker, asker.asking_turn)},
+        f"      repeated the conversation up to {ask}, for an answer that is not recorded",
+    )
 
 
-def unrecorded_event(failure: Unrecorded) -> dict[str, Any]:
+def unrecorded_event(failure: Unrecorded) -> Event:
     """Return that a request was not recorded."""
     asker = failure.asker
     return {
@@ -228,59 +202,41 @@ Work = Literal["reading", "writing"]
 _COUNTED: Final[Mapping[Work, str]] = {"reading": "interactions", "writing": "exchanges"}
 
 
-def progress_event(work: Work, done: int, total: int, left_s: float) -> dict[str, Any]:
+def progress_said(work: Work, path: str, done: int, total: int, left_s: float) -> Said:
     """Return how much of a large cassette has been read or written, and seconds for the rest."""
-    return {"event": work, _COUNTED[work]: done, "of": total, "left_s": round(left_s, 1)}
+    event = {"event": work, _COUNTED[work]: done, "of": total, "left_s": round(left_s, 1)}
+    line = f"{work} {path}: {done:,} of {total:,} {_COUNTED[work]}, {math.ceil(left_s)} s left"
+    return event, line
 
 
-def progress_line(work: Work, path: str, done: int, total: int, left_s: float) -> str:
-    """Return the same as a line."""
-    return f"{work} {path}: {done:,} of {total:,} {_COUNTED[work]}, {math.ceil(left_s)} s left"
+def _place(playable: Playable, turn: int) -> Event:
+    return {"call": str(playable.key), "interaction": playable.interaction, "turn": turn}
 
 
-def played_event(play: Play) -> dict[str, Any]:
+def played_event(play: Play) -> Event:
     """Return that a request got its recorded reply."""
     playable = play.playable
-    return {
-        "event": "played",
-        "call": str(playable.key),
-        "interaction": playable.interaction,
-        "turn": playable.turn,
-        "times": playable.played,
-    }
+    return {"event": "played", **_place(playable, playable.turn), "times": playable.played}
 
 
-def answered_event(playable: Playable) -> dict[str, Any]:
+def answered_event(playable: Playable) -> Event:
     """Return that a request answered what had been asked."""
-    question = playable.answers
+    question, answers = playable.answers, playable.call.answers
+    facts = _place(playable, playable.turn)
     if question is not None:
-        call, keys = question.pending.key, [question.request.key]
+        facts["call"], via, keys = str(question.pending.key), "push", [question.request.key]
     else:
-        answers = playable.call.answers
-        call, keys = playable.key, sorted(answers.input_responses or {}) if answers else []
-    return {
-        "event": "answered",
-        "call": str(call),
-        "interaction": playable.interaction,
-        "turn": playable.turn,
-        "via": "result" if question is None else "push",
-        "keys": [printable(key) for key in keys],
-    }
+        via, keys = "result", sorted(answers.input_responses or {}) if answers else []
+    return {"event": "answered", **facts, "via": via, "keys": [printable(key) for key in keys]}
 
 
-def asked_event(asker: Playable) -> dict[str, Any]:
+def asked_event(asker: Playable) -> Event:
     """Return that the client was asked something by the response to its call."""
-    return {
-        "event": "asked",
-        "call": str(asker.key),
-        "interaction": asker.interaction,
-        "turn": asker.asking_turn,
-        "via": "result",
-        "keys": {} if asker.ask is None else _kinds(asker.ask.input_requests),
-    }
+    keys = {} if asker.ask is None else _kinds(asker.ask.input_requests)
+    return {"event": "asked", **_place(asker, asker.asking_turn), "via": "result", "keys": keys}
 
 
-def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
+def asked_by_push_event(ask: PushedAsk) -> Event:
     """Return that the client was asked something by a pushed request."""
     pushed = ask.request
     return {
@@ -293,22 +249,20 @@ def asked_by_push_event(ask: PushedAsk) -> dict[str, Any]:
     }
 
 
-def harmless_event(harmless: Harmless) -> dict[str, Any]:
+def harmless_event(harmless: Harmless) -> Event:
     """Return that a request that was not recorded got what any server answers."""
     return {"event": "harmless", "call": harmless.call.title, "answer": harmless.answer}
 
 
-def told_apart_event(groups: Sequence[SeveralAnswers]) -> dict[str, Any]:
+def told_apart_said(groups: Sequence[SeveralAnswers]) -> Said:
     """Return which requests have several recorded answers, without memory."""
-    return {"event": "told_apart", "requests": [each._asdict() for each in groups]}
+    return (
+        {"event": "told_apart", "requests": [each._asdict() for each in groups]},
+        listed("note: recorded with several answers", groups),
+    )
 
 
-def told_apart_text(groups: Sequence[SeveralAnswers]) -> str:
-    """Return the same for people."""
-    return listed("note: recorded with several answers", groups)
-
-
-def missed_event(miss: Miss) -> dict[str, Any]:
+def missed_event(miss: Miss) -> Event:
     """Return that a request was missed."""
     nearest = miss.nearest
     return {

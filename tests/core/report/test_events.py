@@ -31,31 +31,22 @@ from mrtr_cassette.core.replay.harmless import Harmless
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.stateless import SeveralAnswers
 from mrtr_cassette.core.report.events import (
-    admin_event,
-    admin_line,
+    admin_said,
     answered_event,
     asked_by_push_event,
     asked_event,
-    caught_up_event,
-    caught_up_line,
-    exchange_line,
-    failed_event,
-    failed_line,
+    caught_up_said,
+    failed_said,
     harmless_event,
     missed_event,
     played_event,
-    progress_event,
-    progress_line,
-    pushed_event,
-    pushed_line,
+    progress_said,
+    pushed_said,
     request_event,
-    response_event,
-    told_apart_event,
-    told_apart_text,
-    unreachable_event,
-    unreachable_line,
-    unread_event,
-    unread_line,
+    response_said,
+    told_apart_said,
+    unreachable_said,
+    unread_said,
     unrecorded_event,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
@@ -105,7 +96,7 @@ def test_exchange_is_one_line_in_the_log(request_: Any, response: Any, line: str
     """A recorded exchange is named with what was asked, and without any value."""
     observation = observed(request_, response)
 
-    assert exchange_line(observation, observation.started_ms + 3) == line
+    assert response_said(observation, End.COMPLETE, observation.started_ms + 3)[1] == line
 
 
 def test_events_of_a_recording_tell_the_turns() -> None:
@@ -116,7 +107,7 @@ def test_events_of_a_recording_tell_the_turns() -> None:
         "exchange": 1,
         "call": 'tools/call "deploy"',
     }
-    assert response_event(asked, End.COMPLETE, asked.started_ms + 2.04) == {
+    assert response_said(asked, End.COMPLETE, asked.started_ms + 2.04)[0] == {
         "event": "asked",
         "exchange": 1,
         "call": 'tools/call "deploy"',
@@ -138,7 +129,7 @@ def test_events_of_a_recording_tell_the_turns() -> None:
         "keys": ["a", "b"],
         "request_state_sha256": sha256_of(STATE),
     }
-    assert response_event(answered, End.OPEN, answered.started_ms)["event"] == "ended"
+    assert response_said(answered, End.OPEN, answered.started_ms)[0]["event"] == "ended"
     assert (
         request_event(observed(retry(CALL, {"a": YES}), text("x")))["request_state_sha256"] is None
     )
@@ -154,7 +145,8 @@ def test_events_of_a_recording_tell_what_was_pushed() -> None:
     (push,) = listening.take_pushed()
     answering = session.talk.observation(session.post(posted(elicit(), YES)))
 
-    assert pushed_event(listening, push) == {
+    event, line = pushed_said(listening, push)
+    assert event == {
         "event": "asked",
         "exchange": 2,
         "call": 'tools/call "deploy"',
@@ -162,7 +154,7 @@ def test_events_of_a_recording_tell_what_was_pushed() -> None:
         "keys": {"elicitation-1": "form"},
         "request_state_sha256": None,
     }
-    assert pushed_line(listening, push) == '   2  tools/call "deploy" asks elicitation-1 (form)'
+    assert line == '   2  tools/call "deploy" asks elicitation-1 (form)'
     assert request_event(answering) == {
         "event": "answered",
         "exchange": 3,
@@ -171,15 +163,15 @@ def test_events_of_a_recording_tell_what_was_pushed() -> None:
         "keys": ["elicitation-1"],
         "request_state_sha256": None,
     }
-    assert exchange_line(answering, answering.started_ms + 1) == (
+    assert response_said(answering, End.COMPLETE, answering.started_ms + 1)[1] == (
         "   3  POST /mcp, answering elicitation-1 -> HTTP 202 (1 ms)"
     )
 
 
 def test_where_the_admin_port_is() -> None:
     """Programs that start a run on a free port read it here."""
-    assert admin_event("http://h:1") == {"event": "admin", "url": "http://h:1"}
-    assert admin_line("http://h:1") == "admin port on http://h:1"
+    event = {"event": "admin", "url": "http://h:1"}
+    assert admin_said("http://h:1") == (event, "admin port on http://h:1")
 
 
 def test_events_of_a_replay_tell_hits_and_misses() -> None:
@@ -268,7 +260,7 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
 
     for event in (
         request_event(observation),
-        response_event(observation, End.COMPLETE, 1.0),
+        response_said(observation, End.COMPLETE, 1.0)[0],
         played_event(decision),
         missed_event(miss),
     ):
@@ -312,38 +304,35 @@ UNSEARCHED = (
 def test_body_that_cannot_be_read_is_told(unread: Unread, rest: str) -> None:
     """The warning names the exchange, the reason and the way out, and a terminal obeys nothing."""
     observation = Recorder(seals=True).request_received(post(CALL), 0)
-    line = unread_line(observation, unread, {"accept_gzip": "GZIP"})
+    event, line = unread_said(observation, unread, {"accept_gzip": "GZIP"})
 
     assert line == UNSEARCHED.format(unread.side) + rest
-    event = unread_event(observation, unread)
     assert (event["event"], event["exchange"], event["body"]) == ("unread", 1, unread.side)
     assert event["reason"].isprintable()
 
 
 @pytest.mark.parametrize(
-    ("event", "line", "shown"),
+    ("said", "shown"),
     [
         (
-            unreachable_event("refused"),
-            unreachable_line("POST /mcp", "refused"),
+            unreachable_said("POST /mcp", "refused"),
             ("unreachable", "POST /mcp: refused; not recorded"),
         ),
         (
-            failed_event("disk full"),
-            failed_line("disk full"),
+            failed_said("disk full"),
             ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
         ),
         (
-            progress_event("reading", 1500, 60_000, 11.4),
-            progress_line("reading", "c.json", 1500, 60_000, 11.4),
+            progress_said("reading", "c.json", 1500, 60_000, 11.4),
             ("reading", "reading c.json: 1,500 of 60,000 interactions, 12 s left"),
         ),
     ],
 )
 def test_what_goes_on_in_a_run_is_an_event_and_a_line(
-    event: dict[str, Any], line: str, shown: tuple[str, str]
+    said: tuple[dict[str, Any], str], shown: tuple[str, str]
 ) -> None:
     """Each has a name for programs and a sentence for people."""
+    event, line = said
     assert (event["event"], line) == shown
 
 
@@ -351,13 +340,14 @@ def test_conversation_that_was_repeated_is_told_up_to_its_ask() -> None:
     """The event and the line name the recorded ask at which the live server stands now."""
     ((asker, _), *_) = player_of(*BRANCHED).interactions
 
-    assert caught_up_event(asker) == {
+    event, line = caught_up_said(asker)
+    assert event == {
         "event": "caught-up",
         "call": 'tools/call "deploy"',
         "interaction": 1,
         "turn": 1,
     }
-    assert caught_up_line(asker).strip() == (
+    assert line.strip() == (
         'repeated the conversation up to #1 (tools/call "deploy", ask of turn 1), '
         "for an answer that is not recorded"
     )
@@ -370,7 +360,7 @@ def test_requests_with_several_answers_are_told() -> None:
         SeveralAnswers('tools/call "slow"', (3, 4), ("a progress token", "the session")),
     ]
 
-    event = told_apart_event(groups)
+    event, text_ = told_apart_said(groups)
     assert event["event"] == "told_apart"
     assert orjson.loads(orjson.dumps(event["requests"])) == [
         {"call": 'tools/call "who"', "interactions": [1, 2], "told_apart_by": ["the client"]},
@@ -380,7 +370,7 @@ def test_requests_with_several_answers_are_told() -> None:
             "told_apart_by": ["a progress token", "the session"],
         },
     ]
-    assert told_apart_text(groups).splitlines() == [
+    assert text_.splitlines() == [
         "note: recorded with several answers:",
         '  #1, #2: tools/call "who", told apart by the client',
         '  #3, #4: tools/call "slow", told apart by a progress token, the session',
