@@ -5,9 +5,9 @@ Rule: as in `options`: one field is one option for every front.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mrtr_cassette.option_values import as_option, list_options
+from mrtr_cassette.option_values import list_options, option_field
 from mrtr_cassette.options import WritingOptions
 
 
@@ -15,23 +15,19 @@ from mrtr_cassette.options import WritingOptions
 class CallOptions(WritingOptions):
     """The options of a call that needs no client."""
 
-    max_rounds: int = field(
+    max_rounds: int = option_field(
+        "number",
+        "How often the server may ask before the call is given up",
+        "--max-rounds",
         default=10,
-        metadata=as_option(
-            "number",
-            "How often the server may ask before the call is given up",
-            "--max-rounds",
-        ),
     )
-    timeout: int = field(
+    timeout: int = option_field(
+        "number",
+        "Seconds that the whole call may take, with everything that is asked",
+        "--timeout",
+        metavar="SECONDS",
+        smallest=1,
         default=300,
-        metadata=as_option(
-            "number",
-            "Seconds that the whole call may take, with everything that is asked",
-            "--timeout",
-            metavar="SECONDS",
-            smallest=1,
-        ),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mrtr_cassette.errors import UsageError
@@ -192,6 +192,23 @@ def check_names(names: Iterable[str], known: Collection[str], owner: str) -> Non
             f"{owner} has no option {name!r}",
             hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
         )
+
+
+def option_field(
+    kind: Kind, text: str, flag: str = "", *, default: Any = None, **facts: Any
+) -> Any:
+    """Return a field that is an option; one of a list is empty, and a choice the first of them.
+
+    Args:
+        default: that of a number or a text.
+    """
+    if kind in ("list", "headers"):
+        default = ()
+    elif kind == "switch":
+        default = False
+    elif kind == "choice":
+        default = facts["choices"][0]
+    return field(default=default, metadata=as_option(kind, text, flag, **facts))
 
 
 def as_option(kind: Kind, text: str, flag: str = "", **facts: Any) -> Mapping[str, Option]:

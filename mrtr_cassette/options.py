@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Literal
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
 from mrtr_cassette.option_values import (
     FilePath,
-    as_option,
     checked,
     default_of,
     ignored_paths,
     kept_header_names,
     list_options,
+    option_field,
     options_of,
 )
 
@@ -51,24 +51,19 @@ class Options:
         UsageError: a value has the wrong type, or can't be meant.
     """
 
-    max_body: int = field(
+    max_body: int = option_field(
+        "number",
+        "Largest body that is taken and kept",
+        "--max-body",
+        metavar="MIB",
+        smallest=1,
+        unit=MEBIBYTE,
         default=256 * MEBIBYTE,
-        metadata=as_option(
-            "number",
-            "Largest body that is taken and kept",
-            "--max-body",
-            metavar="MIB",
-            smallest=1,
-            unit=MEBIBYTE,
-        ),
     )
-    log: Callable[[str], None] | None = field(
-        default=None,
-        metadata=as_option(
-            "function",
-            "Takes one line of text at a time, from the thread of the proxy: each recorded "
-            "exchange, each miss, each problem",
-        ),
+    log: Callable[[str], None] | None = option_field(
+        "function",
+        "Takes one line of text at a time, from the thread of the proxy: each recorded "
+        "exchange, each miss, each problem",
     )
     terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False)
 
@@ -84,65 +79,49 @@ class Options:
 class ProxyOptions(Options):
     """What the proxies have in common: where they listen, for whom, and what they play."""
 
-    host: str = field(
+    host: str = option_field(
+        "text",
+        "Address to listen on; any but loopback opens the proxy to others",
+        "--host",
         default="127.0.0.1",
-        metadata=as_option(
-            "text", "Address to listen on; any but loopback opens the proxy to others", "--host"
-        ),
     )
-    port: int = field(
+    port: int = option_field(
+        "number",
+        "Port to listen on; 0 takes a free one",
+        "--port",
+        largest=65535,
+        shell_default=8722,
         default=0,
-        metadata=as_option(
-            "number",
-            "Port to listen on; 0 takes a free one",
-            "--port",
-            largest=65535,
-            shell_default=8722,
-        ),
     )
-    admin_port: int | None = field(
+    admin_port: int | None = option_field(
+        "number",
+        "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
+        "--admin-port",
+        largest=65535,
+        in_suites=False,
         default=None,
-        metadata=as_option(
-            "number",
-            "Serve /livez, /readyz and /metrics on this port; 0 takes a free one",
-            "--admin-port",
-            largest=65535,
-            in_suites=False,
-        ),
     )
-    allow_hosts: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list", "Let clients call the proxy by this name too", "--allow-host", metavar="NAME"
-        ),
+    allow_hosts: Collection[str] = option_field(
+        "list", "Let clients call the proxy by this name too", "--allow-host", metavar="NAME"
     )
-    allow_origins: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Let pages of this origin call the proxy, such as https://app.example",
-            "--allow-origin",
-            metavar="ORIGIN",
-        ),
+    allow_origins: Collection[str] = option_field(
+        "list",
+        "Let pages of this origin call the proxy, such as https://app.example",
+        "--allow-origin",
+        metavar="ORIGIN",
     )
-    ignore: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Leave a value out of matching: a JSON Pointer into the params, such as "
-            "/inputResponses/summary or /arguments/requestedAt",
-            "--ignore",
-            metavar="POINTER",
-        ),
+    ignore: Collection[str] = option_field(
+        "list",
+        "Leave a value out of matching: a JSON Pointer into the params, such as "
+        "/inputResponses/summary or /arguments/requestedAt",
+        "--ignore",
+        metavar="POINTER",
     )
-    repeat: Repeats = field(
-        default="auto",
-        metadata=as_option(
-            "choice",
-            "Whether a call may be played more often than recorded; auto: where it only reads",
-            "--repeat",
-            choices=("auto", "always", "never"),
-        ),
+    repeat: Repeats = option_field(
+        "choice",
+        "Whether a call may be played more often than recorded; auto: where it only reads",
+        "--repeat",
+        choices=("auto", "always", "never"),
     )
 
     def __post_init__(self) -> None:
@@ -161,29 +140,20 @@ class ProxyOptions(Options):
 class UpstreamOptions(Options):
     """What all that call an upstream have in common: what it gets, and how it is verified."""
 
-    headers: Mapping[str, str] | Sequence[tuple[str, str]] = field(
-        default=(),
-        metadata=as_option(
-            "headers",
-            "Add a header to every request to the upstream, in the place of one of that name",
-            "--header",
-            metavar="'NAME: VALUE'",
-        ),
+    headers: Mapping[str, str] | Sequence[tuple[str, str]] = option_field(
+        "headers",
+        "Add a header to every request to the upstream, in the place of one of that name",
+        "--header",
+        metavar="'NAME: VALUE'",
     )
-    ca_file: FilePath | None = field(
-        default=None,
-        metadata=as_option(
-            "file",
-            "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
-            "--ca-file",
-            metavar="FILE",
-        ),
+    ca_file: FilePath | None = option_field(
+        "file",
+        "Certificates (PEM) by which a TLS upstream is verified, besides the system's",
+        "--ca-file",
+        metavar="FILE",
     )
-    insecure: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
-        ),
+    insecure: bool = option_field(
+        "switch", "Don't verify a TLS upstream: whoever answers is believed", "--insecure"
     )
 
     @cached_property
@@ -201,22 +171,19 @@ class UpstreamOptions(Options):
 class WritingOptions(UpstreamOptions):
     """What all that write a cassette have in common: what becomes of one that exists."""
 
-    existing: Existing = field(
-        default="keep",
-        metadata=as_option(
-            "choice",
-            "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
-            "has is played, and what it lacks is recorded and added",
-            choices=("keep", "replace", "append"),
-            flags={
-                "replace": ("--force", "Replace the cassette if it exists"),
-                "append": (
-                    "--append",
-                    "Play what the cassette has, record what it lacks, and add that",
-                ),
-            },
-            in_suites=False,
-        ),
+    existing: Existing = option_field(
+        "choice",
+        "keep: a cassette that exists is an error; replace: it is replaced; append: what it "
+        "has is played, and what it lacks is recorded and added",
+        choices=("keep", "replace", "append"),
+        flags={
+            "replace": ("--force", "Replace the cassette if it exists"),
+            "append": (
+                "--append",
+                "Play what the cassette has, record what it lacks, and add that",
+            ),
+        },
+        in_suites=False,
     )
 
 
@@ -224,48 +191,33 @@ class WritingOptions(UpstreamOptions):
 class ReplayOptions(ProxyOptions):
     """The options of a replay."""
 
-    pace: Pace = field(
-        default="none",
-        metadata=as_option(
-            "choice",
-            "Send event streams at once, or in the recorded rhythm",
-            "--pace",
-            choices=("none", "recorded"),
-        ),
+    pace: Pace = option_field(
+        "choice",
+        "Send event streams at once, or in the recorded rhythm",
+        "--pace",
+        choices=("none", "recorded"),
     )
-    strict: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Also miss requests that were not recorded and that every server answers alike, such "
-            "as ping",
-            "--strict",
-        ),
+    strict: bool = option_field(
+        "switch",
+        "Also miss requests that were not recorded and that every server answers alike, such "
+        "as ping",
+        "--strict",
     )
-    stateless: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Give every request the same reply whatever was played before, so that any of several "
-            "processes may serve it",
-            "--stateless",
-            in_suites=False,
-        ),
+    stateless: bool = option_field(
+        "switch",
+        "Give every request the same reply whatever was played before, so that any of several "
+        "processes may serve it",
+        "--stateless",
+        in_suites=False,
     )
-    fail_on_unplayed: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch", "Fail where not all of the cassette was played", "--fail-on-unplayed"
-        ),
+    fail_on_unplayed: bool = option_field(
+        "switch", "Fail where not all of the cassette was played", "--fail-on-unplayed"
     )
-    on_miss: OnMiss = field(
-        default="raise",
-        metadata=as_option(
-            "choice",
-            "raise: misses are an error when the block ends; report: they are only reported",
-            choices=("raise", "report"),
-            in_suites=False,
-        ),
+    on_miss: OnMiss = option_field(
+        "choice",
+        "raise: misses are an error when the block ends; report: they are only reported",
+        choices=("raise", "report"),
+        in_suites=False,
     )
 
     def __post_init__(self) -> None:
@@ -282,76 +234,52 @@ class ReplayOptions(ProxyOptions):
 class RecordOptions(WritingOptions, ProxyOptions):
     """The options of a recording."""
 
-    match_headers: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Keep this header of requests too, so that replay tells equal calls apart by it",
-            "--match-header",
-            metavar="NAME",
-        ),
+    match_headers: Collection[str] = option_field(
+        "list",
+        "Keep this header of requests too, so that replay tells equal calls apart by it",
+        "--match-header",
+        metavar="NAME",
     )
-    request_state: RequestStates = field(
-        default="sealed",
-        metadata=as_option(
-            "choice",
-            "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
-            "--request-state",
-            choices=("sealed", "verbatim"),
-        ),
+    request_state: RequestStates = option_field(
+        "choice",
+        "sealed: raw state tokens never reach the disk; verbatim: they are kept as they are",
+        "--request-state",
+        choices=("sealed", "verbatim"),
     )
-    redact: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Replace what this regular expression matches by a placeholder, besides the known "
-            "shapes of secrets; with a group, group 1",
-            "--redact",
-            metavar="REGEX",
-        ),
+    redact: Collection[str] = option_field(
+        "list",
+        "Replace what this regular expression matches by a placeholder, besides the known "
+        "shapes of secrets; with a group, group 1",
+        "--redact",
+        metavar="REGEX",
     )
-    redact_keys: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Replace values under this member name too, such as pin",
-            "--redact-key",
-            metavar="NAME",
-        ),
+    redact_keys: Collection[str] = option_field(
+        "list",
+        "Replace values under this member name too, such as pin",
+        "--redact-key",
+        metavar="NAME",
     )
-    no_redact: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Switch off a rule, such as jwt, or a member name, such as password",
-            "--no-redact",
-            metavar="NAME",
-        ),
+    no_redact: Collection[str] = option_field(
+        "list",
+        "Switch off a rule, such as jwt, or a member name, such as password",
+        "--no-redact",
+        metavar="NAME",
     )
-    seal_answers: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch", "Keep only hashes of what the user answered", "--seal-answers"
-        ),
+    seal_answers: bool = option_field(
+        "switch", "Keep only hashes of what the user answered", "--seal-answers"
     )
-    answers: FilePath | None = field(
-        default=None,
-        metadata=as_option(
-            "file",
-            "Answer what the server asks in the place of a client that can't, by an answers file",
-            "--answers",
-            metavar="FILE",
-            in_suites=False,
-        ),
+    answers: FilePath | None = option_field(
+        "file",
+        "Answer what the server asks in the place of a client that can't, by an answers file",
+        "--answers",
+        metavar="FILE",
+        in_suites=False,
     )
-    publish_anyway: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Write the cassette even if the command failed, or every request got an error that is "
-            "not MCP's",
-            "--publish-anyway",
-        ),
+    publish_anyway: bool = option_field(
+        "switch",
+        "Write the cassette even if the command failed, or every request got an error that is "
+        "not MCP's",
+        "--publish-anyway",
     )
 
     def __post_init__(self) -> None:

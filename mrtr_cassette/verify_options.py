@@ -6,10 +6,10 @@ Rule: as in `options`, nothing large is imported before there is a value to chec
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.option_values import FilePath, as_option, list_options
+from mrtr_cassette.option_values import FilePath, list_options, option_field
 from mrtr_cassette.options import UpstreamOptions
 
 
@@ -17,73 +17,49 @@ from mrtr_cassette.options import UpstreamOptions
 class VerifyOptions(UpstreamOptions):
     """The options of holding a live server to a cassette."""
 
-    only: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Verify only calls whose method, name, both ('tools/call add') or number match this "
-            "pattern",
-            "--only",
-            metavar="PATTERN",
-            in_suites=False,
-        ),
+    only: Collection[str] = option_field(
+        "list",
+        "Verify only calls whose method, name, both ('tools/call add') or number match this "
+        "pattern",
+        "--only",
+        metavar="PATTERN",
+        in_suites=False,
     )
-    ignore: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Leave a value out of the comparison: a JSON Pointer into the result, such as "
-            "/structuredContent/at",
-            "--ignore",
-            metavar="POINTER",
-        ),
+    ignore: Collection[str] = option_field(
+        "list",
+        "Leave a value out of the comparison: a JSON Pointer into the result, such as "
+        "/structuredContent/at",
+        "--ignore",
+        metavar="POINTER",
     )
-    ignore_from: FilePath | None = field(
-        default=None,
-        metadata=as_option(
-            "file",
-            "Leave out of the comparison what this file names",
-            "--ignore-from",
-            metavar="FILE",
-        ),
+    ignore_from: FilePath | None = option_field(
+        "file", "Leave out of the comparison what this file names", "--ignore-from", metavar="FILE"
     )
-    learn: FilePath | None = field(
-        default=None,
-        metadata=as_option(
-            "file",
-            "Ask twice what only reads, and add the pointers of what differs by itself to this "
-            "file",
-            "--learn",
-            metavar="FILE",
-            in_suites=False,
-        ),
+    learn: FilePath | None = option_field(
+        "file",
+        "Ask twice what only reads, and add the pointers of what differs by itself to this file",
+        "--learn",
+        metavar="FILE",
+        in_suites=False,
     )
-    allow_destructive: bool = field(
-        default=False,
-        metadata=as_option(
-            "switch",
-            "Also call tools of which the server says that they may destroy something",
-            "--allow-destructive",
-        ),
+    allow_destructive: bool = option_field(
+        "switch",
+        "Also call tools of which the server says that they may destroy something",
+        "--allow-destructive",
     )
-    fail_on: Collection[str] = field(
-        default=(),
-        metadata=as_option(
-            "list",
-            "Fail on this verdict only, such as question-changed; not-reached always fails",
-            "--fail-on",
-            metavar="VERDICT",
-        ),
+    fail_on: Collection[str] = option_field(
+        "list",
+        "Fail on this verdict only, such as question-changed; not-reached always fails",
+        "--fail-on",
+        metavar="VERDICT",
     )
-    timeout: int = field(
+    timeout: int = option_field(
+        "number",
+        "Seconds that one response may take",
+        "--timeout",
+        metavar="SECONDS",
+        smallest=1,
         default=60,
-        metadata=as_option(
-            "number",
-            "Seconds that one response may take",
-            "--timeout",
-            metavar="SECONDS",
-            smallest=1,
-        ),
     )
 
     def __post_init__(self) -> None:
