@@ -57,14 +57,15 @@ def test_client_gets_the_text_and_the_same_as_facts() -> None:
     }
     assert report.facts == {
         "detail": "the live server asks something else in turn 1",
-        "request": report.request,
+        "request": 'tools/call "deploy" with {"env":"prod"}, answering a, echoing a request state',
         "cassette": "talk.json",
         "recorded": {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'},
         "differences": [
             {"pointer": "/inputRequests/a/params/message", "recorded": '"a?"', "live": '"b?"'},
             {"pointer": "/requestState", "recorded": '"…"', "live": None},
         ],
-        "fix": ", or ".join(report.fixes),
+        "fix": "record the whole call again, into another cassette, or record all of this cassette "
+        'again with existing="replace"',
     }
 
 
