@@ -76,11 +76,7 @@ class Admin:
             UsageError: the admin port can't be bound.
         """
         metrics, log = self._metrics, announcer.log
-        served = serving(
-            *(handler, listener, access, log),
-            timeouts=timeouts,
-            meter=metrics,
-        )
+        served = serving(*(handler, listener, access, log), timeouts=timeouts, meter=metrics)
         if metrics is None or self._port is None:
             async with served:
                 yield None

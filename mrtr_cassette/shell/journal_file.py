@@ -12,11 +12,7 @@ from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-from mrtr_cassette.core.format.journal import (
-    JournalHeader,
-    decode_header,
-    encode_header,
-)
+from mrtr_cassette.core.format.journal import JournalHeader, decode_header, encode_header
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import reason_of
 from mrtr_cassette.shell.locks import is_locked
@@ -35,12 +31,7 @@ def journal_path(cassette: Location) -> Path:
 class Journal:
     """The append-only file of a running recording, which only one process can have."""
 
-    def __init__(
-        self,
-        path: Path,
-        header: JournalHeader,
-        cassette: Location | None = None,
-    ) -> None:
+    def __init__(self, path: Path, header: JournalHeader, cassette: Location | None = None) -> None:
         """Create the journal.
 
         Args:

@@ -20,12 +20,7 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK
-from mrtr_cassette.shell.keeping import (
-    check_output,
-    journal_header,
-    keeping,
-    rules_of_both,
-)
+from mrtr_cassette.shell.keeping import check_output, journal_header, keeping, rules_of_both
 from mrtr_cassette.shell.line_pipes import OWN_PIPES
 from mrtr_cassette.shell.pipe_recording import predecessor_ended, record_pipe
 from mrtr_cassette.shell.pipe_upstream import pipe_upstream

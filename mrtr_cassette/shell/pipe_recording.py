@@ -28,12 +28,7 @@ from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell import cassette_file, journal_file
 from mrtr_cassette.shell.announcing import Announcer, OnEvent
 from mrtr_cassette.shell.clock import CLOCK
-from mrtr_cassette.shell.keeping import (
-    check_output,
-    journal_header,
-    keeping,
-    rules_of_both,
-)
+from mrtr_cassette.shell.keeping import check_output, journal_header, keeping, rules_of_both
 from mrtr_cassette.shell.line_pipes import (
     OWN_PIPES,
     PipeEnds,

@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.format.journal import (
-    Continuation,
-    decode_header,
-    decode_line,
-    joined,
-)
+from mrtr_cassette.core.format.journal import Continuation, decode_header, decode_line, joined
 from mrtr_cassette.shell.journal_file import opened
 
 

@@ -21,12 +21,7 @@ from mrtr_cassette.shell.appending import appender_of, player_of
 from mrtr_cassette.shell.clock import CLOCK, Clock
 from mrtr_cassette.shell.http.access import access_of, listening
 from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
-from mrtr_cassette.shell.keeping import (
-    check_output,
-    journal_header,
-    keeping,
-    rules_of_both,
-)
+from mrtr_cassette.shell.keeping import check_output, journal_header, keeping, rules_of_both
 from mrtr_cassette.shell.record_session import RecordSession
 from mrtr_cassette.shell.relay import Relay
 from mrtr_cassette.shell.stores import Location
@@ -94,8 +89,7 @@ async def recording(
                     _handling(relay, options, earlier, player, live_asks) as handler,
                     watcher.finishing(),
                     admin.serving(
-                        *(handler, listener, access, announcer, playables),
-                        timeouts=timeouts,
+                        *(handler, listener, access, announcer, playables), timeouts=timeouts
                     ) as session.admin_url,
                 ):
                     yield session

@@ -41,10 +41,7 @@ class Update:
 
 
 async def update_cassette(
-    path: Location,
-    upstream: str | Sequence[str],
-    options: VerifyOptions,
-    choose: Choose,
+    path: Location, upstream: str | Sequence[str], options: VerifyOptions, choose: Choose
 ) -> Update:
     """Hold a live server to one cassette, and take what is accepted into it.
 

@@ -89,9 +89,7 @@ _SHORTEST_ID: Final = len(_OWN_ID)
 
 
 def changes_of_ask(
-    recorded: RecordedExchange,
-    live: RecordedExchange,
-    states: Mapping[str, str] = NO_STATES,
+    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
 ) -> list[Change]:
     """Return where two asks differ; only if none is `question-changed`, they are the same question.
 
@@ -152,9 +150,7 @@ def _replaced(value: Any, text: str) -> Any:
 
 
 def changes_of_result(
-    recorded: RecordedExchange,
-    live: RecordedExchange,
-    states: Mapping[str, str] = NO_STATES,
+    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
 ) -> list[Change]:
     """Return where the last responses to the same call differ, and all that came with them.
 
@@ -167,9 +163,7 @@ def changes_of_result(
 
 
 def changes_beside(
-    recorded: RecordedExchange,
-    live: RecordedExchange,
-    states: Mapping[str, str] = NO_STATES,
+    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
 ) -> list[Change]:
     """Return where two responses differ beside their results: status, headers, other messages.
 

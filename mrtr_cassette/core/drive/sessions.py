@@ -88,11 +88,7 @@ class SessionOpening:
     """
 
     def __init__(
-        self,
-        call: Call,
-        recorded_session: str,
-        requests: Sequence[Request],
-        recorder: Recorder,
+        self, call: Call, recorded_session: str, requests: Sequence[Request], recorder: Recorder
     ) -> None:
         """Begin with what the client sent to open its session."""
         self.recorded_session = recorded_session

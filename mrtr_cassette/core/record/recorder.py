@@ -13,16 +13,12 @@ from itertools import repeat
 from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.exchange.sessions import endpoint_in, listens
 from mrtr_cassette.core.protocol.calls import Call, CallKey, gets_lines, line_label, read_call
-from mrtr_cassette.core.protocol.dialect import (
-    InputRequired,
-)
+from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
 from mrtr_cassette.core.protocol.session_ids import ids_given_in
 from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
 from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
-from mrtr_cassette.core.record.sealing import (
-    Unread,
-)
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.coding import LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (

@@ -17,15 +17,8 @@ from mrtr_cassette.core.protocol.calls import Call, resumed_event
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.replay.playable import Playable
-from mrtr_cassette.core.wire.jsonbytes import (
-    MemberPath,
-    canonical,
-)
-from mrtr_cassette.core.wire.pointers import (
-    Difference,
-    differences,
-    without_paths,
-)
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
 from mrtr_cassette.errors import printable
 
 

@@ -134,10 +134,7 @@ class Playable:
 
     def issued(self, sha256: str) -> bool:
         """Tell whether its ask issued a state with this hash, on replay or while recorded."""
-        return self.ask is not None and sha256 in (
-            self.issued_sha256,
-            self.exchange.issued_sha256,
-        )
+        return self.ask is not None and sha256 in (self.issued_sha256, self.exchange.issued_sha256)
 
     @property
     def arrival(self) -> tuple[float, int, int]:

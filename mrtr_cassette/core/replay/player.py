@@ -26,28 +26,14 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.replay.delivery import Delivery
-from mrtr_cassette.core.replay.diagnosis import (
-    Miss,
-    no_match,
-    no_more,
-    other_secrets,
-)
+from mrtr_cassette.core.replay.diagnosis import Miss, no_match, no_more, other_secrets
 from mrtr_cassette.core.replay.given import GivenOut
 from mrtr_cassette.core.replay.harmless import Harmless, HarmlessRequests
 from mrtr_cassette.core.replay.in_order import InOrder, Repeat
 from mrtr_cassette.core.replay.index import Candidates, Index
 from mrtr_cassette.core.replay.live_sessions import LiveSession
-from mrtr_cassette.core.replay.matching import (
-    MatchedForm,
-    Secret,
-    alike,
-    has_placeholders,
-)
-from mrtr_cassette.core.replay.playable import (
-    Playable,
-    number_lookups,
-    playables_of,
-)
+from mrtr_cassette.core.replay.matching import MatchedForm, Secret, alike, has_placeholders
+from mrtr_cassette.core.replay.playable import Playable, number_lookups, playables_of
 from mrtr_cassette.core.replay.reply import KnownEchoes, Reply, build_reply
 from mrtr_cassette.core.replay.stateless import SeveralAnswers, Stateless
 from mrtr_cassette.core.replay.timeline import Timelines

@@ -160,10 +160,7 @@ def build_reply(
         segments: list[bytes | Gap] = []
         while place < len(echoed) and echoed[place].span.start < end:
             span, value, request = echoed[place]
-            segments += (
-                body[sent : span.start],
-                Gap(value, body[span.start : span.end], request),
-            )
+            segments += (body[sent : span.start], Gap(value, body[span.start : span.end], request))
             sent = span.end
             place += 1
         segments.append(body[sent:end])

@@ -196,10 +196,7 @@ class Stateless:
         return nearest
 
     def fitting(
-        self,
-        nearest: list[Playable],
-        secrets: tuple[Secret, ...],
-        _candidates: Candidates | None,
+        self, nearest: list[Playable], secrets: tuple[Secret, ...], _candidates: Candidates | None
     ) -> list[Playable]:
         """Return the exchanges whose secrets can be those of a request."""
         if not secrets:

@@ -140,12 +140,7 @@ def _asking_text(ask: InputRequired, shown: Callable[[str], str]) -> str:
 def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY_TERMS) -> Said:
     """Return which body can't be read."""
     reason = printable(unread.reason)
-    event = {
-        "event": "unread",
-        **_call_facts(observation),
-        "body": unread.side,
-        "reason": reason,
-    }
+    event = {"event": "unread", **_call_facts(observation), "body": unread.side, "reason": reason}
     place = f"the {unread.side} of exchange {observation.number}, {observation.label}"
     line = (
         f"warning: {place}, can't be searched for asks, states and secrets, as {unread.reason}; "
@@ -158,10 +153,7 @@ def unread_said(observation: Observation, unread: Unread, terms: Terms = LIBRARY
 
 def unreachable_said(request: str, problem: str) -> Said:
     """Return that a request got no response from the upstream."""
-    return (
-        {"event": "unreachable", "problem": problem},
-        f"{request}: {problem}; not recorded",
-    )
+    return ({"event": "unreachable", "problem": problem}, f"{request}: {problem}; not recorded")
 
 
 def failed_said(problem: str) -> Said:

@@ -65,11 +65,7 @@ def report_of_unrecorded(
         "cassette": path,
         "recorded": None
         if asker is None
-        else {
-            "interaction": asker.interaction,
-            "turn": asker.asking_turn,
-            "call": str(asker.key),
-        },
+        else {"interaction": asker.interaction, "turn": asker.asking_turn, "call": str(asker.key)},
         "differences": [
             {"pointer": pointer, "recorded": recorded, "live": live}
             for pointer, recorded, live in shown

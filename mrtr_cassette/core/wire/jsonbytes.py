@@ -16,12 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from mrtr_cassette.core.wire.numbers import (
-    Number,
-    canonical_number,
-    read_fraction,
-    read_integer,
-)
+from mrtr_cassette.core.wire.numbers import Number, canonical_number, read_fraction, read_integer
 from mrtr_cassette.errors import NotJsonError
 
 MemberPath = tuple[str, ...]
@@ -54,10 +49,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 _decoder = json.JSONDecoder(
-    parse_int=read_integer,
-    parse_float=read_fraction,
-    parse_constant=_refuse_constant,
-    strict=True,
+    parse_int=read_integer, parse_float=read_fraction, parse_constant=_refuse_constant, strict=True
 )
 # Where a value ends needs no number, and a body may have millions of them.
 _ends = json.JSONDecoder(parse_int=float, parse_constant=_refuse_constant, strict=True)

@@ -285,11 +285,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        origin: URL,
-        tls: ssl.SSLContext | None,
-        connect_s: float,
-        idle_s: float,
+        self, origin: URL, tls: ssl.SSLContext | None, connect_s: float, idle_s: float
     ) -> None:
         self._origin = origin
         self._tls = tls if origin.scheme == "https" else None
@@ -350,10 +346,7 @@ class Client:
 
 @asynccontextmanager
 async def connecting(
-    origin: URL,
-    tls: ssl.SSLContext | None,
-    connect_s: float = _CONNECT_S,
-    idle_s: float = _IDLE_S,
+    origin: URL, tls: ssl.SSLContext | None, connect_s: float = _CONNECT_S, idle_s: float = _IDLE_S
 ) -> AsyncIterator[Client]:
     """Give a client until the block ends."""
     client = Client(origin, tls, connect_s, idle_s)
