@@ -39,7 +39,10 @@ def saved_report(raw: bytes) -> ReplayReport:
         _member(tree, "cassette", str, ""),
         tuple(_outcome(*each) for each in _items(tree, "interactions", "")),
         tuple(_miss(*each) for each in _items(tree, "misses", "")),
-        tuple(_harmless(*each) for each in _items(tree, "harmless", "")),
+        tuple(
+            HarmlessRequest(**_members(*each, call=str, answer=str, times=int))
+            for each in _items(tree, "harmless", "")
+        ),
     )
 
 
@@ -48,6 +51,10 @@ def _member(tree: Any, name: str, kind: type[T], place: str) -> T:
     if not isinstance(value, kind):
         raise UnreadableReportError(f"{place}/{name} is no {_KINDS[kind]}")
     return value
+
+
+def _members(tree: Any, place: str, **kinds: type) -> dict[str, Any]:
+    return {name: _member(tree, name, kind, place) for name, kind in kinds.items()}
 
 
 _KINDS: dict[type, str] = {str: "text", int: "whole number", list: "list", dict: "object"}
@@ -69,31 +76,20 @@ def _outcome(tree: Any, place: str) -> InteractionOutcome:
         outcome = Outcome(word)
     except ValueError:
         raise UnreadableReportError(f"{place}/outcome is none of a replay") from None
-    return InteractionOutcome(
-        _member(tree, "number", int, place),
-        _member(tree, "call", str, place),
-        outcome,
-        _member(tree, "plays", int, place),
-    )
+    members = _members(tree, place, number=int, call=str, plays=int)
+    return InteractionOutcome(outcome=outcome, **members)
 
 
 def _miss(tree: Any, place: str) -> MissReport:
     nearest: Nearest | None = None
     if isinstance(tree, dict) and tree.get("nearest") is not None:
         facts: dict[str, Any] = _member(tree, "nearest", dict, place)
-        inner = f"{place}/nearest"
-        nearest = Nearest(
-            _member(facts, "interaction", int, inner),
-            _member(facts, "turn", int, inner),
-            _member(facts, "call", str, inner),
-        )
+        members = _members(facts, f"{place}/nearest", interaction=int, turn=int, call=str)
+        nearest = Nearest(**members)
     questions = _items(tree, "questions", place)
     return MissReport(
-        reason=_member(tree, "reason", str, place),
-        detail=_member(tree, "detail", str, place),
-        request=_member(tree, "request", str, place),
+        **_members(tree, place, reason=str, detail=str, request=str, cassette=str, text=str),
         questions=tuple(str(question) for question, _ in questions),
-        cassette=_member(tree, "cassette", str, place),
         nearest=nearest,
         differences=tuple(
             Difference(
@@ -104,13 +100,4 @@ def _miss(tree: Any, place: str) -> MissReport:
             for each, inner in _items(tree, "differences", place)
         ),
         fixes=(_member(tree, "fix", str, place),),
-        text=_member(tree, "text", str, place),
-    )
-
-
-def _harmless(tree: Any, place: str) -> HarmlessRequest:
-    return HarmlessRequest(
-        _member(tree, "call", str, place),
-        _member(tree, "answer", str, place),
-        _member(tree, "times", int, place),
     )
