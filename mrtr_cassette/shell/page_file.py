@@ -13,16 +13,20 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.view.page import START, Assets, View, page
+from mrtr_cassette.core.view.page import START, TEMPLATES, Assets, View, page
 from mrtr_cassette.shell.files import WrittenKind, write_own
 
 PAGE: Final = WrittenKind("page", re.compile(re.escape(START.encode())))
 
 
 @cache
-def _assets() -> Assets:
+def page_assets() -> Assets:
+    """Return what a page is made with, from the files of the package."""
     folder = resources.files("mrtr_cassette.core.view")
-    return Assets(*((folder / name).read_text("utf-8") for name in ("page.css", "page.js")))
+    style, script, *templates = (
+        (folder / name).read_text("utf-8") for name in ("page.css", "page.js", *TEMPLATES)
+    )
+    return Assets(style, script, tuple(templates))
 
 
 def write_page(
@@ -42,7 +46,7 @@ def write_page(
 
 def _pieces(view: View, progress: Callable[[int, int], None]) -> Iterator[bytes]:
     total = len(view.details.interactions)
-    for done, piece in enumerate(page(view, _assets()), start=1):
+    for done, piece in enumerate(page(view, page_assets()), start=1):
         yield piece.encode("utf-8")
         progress(done, total)
 

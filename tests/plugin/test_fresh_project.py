@@ -99,7 +99,7 @@ def test_the_wheel_has_what_a_user_needs(wheel):
         (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]
         text = file.read(entry_points).decode()
     assert "mrtr_cassette/py.typed" in names
-    assert {f"mrtr_cassette/core/view/page.{kind}" for kind in ("css", "js")} <= names
+    assert {f"mrtr_cassette/core/view/page.{kind}" for kind in ("css", "html", "js")} <= names
     assert "mrtr-cassette = mrtr_cassette.pytest_plugin" in text
     assert "mrtr-cassette = mrtr_cassette.cli:main" in text
     assert any(name.endswith("/licenses/LICENSE") for name in names)

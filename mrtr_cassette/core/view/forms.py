@@ -17,6 +17,7 @@ FieldKind = Literal["text", "long", "check", "choice", "choices"]
 """One line of text, several, a box to tick, one of several choices, some of several choices."""
 
 _LONGEST_LINE: Final = 80
+_FEW_CHOICES: Final = 6
 _LIMITS: Final = (
     ("minimum", "at least"),
     ("maximum", "at most"),
@@ -69,6 +70,17 @@ class FormField:
     is_required: bool
     is_answered: bool
     is_asked: bool
+
+    @property
+    def has_buttons(self) -> bool:
+        """Its choices are drawn beside each other, not as a list that opens."""
+        return bool(self.choices) and len(self.choices) <= _FEW_CHOICES
+
+    @property
+    def helps(self) -> tuple[str, ...]:
+        """What a reader is told of it: its hints, and whether it is required or not asked for."""
+        facts = {"required": self.is_required, "not in the schema": not self.is_asked}
+        return (*self.hints, *(words for words, applies in facts.items() if applies))
 
 
 def form_fields(schema: Any, content: Any) -> tuple[FormField, ...]:

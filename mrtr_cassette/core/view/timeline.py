@@ -6,7 +6,7 @@ Rule: between two moments in which something is under way, the axis is linear.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,8 @@ _LONG_IDLE: Final = 0.1
 """Idle time of more than this part of the busy time is cut."""
 _CUT: Final = 0.025
 """What a cut is as wide as, as a part of the busy time."""
+_LEAST_WIDTH: Final = 0.6
+"""In percent of the axis; what is shorter could not be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,22 @@ def timelines(interactions: Sequence[InteractionDetails]) -> tuple[SessionTimeli
         )
         for session, calls in by_session.items()
     )
+
+
+def bars(details: InteractionDetails, axis: Axis) -> Iterator[tuple[str, str, str]]:
+    """Yield whom a call waited for, where on the axis that begins, and how wide it is."""
+    for whose, start_ms, end_ms in details.stretches:
+        start = min(axis.position(start_ms), 100 - _LEAST_WIDTH)
+        width = max(axis.position(end_ms) - start, _LEAST_WIDTH)
+        yield whose, f"{start:.2f}", f"{width:.2f}"
+
+
+def waiting_in_words(details: InteractionDetails) -> str:
+    """Say how long a call waited for the server, and how long for a person."""
+    totals = {"server": 0.0}
+    for whose, start_ms, end_ms in details.stretches:
+        totals[whose] = totals.get(whose, 0.0) + end_ms - start_ms
+    return ", ".join(f"{whose} {shown_time(total)}" for whose, total in totals.items())
 
 
 def shown_time(duration_ms: float) -> str:

@@ -32,8 +32,9 @@ from mrtr_cassette.core.report.details import detailed
 from mrtr_cassette.core.report.summary import ReplayReport, report_of_replay
 from mrtr_cassette.core.view.differences import Earlier
 from mrtr_cassette.core.view.page import START, Assets, View, page
+from mrtr_cassette.shell.page_file import page_assets
 
-ASSETS = Assets("p { color: red }", '"use strict";')
+ASSETS = Assets("p { color: red }", '"use strict";', page_assets().templates)
 CALL = tool("deploy", env="prod")
 BRANCHED: tuple[Step, ...] = (
     (CALL, asks("a", state="eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m")),
