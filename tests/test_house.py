@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 42_415,
-    "modules of the package": 262,
-    "lines of tests": 63_354,
+    "lines of the package": 40_443,
+    "modules of the package": 250,
+    "lines of tests": 62_296,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
