@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from builders import (
     Step,
     cassette_of,
@@ -22,6 +22,8 @@ from builders import (
     with_meta,
 )
 from harmless import HOSTILE
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from messages import CLIENT_KEY, NO, YES, asks, form, text
 from pages import Node, assert_readable, assert_safe, parsed
 from pushed_cassettes import branched
@@ -166,41 +168,50 @@ def test_two_cassettes_are_one_page() -> None:
     assert made.by_id("o3t1")
 
 
-@pytest.mark.parametrize(
-    "mark", ["<script>alert(1)</script>", "</script></style>", "--><!--", HOSTILE]
-)
-def test_recorded_texts_are_inert(mark: str) -> None:
-    """Nothing recorded is an element, an attribute or a character that can't be seen."""
-    words = f"\"' onload=alert(1) {mark}"
-    ask: dict[str, Any] = {"resultType": "input_required", "inputRequests": {words: form(words)}}
-    properties = {words: {"title": words, "description": words, "enum": [words, words]}}
-    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
-    call = changed(tool(words), "params", "arguments", to={words: words})
-    plain = of_script(
-        (call, ask),
-        (retry(call, {words: {"action": "accept", "content": {words: words}}}), text(words)),
-        (tool("x"), {words: words, "isError": True}),
-        (get("/x"), words.encode()),
-    )
-    kinds = {each.name for each in plain.every()}
+MARKUP = st.sampled_from(["<script>", "</", "<!--", "-->", "&lt;", '"', "'", ">", "{{ 1 }}", "]]>"])
+TEXTS = st.lists(st.text(max_size=5) | MARKUP, max_size=6).map("".join)
 
-    assert len(list(plain.every("script"))) == len(list(plain.every("style"))) == 1
-    assert kinds <= {each.name for each in of_script(*_harmless_script()).every()} | {
-        "select",
-        "option",
-    }
-    for node in plain.every():
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS)
+@example("\"' onload=alert(1) <script>alert(1)</script>")
+@example("</script></style></title></textarea>")
+@example(HOSTILE)
+def test_recorded_texts_are_inert(words: str) -> None:
+    """Whatever text is recorded, the page has no element and no attribute that harmless words don't give it."""
+    drawn = _page_of_words(f"a{words}")
+
+    assert _outline(drawn) <= _harmless_outline()
+    for node in drawn.every():
         for value in (*node.attributes.values(), *(c for c in node.children if isinstance(c, str))):
             assert all(line.isprintable() for line in value.split("\n")), value
 
 
-def _harmless_script() -> tuple[Step, ...]:
-    ask = {"resultType": "input_required", "inputRequests": {"a": form("a")}}
-    properties = {"a": {"title": "a", "description": "b", "enum": ["c", "d"]}}
-    ask["inputRequests"]["a"]["params"]["requestedSchema"] = {"properties": properties}
-    return (
-        (CALL, ask),
-        (retry(CALL, {"a": {"action": "accept", "content": {"a": "c"}}}), text("x")),
-        (tool("x"), {"y": "z", "isError": True}),
-        (get("/x"), b"page"),
+def _outline(made: Node) -> set[tuple[str, frozenset[str]]]:
+    """Return the kinds of elements of a page, each with the names of its attributes."""
+    return {(each.name, frozenset(each.attributes)) for each in made.every()}
+
+
+@cache
+def _harmless_outline() -> set[tuple[str, frozenset[str]]]:
+    """Return what the pages of a word, of two lines and of a placeholder are made of."""
+    pages = (_page_of_words(words) for words in ("a", "a\nb", "<github:1>"))
+    return set().union(*map(_outline, pages))
+
+
+def _page_of_words(words: str) -> Node:
+    """Return the page of two cassettes in which all texts are these words, replayed with a miss."""
+    ask: dict[str, Any] = {"resultType": "input_required", "inputRequests": {words: form(words)}}
+    properties = {words: {"title": words, "description": words, "enum": [words, words]}}
+    ask["inputRequests"][words]["params"]["requestedSchema"] = {"properties": properties}
+    call = changed(tool(words), "params", "arguments", to={words: words})
+    script = (
+        (call, ask),
+        (retry(call, {words: {"action": "accept", "content": {words: words}}}), text(words)),
+        (tool("x"), {words: words, "isError": True}),
+        (get("/x"), words.encode("utf-8", "replace")),
     )
+    player = player_of(*script)
+    missed(player, tool(words, env=words))
+    first = loaded(cassette_of((CALL, text(words))), "first.json")
+    return page_of(loaded(cassette_of(*script), f"{words}.json"), report_of_replay(player), first)
