@@ -38,7 +38,7 @@ class Earlier:
     comparison: CassetteComparison
 
 
-class Side(NamedTuple):
+class TurnColumn(NamedTuple):
     """The turn of one of two calls: before or after, the call, the turn's number and its id."""
 
     side: str
@@ -56,7 +56,7 @@ class ChangedStage(NamedTuple):
         differences: the rows of the table.
     """
 
-    columns: Sequence[Side] = ()
+    columns: Sequence[TurnColumn] = ()
     caption: str = ""
     differences: Sequence[Difference] = ()
 
@@ -131,9 +131,9 @@ def _changed_stages(
             at_old += stage.mark != "+"
             at_new += stage.mark != "-"
             if stage.mark != "+":
-                columns.append(Side("before", old, at_old, f"{place}a{at_old}"))
+                columns.append(TurnColumn("before", old, at_old, f"{place}a{at_old}"))
             if stage.mark != "-":
-                columns.append(Side("after", new, at_new, f"{place}b{at_new}"))
+                columns.append(TurnColumn("after", new, at_new, f"{place}b{at_new}"))
         if stage.mark == "~":
             verdicts = ", ".join(dict.fromkeys(change.verdict for change in stage.changes))
             rows = [Difference(change.pointer, *shown_values(change)) for change in stage.changes]

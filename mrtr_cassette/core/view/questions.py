@@ -24,7 +24,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ShownQuestion:
     """A question and its answer.
 
     Attributes:
@@ -120,12 +120,12 @@ class Question:
         return not (self._action or has_value or self.request.kind in {"sampling", "roots"})
 
 
-def questions_of(turn: Turn) -> Iterator[Question]:
+def questions_of(turn: Turn) -> Iterator[ShownQuestion]:
     """Yield the questions of a turn."""
     answers: Mapping[str, Any] = turn.answered or {}
     for key, request in turn.input_requests.items():
         is_listed = turn.dialect == ARRAY
-        yield Question(key, request, is_listed, answers.get(key), key in answers)
+        yield ShownQuestion(key, request, is_listed, answers.get(key), key in answers)
 
 
 def unasked_in(turn: Turn) -> dict[str, Any]:
