@@ -112,9 +112,10 @@ def test_skips_and_expected_failures_and_reruns_do_not_keep_a_cassette_from_bein
     before = lasting_part(suite.path / "cassettes/test_it.json")
     suite.run("-n", "2", "--mrtr-mode=all", **OUTCOMES)
     assert lasting_part(suite.path / "cassettes/test_it.json") == before
-    write(suite, PAIR, SKIPS, PAIR.replace("test_", "test_more_").replace('"b"', '"c"'))
+    more = PAIR.replace("test_", "test_more_").replace('"a"', '"d"').replace('"b"', '"c"')
+    write(suite, PAIR, SKIPS, more)
     suite.run("-n", "2", "--mrtr-mode=append", **{**OUTCOMES, "passed": 5})
-    assert set(envs(suite, "test_it.json")) >= {"a", "b", "x", "again", "c"}
+    assert set(envs(suite, "test_it.json")) >= {"a", "b", "x", "again", "c", "d"}
     suite.run("--mrtr-mode=none", **{**OUTCOMES, "passed": 5})
 
 
