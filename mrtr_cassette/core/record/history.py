@@ -297,7 +297,7 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
 
 
 def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
-    """Return the streams that clients tried to open again while they ended their session.
+    """Return the streams that clients tried to open or to resume while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.
 
@@ -311,9 +311,10 @@ def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
     for number, each in facts.items():
         if each.session not in ended or each.ends_session:
             continue
-        if not each.seeks_stream:
+        comes_back = each.resumes is not None and facts[each.resumes].is_answered
+        if not (each.seeks_stream or comes_back):
             last[each.session] = number
-        elif each.session in sought:
+        elif comes_back or each.session in sought:
             again.append(number)
         else:
             sought.add(each.session)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mrtr_cassette.core.exchange.caller_values import CallerValues, caller_values, cut_body
 from mrtr_cassette.core.exchange.lookup import LookupKey, has_member, lookup_key
 from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.exchange.sessions import event_ids
+from mrtr_cassette.core.exchange.sessions import event_ids, is_answered
 from mrtr_cassette.core.protocol.calls import (
     Call,
     CallKey,
@@ -265,8 +265,10 @@ class Player:
             return None
         delivery = replace(delivery, resumes=piece + 1)
         if len(delivery.reply.parts) == delivery.resumes:
-            # What a call's stream has after that was never seen, unless it stayed open.
-            if not playable.is_listening and delivery.reply.end is not End.OPEN:
+            # What a call's stream has after that was never seen, unless it has its response.
+            response = playable.exchange.response
+            has_all = response is not None and (response.end is End.OPEN or is_answered(response))
+            if not playable.is_listening and not has_all:
                 return None
             delivery.reply = delivery.reply._replace(end=End.OPEN)
         if playable.is_listening:

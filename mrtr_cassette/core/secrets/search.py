@@ -137,7 +137,13 @@ class Search:
             if Mark.PERCENT in marks:
                 decoded = without_percent(text, is_form=kind == "form")
                 inner = self._layer(decoded.text, kind, depth - 1)
-                for find in mapped_back(decoded, inner):
+                # Whatever begins at a quote that is no escape was judged above, with that quote.
+                escaped = (
+                    find
+                    for find in inner
+                    if not find.start or text[decoded.source(find.start - 1)] != '"'
+                )
+                for find in mapped_back(decoded, escaped):
                     yield find._replace(in_url=True)
 
     def _found(self, layer: Searched, marks: set[int]) -> Iterator[Find]:

@@ -615,6 +615,9 @@ def test_no_named_secret_survives(value: Any, spell: Callable[[Any], bytes]) -> 
     assert same_shape(json.loads(raw), json.loads(redacted))
 
 
+@example(
+    {"a": "password%22=", "b": ["api_key%22%3D", "x"]}, lambda value: json.dumps(value).encode()
+)
 @given(trees(leaves), spellers)
 def test_json_keeps_its_shape(value: Any, spell: Callable[[Any], bytes]) -> None:
     """Whatever is replaced, keys, brackets and what is no string stay."""
