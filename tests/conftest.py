@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ def updates_goldens(request: pytest.FixtureRequest) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Guard each test against hanging, unless the command line says how."""
+    # Programs that tests start inherit it, also where the suite itself is to survive a hang-up.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if config.option.timeout is None:
         config.option.timeout = TEST_HANGS_S
 
