@@ -22,7 +22,7 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 40_452,
+    "lines of the package": 40_423,
     "modules of the package": 250,
     "lines of tests": 62_321,
 }

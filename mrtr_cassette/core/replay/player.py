@@ -74,36 +74,6 @@ class _Wanted(NamedTuple):
     secrets: tuple[Secret, ...]
 
 
-class Arrived(NamedTuple):
-    """A request that has been read.
-
-    Attributes:
-        recorded: the request as it would have been recorded.
-        session: the session that it was sent in.
-        wanted: what it is matched by.
-        candidates: the recorded exchanges that it may get, or None.
-    """
-
-    recorded: Request
-    session: LiveSession
-    wanted: _Wanted
-    candidates: Candidates | None
-
-
-class Unmatched(NamedTuple):
-    """A request that has no recorded reply.
-
-    Attributes:
-        arrived: the request.
-        nearest: the recorded ones that are like it.
-        fitting: those among them that have its secrets.
-    """
-
-    arrived: Arrived
-    nearest: Sequence[Playable]
-    fitting: Sequence[Playable]
-
-
 class Player:
     """One replay of one cassette.
 
@@ -206,22 +176,10 @@ class Player:
 
     def request_received(self, request: Request) -> Play | Miss | Harmless:
         """Find the recorded reply to a request, and count it as played, missed or harmless."""
-        decision = self._decide(request, self._arrived(request))
-        if isinstance(decision, Unmatched):
-            return self._conclude(decision, self._explained(decision))
-        return decision
-
-    def _arrived(self, request: Request) -> Arrived:
-        """Read a request."""
         session = self._order.session_of(request)
         recorded = readable(session.in_recorded(request))
         wanted = self._recognised(recorded) or self._read(recorded)
         candidates = self._candidates(wanted.lookup, recorded)
-        return Arrived(recorded, session, wanted, candidates)
-
-    def _decide(self, request: Request, arrived: Arrived) -> Play | Unmatched:
-        """Find the recorded reply to a request that has been read, and count it as played."""
-        _, session, wanted, candidates = arrived
         nearest = candidates.nearest(wanted.traits) if candidates is not None else []
         taken_for = session.recorded
         nearest = self._order.of_session(session, nearest)
@@ -229,9 +187,10 @@ class Player:
             self._follow(session)
         fitting = self._order.fitting(nearest, wanted.secrets, candidates)
         chosen = self._order.choose(fitting, wanted.caller, session)
-        if chosen is None:
-            return self._rest(request, session) or Unmatched(arrived, nearest, fitting)
-        return self._play(request, chosen, session, wanted)
+        if chosen is not None:
+            return self._play(request, chosen, session, wanted)
+        rest = self._rest(request, session)
+        return rest or self._count(session, self._explained(recorded, session, nearest, fitting))
 
     def _play(
         self, request: Request, chosen: Playable, session: LiveSession, wanted: _Wanted
@@ -317,9 +276,21 @@ class Player:
             return self._index.of_any_rule(lookup)
         return candidates
 
-    def _explained(self, unmatched: Unmatched) -> Miss | Harmless:
-        """Say why nothing was recorded for a request, or what any server answers."""
-        (recorded, session, *_), nearest, fitting = unmatched
+    def _explained(
+        self,
+        recorded: Request,
+        session: LiveSession,
+        nearest: Sequence[Playable],
+        fitting: Sequence[Playable],
+    ) -> Miss | Harmless:
+        """Say why nothing was recorded for a request, or what any server answers.
+
+        Args:
+            recorded: the request as it would have been recorded.
+            session: the session that it was sent in.
+            nearest: the recorded requests that are like it.
+            fitting: those among them that have its secrets.
+        """
         if self._harmless is not None and not nearest:
             harmless = self._harmless.answer_to(read_call(recorded))
             if harmless is not None:
@@ -332,7 +303,7 @@ class Player:
             return other_secrets(call, nearest)
         return no_more(call, fitting, was_asked=any(map(session.was_asked, fitting)))
 
-    def _conclude(self, unmatched: Unmatched, found: Miss | Harmless) -> Miss | Harmless:
+    def _count(self, session: LiveSession, found: Miss | Harmless) -> Miss | Harmless:
         """Count a request without a recorded reply, of which it is known why."""
         if isinstance(found, Harmless):
             self.harmless.append(found)
@@ -340,7 +311,7 @@ class Player:
         answer = found.call.message
         is_answer = answer is not None and answer.kind is Kind.RESPONSE
         if answer is not None and is_answer:
-            is_refused = self._refuse(answer, unmatched.arrived.session, found)
+            is_refused = self._refuse(answer, session, found)
             found = replace(found, is_refused=is_refused)
         self.misses.append(found)
         return found
