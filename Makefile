@@ -24,7 +24,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MYPYPATH=bench:tests $(BIN)/mypy bench/bench.py bench/servers.py
+	MYPYPATH=bench:tests $(BIN)/mypy bench/bench.py bench/servers.py bench/walk.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

@@ -37,7 +37,7 @@ from processes import (
 from results import Rates, Results
 from traffic import LARGE, PATH, PLAIN, ROUNDS, STREAM, UPLOAD, Kind
 
-from mrtr_cassette.shell.running import run
+from mrtr_cassette.shell.runs.running import run
 
 HERE = Path(__file__).resolve().parent
 MEGABYTE = 1e6

@@ -20,7 +20,7 @@ import orjson
 from aiohttp import web
 from traffic import PATH, PLAIN, Incoming, Kind, asked
 
-from mrtr_cassette.shell.running import run
+from mrtr_cassette.shell.runs.running import run
 
 _PLACE = b"\x00"
 """Stands where the id will stand; no JSON has this byte."""

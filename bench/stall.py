@@ -260,7 +260,7 @@ class Peer:
 
 async def stalled_ms(path: Path, name: str, size: int) -> float:
     """Record an exchange; return the longest stall while it was under way."""
-    from mrtr_cassette.shell.recording import recording
+    from mrtr_cassette.shell.runs.recording import recording
 
     with Peer() as peer:
         async with recording(peer.url, path, kept_for=path) as session:
@@ -273,8 +273,8 @@ async def stalled_ms(path: Path, name: str, size: int) -> float:
 async def replayed_ms(path: Path, where: str, name: str, size: int) -> float:
     """Post a large request to what has a cassette; return the longest stall meanwhile."""
     from mrtr_cassette.options import RecordOptions
-    from mrtr_cassette.shell.recording import recording
-    from mrtr_cassette.shell.replaying import replaying
+    from mrtr_cassette.shell.runs.recording import recording
+    from mrtr_cassette.shell.runs.replaying import replaying
 
     name = f"to a replay: {name}"
     with Peer() as peer:
@@ -299,7 +299,7 @@ async def replayed_ms(path: Path, where: str, name: str, size: int) -> float:
 
 def longest(bench: Bench) -> None:
     """Measure the longest stall by each exchange."""
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.runs.running import run
 
     # As the command does, whose collector need not look at what was imported again and again.
     gc.freeze()
@@ -318,7 +318,7 @@ def longest(bench: Bench) -> None:
 
 
 def _longest_of_requests(bench: Bench) -> None:
-    from mrtr_cassette.shell.running import run
+    from mrtr_cassette.shell.runs.running import run
 
     worst = 0.0
     for where, names in _ROWS.items():

@@ -9,22 +9,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mrtr_cassette.api import Recording, Replay, diff, merge, record, replay, verify
-    from mrtr_cassette.call_options import CallOptions
-    from mrtr_cassette.calls import call
-    from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
-    from mrtr_cassette.core.compare.changes import Change
-    from mrtr_cassette.core.compare.conversations import Stage
+    from mrtr_cassette.api import call, diff, merge, record, replay, verify
+    from mrtr_cassette.core.compare.conversations import (
+        CassetteComparison,
+        InteractionComparison,
+        Stage,
+    )
+    from mrtr_cassette.core.compare.values import Change
     from mrtr_cassette.core.drive.recorded_script import TurnChange
-    from mrtr_cassette.core.report.calls import CallResult, UnansweredError
-    from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
-    from mrtr_cassette.core.report.inspection import Interaction, Turn
-    from mrtr_cassette.core.report.misses import MissReport
-    from mrtr_cassette.core.report.verification import Verification, VerifiedInteraction
+    from mrtr_cassette.core.drive.verification import VerifiedInteraction
+    from mrtr_cassette.core.report.comparison import Verification
+    from mrtr_cassette.core.report.details import Interaction, Turn
+    from mrtr_cassette.core.report.misses import MissesError, MissReport
+    from mrtr_cassette.core.report.runs import (
+        CallResult,
+        UnansweredError,
+        UnplayedError,
+        UnpublishedError,
+    )
     from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UpstreamError, UsageError
-    from mrtr_cassette.options import RecordOptions, ReplayOptions
+    from mrtr_cassette.options import CallOptions, RecordOptions, ReplayOptions, VerifyOptions
+    from mrtr_cassette.shell.runs.views import Recording, Replay
     from mrtr_cassette.testing.cassette import MrtrCassette
-    from mrtr_cassette.verify_options import VerifyOptions
 
 __version__ = "0.2.0"
 __all__ = [
@@ -62,31 +68,32 @@ __all__ = [
     "verify",
 ]
 _ELSEWHERE = {
-    "CallOptions": "call_options",
-    "CallResult": "core.report.calls",
-    "call": "calls",
-    "CassetteComparison": "core.compare.cassettes",
-    "Change": "core.compare.changes",
-    "InteractionComparison": "core.compare.cassettes",
+    "CallOptions": "options",
+    "CallResult": "core.report.runs",
+    "CassetteComparison": "core.compare.conversations",
+    "Change": "core.compare.values",
+    "InteractionComparison": "core.compare.conversations",
     "Stage": "core.compare.conversations",
     "CassetteError": "errors",
-    "Interaction": "core.report.inspection",
+    "Interaction": "core.report.details",
     "MissReport": "core.report.misses",
-    "MissesError": "core.report.failures",
+    "MissesError": "core.report.misses",
     "MrtrCassette": "testing.cassette",
     "MrtrCassetteError": "errors",
     "RecordOptions": "options",
     "ReplayOptions": "options",
-    "Turn": "core.report.inspection",
+    "Recording": "shell.runs.views",
+    "Replay": "shell.runs.views",
+    "Turn": "core.report.details",
     "TurnChange": "core.drive.recorded_script",
-    "UnansweredError": "core.report.calls",
-    "UnplayedError": "core.report.failures",
-    "UnpublishedError": "core.report.failures",
+    "UnansweredError": "core.report.runs",
+    "UnplayedError": "core.report.runs",
+    "UnpublishedError": "core.report.runs",
     "UpstreamError": "errors",
     "UsageError": "errors",
-    "Verification": "core.report.verification",
-    "VerifiedInteraction": "core.report.verification",
-    "VerifyOptions": "verify_options",
+    "Verification": "core.report.comparison",
+    "VerifiedInteraction": "core.drive.verification",
+    "VerifyOptions": "options",
 }
 """The modules of the names that `api` does not define."""
 

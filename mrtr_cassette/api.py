@@ -1,28 +1,40 @@
-"""The library: recording, replaying, verifying and comparing from Python.
+"""The library: what the commands do, from Python.
 
-Rule: the keywords of `record`, `replay` and `verify` are the fields of their option classes.
+Rule: the keywords of `record`, `replay`, `verify` and `call` are the fields of their options.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
-from mrtr_cassette.core.compare.cassettes import CassetteComparison, compared
-from mrtr_cassette.core.compare.changes import check_pointers
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.report.failures import MissesError, UnplayedError, UnpublishedError
-from mrtr_cassette.core.report.inspection import Interaction, inspected
-from mrtr_cassette.core.report.misses import MissReport
-from mrtr_cassette.core.report.verification import Verification
+import orjson
+
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.given import GivenAnswers, Wanted, WrittenPair
+from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.values import check_pointers
+from mrtr_cassette.core.protocol.calls import NAMED_BY
+from mrtr_cassette.core.report.comparison import Verification
+from mrtr_cassette.core.report.misses import MissesError
+from mrtr_cassette.core.report.runs import (
+    CallResult,
+    UnansweredError,
+    UnplayedError,
+    UnpublishedError,
+    unused_text,
+)
+from mrtr_cassette.core.wire.jsonbytes import parse
 from mrtr_cassette.errors import MrtrCassetteError, UsageError
-from mrtr_cassette.option_values import FilePath, default_of
 from mrtr_cassette.options import (
+    CallOptions,
     Existing,
+    FilePath,
     OnMiss,
     Pace,
     ProxyOptions,
@@ -30,130 +42,28 @@ from mrtr_cassette.options import (
     Repeats,
     ReplayOptions,
     RequestStates,
+    VerifyOptions,
+    default_of,
 )
-from mrtr_cassette.shell import cassette_file
-from mrtr_cassette.shell.background import Proxy, awaited, result_in_thread
-from mrtr_cassette.shell.client_starts import (
-    PipedRecording,
-    PipedReplay,
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.publishing import merge_files
+from mrtr_cassette.shell.files.stores import location
+from mrtr_cassette.shell.runs.answerers import load_answers
+from mrtr_cassette.shell.runs.background import Proxy, result_in_thread
+from mrtr_cassette.shell.runs.calling import call as call_server
+from mrtr_cassette.shell.runs.client_starts import (
     recorded_by_client,
     replayed_by_client,
 )
-from mrtr_cassette.shell.merging import merge_files
-from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import ReplaySession, replaying
-from mrtr_cassette.shell.stores import location, path_of
-from mrtr_cassette.shell.verifying import verify_cassette
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.verifying import verify_cassette
+from mrtr_cassette.shell.runs.views import Recording, Replay
 
+Answers = Mapping[str, Any] | FilePath | None
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _ShownRun:
-    """What a recording and a replay have in common."""
-
-    _session: RecordSession | PipedRecording | ReplaySession | PipedReplay
-
-    @property
-    def url(self) -> str:
-        """What the client connects to."""
-        return self._session.url
-
-    @property
-    def admin_url(self) -> str | None:
-        """Where /livez, /readyz and /metrics are served; None without `admin_port`."""
-        session = self._session
-        return session.admin_url if isinstance(session, RecordSession | ReplaySession) else None
-
-    @property
-    def command(self) -> list[str]:
-        """What the client starts as its server, where that is on pipes."""
-        return self._session.command
-
-    @property
-    def path(self) -> Path:
-        """The cassette; a recording writes it when the block ends."""
-        return path_of(location(self.place))
-
-    @property
-    def place(self) -> str:
-        """The same as text: its path, or its URL in a store without the credentials in it."""
-        return str(self._session.path)
-
-
-@dataclass(frozen=True, slots=True)
-class Recording(_ShownRun):
-    """A recording under way, or done."""
-
-    _session: RecordSession | PipedRecording
-
-    @property
-    def interactions(self) -> tuple[Interaction, ...]:
-        """What has been recorded so far, with what was on a cassette that is added to."""
-        cassette = self._session.recorded()
-        return () if cassette is None else _interactions(cassette)
-
-    @property
-    def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on a cassette that is added to and was not, or not wholly, played so far."""
-        session = self._session
-        return () if session.earlier is None else _numbered(session.earlier, session.unplayed)
-
-    @property
-    def unrecorded(self) -> tuple[str, ...]:
-        """Why retries were not recorded: the live server no longer asks what was recorded."""
-        return self._session.unrecorded_texts
-
-    @property
-    def problem(self) -> str | None:
-        """Why the recording is not whole, or None."""
-        return self._session.problem
-
-    @property
-    def objection(self) -> str | None:
-        """Why what was recorded is not published as a cassette, or None."""
-        return self._session.objection
-
-    @property
-    def unreachable(self) -> int:
-        """How many requests the upstream did not answer."""
-        return self._session.unreachable
-
-
-@dataclass(frozen=True, slots=True)
-class Replay(_ShownRun):
-    """A replay under way, or done."""
-
-    _session: ReplaySession | PipedReplay
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """Why processes that the client started as its server came to nothing."""
-        session = self._session
-        return tuple(session.problems) if isinstance(session, PipedReplay) else ()
-
-    @property
-    def interactions(self) -> tuple[Interaction, ...]:
-        """What is on the cassette."""
-        return _interactions(self._session.cassette)
-
-    @property
-    def played(self) -> int:
-        """How many requests got a recorded reply so far."""
-        return self._session.played
-
-    @property
-    def misses(self) -> tuple[MissReport, ...]:
-        """What was asked so far and had not been recorded."""
-        return self._session.misses
-
-    @property
-    def unplayed(self) -> tuple[Interaction, ...]:
-        """What is on the cassette and was not, or not wholly, played so far."""
-        return _numbered(self._session.cassette, self._session.unplayed)
 
 
 class _Keywords(TypedDict, total=False):
@@ -161,8 +71,6 @@ class _Keywords(TypedDict, total=False):
     port: int
     admin_port: int | None
     allow_hosts: Collection[str]
-    allow_origins: Collection[str]
-    max_body: int
     ignore: Collection[str]
     repeat: Repeats
     log: Callable[[str], None] | None
@@ -172,7 +80,6 @@ class ReplayKeywords(_Keywords, total=False):
     """The keywords of `replay`, as types; `ReplayOptions` says what each does."""
 
     pace: Pace
-    strict: bool
     stateless: bool
     fail_on_unplayed: bool
     on_miss: OnMiss
@@ -181,6 +88,7 @@ class ReplayKeywords(_Keywords, total=False):
 class RecordKeywords(_Keywords, total=False):
     """The keywords of `record`, as types; `RecordOptions` says what each does."""
 
+    max_body: int
     headers: Mapping[str, str] | Sequence[tuple[str, str]]
     match_headers: Collection[str]
     request_state: RequestStates
@@ -210,6 +118,18 @@ class VerifyKeywords(TypedDict, total=False):
     allow_destructive: bool
     fail_on: Collection[str]
     timeout: int
+
+
+class CallKeywords(TypedDict, total=False):
+    """The keywords of `call`, as types; `CallOptions` says what each does."""
+
+    headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    ca_file: FilePath | None
+    insecure: bool
+    max_body: int
+    timeout: int
+    existing: Existing
+    log: Callable[[str], None] | None
 
 
 def record(
@@ -248,7 +168,7 @@ def record(
         opened = partial(recording, upstream, location(path), checked)
         return Proxy(partial(_shown_as, Recording, opened), _check_recording)
     started = partial(recorded_by_client, upstream, location(path), checked)
-    return Proxy(partial(_shown_as, Recording, lambda: awaited(started())), _check_recording)
+    return Proxy(partial(_shown_as, Recording, started), _check_recording)
 
 
 def replay(
@@ -270,19 +190,15 @@ def replay(
         MissesError: when the block ends: something was asked that was not recorded.
         UnplayedError: when the block ends: not all was played, with `fail_on_unplayed`.
     """
-    return replay_with(path, ReplayOptions(**options), stdio=stdio)
-
-
-def replay_with(path: FilePath, options: ReplayOptions, *, stdio: bool = False) -> Proxy[Replay]:
-    """Serve a cassette as `replay` does, with options that have been checked."""
-    check = partial(_check_replay, options)
-    if stdio and options.stateless:
+    checked = ReplayOptions(**options)
+    check = partial(_check_replay, checked)
+    if stdio and checked.stateless:
         raise UsageError("stdio and stateless don't go together: a pipe has one process")
     if stdio:
-        _refuse_with_pipes(options, "admin_port")
-        started = partial(replayed_by_client, location(path), options)
-        return Proxy(partial(_shown_as, Replay, lambda: awaited(started())), check)
-    return Proxy(partial(_shown_as, Replay, partial(replaying, location(path), options)), check)
+        _refuse_with_pipes(checked, "admin_port")
+        started = partial(replayed_by_client, location(path), checked)
+        return Proxy(partial(_shown_as, Replay, started), check)
+    return Proxy(partial(_shown_as, Replay, partial(replaying, location(path), checked)), check)
 
 
 def _refuse_with_pipes(options: ProxyOptions, *names: str) -> None:
@@ -352,15 +268,6 @@ async def _shown_as(
         yield view(session)
 
 
-def _numbered(cassette: Cassette, numbers: Collection[int]) -> tuple[Interaction, ...]:
-    wanted = set(numbers)
-    return tuple(each for each in _interactions(cassette) if each.number in wanted)
-
-
-def _interactions(cassette: Cassette) -> tuple[Interaction, ...]:
-    return inspected(cassette).interactions
-
-
 def diff(
     recorded: FilePath, received: FilePath, *, ignore: Collection[str] = ()
 ) -> CassetteComparison:
@@ -376,8 +283,8 @@ def diff(
         UsageError: what is ignored is no pointer.
     """
     check_pointers(ignore)
-    with cassette_file.without_collection():
-        old, new = (cassette_file.load_if_any(location(path)) for path in (recorded, received))
+    with cassettes.without_collection():
+        old, new = (cassettes.load_if_any(location(path)) for path in (recorded, received))
         return compared(old, new, ignore)
 
 
@@ -402,3 +309,90 @@ def merge(
         raise UsageError(f"existing is {existing!r}, and not one of keep, replace")
     files = [location(each) for each in recordings]
     return merge_files(files, location(path), replaces=existing == "replace").notes
+
+
+def call(
+    upstream: str | Sequence[str],
+    name: str,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    method: str = "tools/call",
+    answers: Answers = None,
+    path: FilePath | None = None,
+    **options: Unpack[CallKeywords],
+) -> CallResult:
+    """Make one call on a server, answer what it asks, and return what it came to.
+
+    It returns when the call has ended; a program with an event loop runs it in a thread.
+
+    Args:
+        upstream: URL of the server, or its program and arguments, if it is on pipes.
+        name: the tool's or prompt's name, or the resource's URI.
+        arguments: those of the call.
+        method: `tools/call`, `prompts/get` or `resources/read`.
+        answers: by the name of a field or the key of a question; or an answers file.
+        path: the cassette in which the call is recorded; None where it isn't.
+        **options: as in `CallOptions`; `help(mrtr_cassette.CallOptions)` lists them.
+
+    Raises:
+        UsageError: an option, an answer or an argument is wrong, or the tool is unknown.
+        UnansweredError: nothing answers a question of the server.
+        CassetteError: the cassette can't be written, or exists.
+    """
+    result = answered_call(upstream, name, arguments, method, answers, path, **options)
+    if result.unused:
+        warnings.warn(unused_text(result.unused), stacklevel=2)
+    return result
+
+
+def answered_call(
+    upstream: str | Sequence[str],
+    name: str,
+    arguments: Mapping[str, Any] | None,
+    method: str,
+    answers: Answers,
+    path: FilePath | None = None,
+    **options: Unpack[CallKeywords],
+) -> CallResult:
+    """Make a call as `call` does, but for the warning."""
+    checked = CallOptions(**options)
+    if method not in NAMED_BY:
+        raise UsageError(f"the method {method!r} is not one of {', '.join(NAMED_BY)}")
+    wanted = Wanted(method, name, _pairs_of(arguments or {}, "arguments"))
+    calling = call_server(
+        upstream,
+        wanted,
+        _sources_of(answers),
+        checked,
+        Announcer(checked.log),
+        cassette=None if path is None else location(path),
+    )
+    result = result_in_thread(calling)
+    if result.unanswered is not None:
+        raise UnansweredError(result)
+    return result
+
+
+def _sources_of(answers: Answers) -> Sources:
+    if answers is None:
+        return Sources()
+    if isinstance(answers, str | os.PathLike):
+        return Sources(file=load_answers(Path(answers)))
+    return Sources(GivenAnswers(_pairs_of(answers, "answers")))
+
+
+def _pairs_of(values: Any, what: str) -> tuple[WrittenPair, ...]:
+    """Return what a program gives by name, as JSON values.
+
+    Raises:
+        UsageError: it is no mapping, or a value is none that JSON has.
+    """
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{what} is {values!r}, and not a mapping of names to values")
+    pairs = []
+    for name, value in values.items():
+        try:
+            pairs.append(WrittenPair(name, parse(orjson.dumps(value)), is_json=True))
+        except TypeError:
+            raise UsageError(f"{what}: {name!r} has no value that JSON can carry") from None
+    return tuple(pairs)

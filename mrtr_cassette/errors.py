@@ -15,7 +15,7 @@ MrtrCassetteError
 
 A subclass exists only where a caller acts differently.
 A miss is a value, see `mrtr_cassette.core.replay.diagnosis`; only the library raises an error for
-what a run came to, when it has ended (`mrtr_cassette.core.report.failures`).
+what a run came to, when it has ended (`mrtr_cassette.core.report.runs`).
 
 Rule: what is shown goes through `printable_lines`, or as JSON through `printable_json`.
 A text of the core or the shell never spells an option itself: it has a slot, such as

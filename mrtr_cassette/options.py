@@ -1,36 +1,27 @@
-"""The options of recording and replaying: each is defined once, for every front.
+"""Each option once, for every front: its name, its kind, its help text, what it may be.
 
 Rule: every run of pytest imports this module, so it imports nothing large before there is a value
 to check. A new option is one field here, and one line in the keywords of `api`.
-
-The library and the marker of pytest use the name of the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.option_values import (
-    FilePath,
-    checked,
-    default_of,
-    ignored_paths,
-    kept_header_names,
-    list_options,
-    option_field,
-    options_of,
-)
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.secrets.rules import RedactionRules
     from mrtr_cassette.core.wire.http import Headers
     from mrtr_cassette.core.wire.jsonbytes import MemberPath
 
+FilePath = str | os.PathLike[str]
+Kind = Literal["text", "number", "switch", "choice", "list", "headers", "file", "function"]
 Existing = Literal["keep", "replace", "append"]
 RequestStates = Literal["sealed", "verbatim"]
 Repeats = Literal["auto", "always", "never"]
@@ -40,26 +31,156 @@ OnMiss = Literal["raise", "report"]
 MEBIBYTE = 1024 * 1024
 
 
+class Option(NamedTuple):
+    """What the fronts have to know of one option.
+
+    Attributes:
+        help: what it does, as a sentence without its full stop.
+        flag: its flag on the command line; empty where it has none of its own.
+        flags: for a choice, the flags that stand for a value, each with its help text.
+        metavar: what stands for its value in a help text.
+        unit: how many bytes one is on the command line.
+        shell_default: the command line's default where that is another one.
+        in_suites: a test suite can set it. The mode says what becomes of a cassette that exists,
+            pytest selects what is verified, a miss fails its test, and a test has one process that
+            replays, which nobody watches from outside.
+    """
+
+    kind: Kind
+    help: str
+    flag: str = ""
+    flags: Mapping[str, tuple[str, str]] | None = None
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    smallest: int = 0
+    largest: int | None = None
+    unit: int = 1
+    shell_default: Any = None
+    in_suites: bool = True
+
+
+def option_field(
+    kind: Kind, text: str, flag: str = "", *, default: Any = None, **facts: Any
+) -> Any:
+    """Return a field that is an option; a list is empty by default, a choice its first value."""
+    if kind in ("list", "headers"):
+        default = ()
+    elif kind == "switch":
+        default = False
+    elif kind == "choice":
+        default = facts["choices"][0]
+    return field(default=default, metadata={"option": Option(kind, text, flag, **facts)})
+
+
+def options_of(options: type[Any]) -> dict[str, Option]:
+    """Return the options of a class by name, in the order in which a help text has them."""
+    return {
+        each.name: each.metadata["option"] for each in fields(options) if "option" in each.metadata
+    }
+
+
+def default_of(options: type[Any], name: str) -> Any:
+    """Return the default of an option."""
+    return options.__dataclass_fields__[name].default
+
+
+_WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "file": (lambda value: value is None or isinstance(value, str | os.PathLike), "a path"),
+    "function": (lambda value: value is None or callable(value), "a function"),
+    "list": (
+        lambda value: (
+            isinstance(value, Sequence | set | frozenset)
+            and all(isinstance(each, str) for each in value)
+        ),
+        "a list of texts",
+    ),
+    "number": (lambda value: type(value) is int, "a whole number"),
+    "switch": (lambda value: isinstance(value, bool), "True or False"),
+    "text": (lambda value: isinstance(value, str), "a text"),
+}
+"""What the values of a kind are, and how that is said."""
+
+
+def checked(name: str, option: Option, value: Any) -> Any:
+    """Return a value in its unchangeable form."""
+    if option.kind == "headers":
+        return checked_headers(value)
+    if option.kind == "choice":
+        if value not in option.choices:
+            known = ", ".join(option.choices)
+            raise UsageError(f"<<{name}>> is {value!r}, and not one of {known}")
+        return value
+    if option.kind == "list" and isinstance(value, str):
+        raise UsageError(f"<<{name}>> is one text", hint=f"give a list: {name}=[{value!r}]")
+    is_right, wanted = _WANTED[option.kind]
+    if not is_right(value):
+        raise UsageError(f"<<{name}>> is {value!r}, and not {wanted}")
+    if option.kind == "number":
+        most = option.largest
+        if value < option.smallest or (most is not None and value > most):
+            limit = "" if most is None else f" and at most {most}"
+            raise UsageError(f"<<{name}>> is {value}, and not at least {option.smallest}{limit}")
+    return tuple(value) if option.kind == "list" else value
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """Return a header that is written as one text, `Name: value`; without a colon it is none."""
+    name, colon, value = text.partition(":")
+    return (name.strip(), value.strip()) if colon else ("", "")
+
+
+def checked_headers(value: Any) -> Headers:
+    """Return headers as pairs."""
+    from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HEADER_NAME, HOP_BY_HOP
+
+    is_mapping = isinstance(value, Mapping)
+    # Values are not shown: they may be secrets.
+    if isinstance(value, str) or not isinstance(value, Mapping | Sequence):
+        raise UsageError("<<headers>> is no mapping of names to values")
+    pairs = tuple((name, value[name]) for name in value) if is_mapping else tuple(value)
+    for name, text in pairs:
+        if not (
+            isinstance(name, str)
+            and isinstance(text, str)
+            and HEADER_NAME.fullmatch(name)
+            and not FORBIDDEN_IN_HEADER.search(text)
+        ):
+            raise UsageError(
+                f"<<headers>>: the header {name!r} is none that HTTP can carry",
+                hint="give it as <<header_form>>",
+            )
+        if name.lower() in HOP_BY_HOP | {"content-length", "expect"}:
+            raise UsageError(f"<<headers>>: the header {name!r} is set by the connection itself")
+    return pairs
+
+
+def check_names(names: Iterable[str], known: Collection[str], owner: str) -> None:
+    """Refuse names that are none of the options of `owner`."""
+    import difflib
+
+    for name in names:
+        if name in known:
+            continue
+        nearest = difflib.get_close_matches(name, known, n=1)
+        raise UsageError(
+            f"{owner} has no option {name!r}",
+            hint=f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(known)}",
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Options:
     """What all have in common.
 
     Attributes:
+        max_body: bytes of the largest body that is taken; only who calls an upstream can set it.
         terms: how the front that made this value spells the options.
 
     Raises:
         UsageError: a value has the wrong type, or can't be meant.
     """
 
-    max_body: int = option_field(
-        "number",
-        "Largest body that is taken and kept",
-        "--max-body",
-        metavar="MIB",
-        smallest=1,
-        unit=MEBIBYTE,
-        default=256 * MEBIBYTE,
-    )
+    max_body: int = 256 * MEBIBYTE
     log: Callable[[str], None] | None = option_field(
         "function",
         "Takes one line of text at a time, from the thread of the proxy: each recorded "
@@ -102,13 +223,11 @@ class ProxyOptions(Options):
         default=None,
     )
     allow_hosts: Collection[str] = option_field(
-        "list", "Let clients call the proxy by this name too", "--allow-host", metavar="NAME"
-    )
-    allow_origins: Collection[str] = option_field(
         "list",
-        "Let pages of this origin call the proxy, such as https://app.example",
-        "--allow-origin",
-        metavar="ORIGIN",
+        "Let clients call the proxy by this name too, or pages of this origin, such as "
+        "https://app.example",
+        "--allow-host",
+        metavar="NAME|ORIGIN",
     )
     ignore: Collection[str] = option_field(
         "list",
@@ -133,13 +252,33 @@ class ProxyOptions(Options):
     @cached_property
     def ignored(self) -> tuple[MemberPath, ...]:
         """The members of the params that don't count in matching."""
-        return ignored_paths(self.ignore)
+        from mrtr_cassette.core.wire.pointers import pointer_path
+
+        paths = []
+        for pointer in self.ignore:
+            try:
+                paths.append(pointer_path(pointer))
+            except ValueError:
+                raise UsageError(
+                    f"<<ignore>> {pointer!r} is no JSON Pointer",
+                    hint="it begins with a slash, such as /arguments/requestedAt",
+                ) from None
+        return tuple(paths)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UpstreamOptions(Options):
     """What all that call an upstream have in common: what it gets, and how it is verified."""
 
+    max_body: int = option_field(
+        "number",
+        "Largest body that is taken and kept",
+        "--max-body",
+        metavar="MIB",
+        smallest=1,
+        unit=MEBIBYTE,
+        default=256 * MEBIBYTE,
+    )
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = option_field(
         "headers",
         "Add a header to every request to the upstream, in the place of one of that name",
@@ -196,12 +335,6 @@ class ReplayOptions(ProxyOptions):
         "Send event streams at once, or in the recorded rhythm",
         "--pace",
         choices=("none", "recorded"),
-    )
-    strict: bool = option_field(
-        "switch",
-        "Also miss requests that were not recorded and that every server answers alike, such "
-        "as ping",
-        "--strict",
     )
     stateless: bool = option_field(
         "switch",
@@ -279,7 +412,6 @@ class RecordOptions(WritingOptions, ProxyOptions):
         "switch",
         "Write the cassette even if the command failed, or every request got an error that is "
         "not MCP's",
-        "--publish-anyway",
     )
 
     def __post_init__(self) -> None:
@@ -300,7 +432,17 @@ class RecordOptions(WritingOptions, ProxyOptions):
     @cached_property
     def kept_headers(self) -> frozenset[str]:
         """The lower-case names of the headers of requests that are kept too."""
-        return kept_header_names(self.match_headers)
+        from mrtr_cassette.core.wire.http import CREDENTIAL_HEADERS, HEADER_NAME
+
+        for name in self.match_headers:
+            if not HEADER_NAME.fullmatch(name):
+                raise UsageError(f"<<match_headers>> {name!r} is no name of a header")
+            if name.lower() in CREDENTIAL_HEADERS:
+                raise UsageError(
+                    f"<<match_headers>> {name!r} would keep a credential",
+                    hint="whether there is an Authorization counts anyway, its value never does",
+                )
+        return frozenset(name.lower() for name in self.match_headers)
 
     @cached_property
     def redaction(self) -> RedactionRules:
@@ -315,5 +457,92 @@ class RecordOptions(WritingOptions, ProxyOptions):
             raise UsageError(str(error)) from None
 
 
-for _class in (ReplayOptions, RecordOptions):
-    list_options(_class)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CallOptions(WritingOptions):
+    """The options of a call that needs no client."""
+
+    timeout: int = option_field(
+        "number",
+        "Seconds that the whole call may take, with everything that is asked",
+        "--timeout",
+        metavar="SECONDS",
+        smallest=1,
+        default=300,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VerifyOptions(UpstreamOptions):
+    """The options of holding a live server to a cassette."""
+
+    only: Collection[str] = option_field(
+        "list",
+        "Verify only calls whose method, name, both ('tools/call add') or number match this "
+        "pattern",
+        "--only",
+        metavar="PATTERN",
+        in_suites=False,
+    )
+    ignore: Collection[str] = option_field(
+        "list",
+        "Leave a value out of the comparison: a JSON Pointer into the result, such as "
+        "/structuredContent/at",
+        "--ignore",
+        metavar="POINTER",
+    )
+    ignore_from: FilePath | None = option_field(
+        "file", "Leave out of the comparison what this file names", "--ignore-from", metavar="FILE"
+    )
+    learn: FilePath | None = option_field(
+        "file",
+        "Ask twice what only reads, and add the pointers of what differs by itself to this file",
+        "--learn",
+        metavar="FILE",
+        in_suites=False,
+    )
+    allow_destructive: bool = option_field(
+        "switch",
+        "Also call tools of which the server says that they may destroy something",
+        "--allow-destructive",
+    )
+    fail_on: Collection[str] = option_field(
+        "list",
+        "Fail on this verdict only, such as question-changed; not-reached always fails",
+        "--fail-on",
+        metavar="VERDICT",
+    )
+    timeout: int = option_field(
+        "number",
+        "Seconds that one response may take",
+        "--timeout",
+        metavar="SECONDS",
+        smallest=1,
+        default=60,
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        super().__post_init__()
+        if self.ignore or self.fail_on:
+            from mrtr_cassette.core.compare.values import VERDICTS, check_pointers
+
+            check_pointers(self.ignore)
+            for verdict in self.fail_on:
+                if verdict not in VERDICTS:
+                    raise UsageError(
+                        f"<<fail_on>> {verdict!r} is no verdict",
+                        hint=f"the verdicts are {', '.join(VERDICTS)}",
+                    )
+
+
+def _list_options(options: type[Any]) -> None:
+    """Say in the description of a class what each of its options does."""
+    lines = [
+        f"    {name}: {option.help}{', in bytes' if option.unit > 1 else ''}."
+        for name, option in options_of(options).items()
+    ]
+    options.__doc__ = "\n".join([f"{options.__doc__}\n\nArgs:", *lines])
+
+
+for _class in (ReplayOptions, RecordOptions, CallOptions, VerifyOptions):
+    _list_options(_class)

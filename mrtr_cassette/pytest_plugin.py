@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import pytest
 
-from mrtr_cassette.option_values import options_of
-from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.options import RecordOptions, options_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mrtr_cassette.errors import MrtrCassetteError
+    from mrtr_cassette.shell.runs.plays import CassetteUse, Mode, Settings
+    from mrtr_cassette.shell.runs.shared_plays import Sharers, TestOutcome
     from mrtr_cassette.testing.cassette import MrtrCassette
-    from mrtr_cassette.testing.settings import Mode, Place, Settings
-    from mrtr_cassette.testing.shared import Sharers, TestOutcome
-    from mrtr_cassette.testing.use import CassetteUse
+    from mrtr_cassette.testing.settings import Place
     from mrtr_cassette.testing.uses import Uses
 
 MODE_VARIABLE = "MRTR_CASSETTE_MODE"
@@ -165,15 +164,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _publish_shared(session: pytest.Session) -> None:
-    from mrtr_cassette.testing.shared import publish_shared
+    from mrtr_cassette.shell.runs.shared_plays import publish_shared
+    from mrtr_cassette.testing.orphans import narrowed_by
+    from mrtr_cassette.testing.settings import TERMS
     from mrtr_cassette.testing.uses import MrtrCassetteWarning
-    from mrtr_cassette.testing.whole import narrowed_by
 
     config = session.config
     problems = config.stash[_PROBLEMS_KEY]
     counts: Counter[str] = config.stash[_COUNTS_KEY]
     outcomes = config.stash[_OUTCOMES_KEY].by_test
-    for each in publish_shared(config.stash[_FOLDER_KEY], outcomes, narrowed_by(config)):
+    for each in publish_shared(config.stash[_FOLDER_KEY], outcomes, narrowed_by(config), TERMS):
         counts[each.outcome] += 1
         if each.problem is not None:
             problems.append(each.problem)
@@ -232,7 +232,7 @@ def _sharers(request: pytest.FixtureRequest, path: Path) -> Sharers:
 
         collected = stash[_COLLECTED_KEY]
         stash[_SHARERS_KEY] = sharers_of(collected, request.session.items)
-    from mrtr_cassette.testing.shared import Sharers
+    from mrtr_cassette.shell.runs.shared_plays import Sharers
 
     return stash[_SHARERS_KEY].get(path, Sharers())
 
@@ -285,8 +285,9 @@ def mrtr_cassettes(request: pytest.FixtureRequest) -> Iterator[Callable[..., Mrt
             settings = _settings(request, [place_of_call("mrtr_cassettes", name, options)])
         except MrtrCassetteError as error:
             _fail(error)
-        uses.append(_begin(request, settings))
-        return uses[-1].cassette
+        use, shown = _begin(request, settings)
+        uses.append(use)
+        return shown
 
     yield opened
     for use in reversed(uses):
@@ -306,8 +307,8 @@ def mrtr_cassette_config() -> dict[str, Any]:
 
 
 def _of_scope(request: pytest.FixtureRequest) -> Iterator[MrtrCassette]:
-    use = _begin(request, _marked_settings(request))
-    yield use.cassette
+    use, shown = _begin(request, _marked_settings(request))
+    yield shown
     use.stop()
 
 
@@ -339,7 +340,7 @@ def _marked_settings(request: pytest.FixtureRequest) -> Settings:
 
 def _verify(request: pytest.FixtureRequest) -> None:
     """Hold the upstream of a test to its cassette; the test fails where it differs."""
-    from mrtr_cassette.core.report.verification import verification_text
+    from mrtr_cassette.core.report.comparison import verification_text
     from mrtr_cassette.errors import MrtrCassetteError
     from mrtr_cassette.testing.names import cassette_path
     from mrtr_cassette.testing.verifying import verify_use
@@ -382,11 +383,12 @@ def _settings(request: pytest.FixtureRequest, places: list[Place]) -> Settings:
     return settings_of([ini, suite, *places])
 
 
-def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
+def _begin(request: pytest.FixtureRequest, settings: Settings) -> tuple[CassetteUse, MrtrCassette]:
     """Begin the use of a cassette by the tests of the request's scope."""
     from mrtr_cassette.errors import MrtrCassetteError
+    from mrtr_cassette.shell.runs.plays import CassetteUse
+    from mrtr_cassette.testing.cassette import MrtrCassette
     from mrtr_cassette.testing.names import cassette_path, hint_at_rename
-    from mrtr_cassette.testing.use import CassetteUse
 
     uses = _uses(request.config)
     path = cassette_path(request.node, settings.name)
@@ -407,8 +409,9 @@ def _begin(request: pytest.FixtureRequest, settings: Settings) -> CassetteUse:
         )
     except MrtrCassetteError as error:
         fail(error)
-    uses.add(use, request.node, request.fixturename)
-    return use
+    shown = MrtrCassette(use.shown, uses.run.mode, path, settings.answers)
+    uses.add(use, shown, request.node, request.fixturename)
+    return use, shown
 
 
 def _fail(error: MrtrCassetteError, hint: str = "") -> NoReturn:

@@ -9,13 +9,13 @@ from builders import get, post
 from messages import CAPABLE, compact, message
 from processes import PEERS
 
-from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, LivePush, Posted
+from mrtr_cassette.core.drive.conversation import Answered, Conversation, Finished, LiveAsk
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.messages import response_to
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.lines import channel_request, line_request
-from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.runs.live_server import LiveServer
 
 OVER_HTTP = (sys.executable, str(PEERS / "server_both_eras.py"))
 
@@ -45,15 +45,15 @@ KINDS = {"elicitation": {"form": {}}, "roots": {}, "sampling": {}}
 class Helpful:
     """Answers whatever the server asks, by the method of the request."""
 
-    def answer(self, ask: Any) -> Answered:
-        """Answer by the retry."""
-        requests = ask.exchange.ask.message.tree["result"]["inputRequests"]
+    def answer(self, ask: LiveAsk) -> Answered:
+        """Answer by the retry, or by a response."""
+        if ask.push is not None:
+            return Answered(compact(ANSWERS[ask.push.method]))
+        live = ask.exchange.ask
+        assert live is not None
+        requests = live.message.tree["result"]["inputRequests"]
         answers = {key: ANSWERS[request["method"]] for key, request in requests.items()}
         return Answered(compact(answers))
-
-    def answer_push(self, push: LivePush) -> Posted:
-        """Answer by a response."""
-        return Posted(compact(ANSWERS[push.message.method]))
 
 
 async def planned(server: LiveServer, era: str, *, on_pipe: bool) -> str:

@@ -15,22 +15,30 @@ from typing import Any, Literal, NamedTuple
 import orjson
 from messages import Json, compact, message, result, tool_call
 
-from mrtr_cassette.core.exchange.recorded import Cassette, RecordedExchange, RequestState
-from mrtr_cassette.core.format.codec import decode_cassette
-from mrtr_cassette.core.format.dump import dump_pieces
-from mrtr_cassette.core.format.journal import JournalHeader
-from mrtr_cassette.core.format.load import load
-from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.journal import JournalHeader
+from mrtr_cassette.core.cassette.load import decode_cassette, load
+from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState
 from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.delivery import Sending
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.reply import Delivery, Sending
 from mrtr_cassette.core.secrets.credentials import Credentials
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.wire.http import (
+    SESSION_HEADER,
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    header_value,
+)
 from mrtr_cassette.core.wire.sse import SseFramer
 
 JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
@@ -168,6 +176,42 @@ def as_answer(request: bytes | Request, response: Json) -> Answer:
     if isinstance(response, bytes):
         return Answer((response,))
     return Answer((answer(as_request(request).body, response),))
+
+
+def show(observation: Observation, response: Json) -> None:
+    """Show a live server's response; a function makes it of the body of the request."""
+    request = observation.call.request
+    given = as_answer(request, response(request.body) if callable(response) else response)
+    observation.response_started(given.status, given.headers)
+    for chunk in given.chunks:
+        observation.response_bytes(chunk, 0.0)
+    observation.response_ended(0.0)
+
+
+def respond(steps: Any, response: Json) -> Request:
+    """Send the next request of some steps, and let a live server respond; return the request."""
+    observation = steps.next()
+    assert observation is not None
+    show(observation, response)
+    steps.responded(observation)
+    request: Request = observation.call.request
+    return request
+
+
+def follow(steps: Any, *responses: Json) -> list[Request]:
+    """Have a live server give these responses, of which none is left; return what was sent."""
+    sent = [respond(steps, response) for response in responses]
+    assert steps.next() is None
+    return sent
+
+
+def push_on(observation: Observation, pushed: bytes) -> OpenPush:
+    """Have a live server push a request on the stream of a response."""
+    if not observation.status:
+        observation.response_started(200, STREAM_HEADERS)
+    observation.response_bytes(sse(pushed), 0.0)
+    (push,) = observation.take_pushed()
+    return push
 
 
 @dataclass
@@ -342,6 +386,34 @@ def response_of(response: Json, request: bytes = b"{}") -> Response:
     return Response(found.status, found.headers, pieces, found.end)
 
 
+# Sessions
+
+INITIALIZE = rpc("initialize", {"clientInfo": {"name": "c"}}, number=0)
+INITIALIZED = notification("notifications/initialized")
+ACCEPTED = Answer((), (), 202)
+
+
+def opened(session: str) -> Answer:
+    """Return the response that opens a session."""
+    headers = (*JSON_HEADERS, ("Mcp-Session-Id", session))
+    return Answer((answer(INITIALIZE, {"serverInfo": {"name": "s"}}),), headers)
+
+
+def within(session: str, request: bytes | Request) -> Request:
+    """Return a request in a session."""
+    request = as_request(request)
+    return replace(request, headers=(*request.headers, ("Mcp-Session-Id", session)))
+
+
+def session_steps(session: str, *script: tuple[bytes, Json]) -> list[Step]:
+    """Return what a client does in a session from its beginning."""
+    return [
+        (INITIALIZE, opened(session)),
+        (within(session, INITIALIZED), ACCEPTED),
+        *((within(session, request), response) for request, response in script),
+    ]
+
+
 # Replaying
 
 
@@ -363,11 +435,28 @@ def player_of(
     return Player(loaded(cassette, "talk.json"), **options)
 
 
+def hit(player: Player, request: bytes | Request) -> Play:
+    """Return what a request gets, which must have been recorded."""
+    decision = player.request_received(as_request(request))
+    assert isinstance(decision, Play), decision
+    return decision
+
+
 def play(player: Player, request: bytes | Request) -> bytes:
     """Return the bytes that a request gets, which must be recorded ones."""
-    decision = player.request_received(as_request(request))
-    assert isinstance(decision, Play), decision.detail
-    return sent_now(decision)
+    return sent_now(hit(player, request))
+
+
+def delivery_of(player: Player, request: bytes | Request) -> Delivery:
+    """Return the reply to a request on its way."""
+    delivery = hit(player, request).delivery
+    assert delivery is not None
+    return delivery
+
+
+def open_session(player: Player) -> str:
+    """Open a session, and return its id."""
+    return header_value(delivery_of(player, INITIALIZE).headers, SESSION_HEADER)
 
 
 def sent_now(play: Play) -> bytes:

@@ -22,7 +22,7 @@ import asyncio
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,9 +31,9 @@ from typing import NamedTuple
 
 from goldens import Case, Section, as_bytes
 from harness import ACCEPT, Connection, connected, http, playing, request
-from standin import EVENTS, JSON, Body, Visit, chunk, response, stream_head, upstream
+from standin import EVENTS, JSON, Body, Head, Visit, chunk, response, stream_head, upstream
 
-from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.runs.recording import recording
 
 _HEAD = re.compile(r"(?:[A-Z]+ /\S*|\d{3})\n")
 _GZIP = "Content-Encoding: gzip"
@@ -75,7 +75,21 @@ class Values:
 
     def fill(self, step: Step) -> bytes:
         """Return the body of a step; the server's own states are made up where none is known."""
-        return _MARK.sub(lambda mark: self._value(step, mark), step.template)
+        return self._filled(step, step.template)
+
+    def headers(self, step: Step) -> list[str]:
+        """Return the headers of a step, with states in them."""
+        return [self._filled(step, each.encode()).decode() for each in step.headers]
+
+    def take_headers(self, step: Step, head: Head) -> None:
+        """Know the states that stand in the headers of a response."""
+        for header in step.headers:
+            name, _, value = header.partition(": ")
+            if mark := _MARK.fullmatch(value.encode()):
+                self.states.setdefault(mark[2].decode(), head.values(name)[0].encode())
+
+    def _filled(self, step: Step, template: bytes) -> bytes:
+        return _MARK.sub(lambda mark: self._value(step, mark), template)
 
     def _value(self, step: Step, mark: re.Match[bytes]) -> bytes:
         if mark[2] is not None:
@@ -182,15 +196,15 @@ class Server:
             await visit.send(part)
         visit.close()
 
-    def send(self, step: Step, body: bytes) -> None:
+    def send(self, step: Step, headers: Sequence[str], body: bytes) -> None:
         """Send one part of a response."""
         coded = _coded(step, body)
         parts = self._parts(step.number)
         status = f"{step.line} Status"
         if step.line and step.is_last and EVENTS not in step.headers:
-            parts.put_nowait(response(coded, *step.headers, status=status))
+            parts.put_nowait(response(coded, *headers, status=status))
         else:
-            head = stream_head(*step.headers, status=status) if step.line else b""
+            head = stream_head(*headers, status=status) if step.line else b""
             parts.put_nowait(head + chunk(coded) + (chunk(b"") if step.is_last else b""))
         if step.is_last:
             parts.put_nowait(None)
@@ -216,7 +230,9 @@ class Client:
         method, _, target = step.line.partition(" ")
         body = self._values.fill(step)
         await connection.write(
-            request(method, target, *step.headers, body=body if method == "POST" else None)
+            request(
+                method, target, *self._values.headers(step), body=body if method == "POST" else None
+            )
         )
 
     async def receive(self, step: Step) -> None:
@@ -225,6 +241,7 @@ class Client:
             head, body = await self._connections[step.number].answer()
             self._bodies[step.number] = body
             self._unread[step.number] = b""
+            self._values.take_headers(step, head)
             status = head.line.split()[1]
             assert status == step.line, f"response {step.number} has status {status}"
             assert f"Content-Type: {head.values('content-type')[0]}" in step.headers
@@ -274,7 +291,7 @@ async def record(conversation: Conversation, *cassettes: Path) -> None:
                         await client.send(step)
                         await server.arrived(step.number).wait()
                     elif step.word == "response":
-                        server.send(step, values.fill(step))
+                        server.send(step, values.headers(step), values.fill(step))
                         await client.receive(step)
 
 

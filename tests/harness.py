@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from click.testing import CliRunner
 from messages import CAPABLE, JsonObject, compact, tool_call
 from patience import HANGS_S
 from processes import PROGRAM
@@ -41,13 +43,13 @@ from standin import (
     upstream,
 )
 
-from mrtr_cassette.core.format.journal import CHECKSUM_LENGTH
+from mrtr_cassette.cli import main
+from mrtr_cassette.core.cassette.journal import CHECKSUM_LENGTH
 from mrtr_cassette.demo.server import create_app
-from mrtr_cassette.option_values import options_of
-from mrtr_cassette.options import Options, RecordOptions, ReplayOptions
-from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import ReplaySession, replaying
+from mrtr_cassette.options import Options, RecordOptions, ReplayOptions, options_of
+from mrtr_cassette.shell.runs.record_session import RecordSession
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import ReplaySession, replaying
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -431,7 +433,28 @@ async def command(
             await made.communicate()
 
 
+ABOUT_FILES = frozenset(
+    {"answers", "check", "diff", "inspect", "merge", "recover", "schema", "unwrap", "view", "wrap"}
+)
+"""The commands that are no process's business: they run here, where that takes no second."""
+
+
+def run_here(*arguments: object, cwd: Path | None = None) -> Outcome:
+    """Run a command of `mrtr-cassette` in this process."""
+    words = [os.fsdecode(each) if isinstance(each, bytes) else str(each) for each in arguments]
+    with contextlib.chdir(cwd or Path.cwd()):
+        done = CliRunner().invoke(main, words, prog_name="mrtr-cassette")
+    # A program that serves leaves what is its own out of the collector's work.
+    gc.unfreeze()
+    gc.enable()
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return Outcome(done.exit_code, done.stdout, done.stderr)
+
+
 async def run(*arguments: object, **options: Any) -> Outcome:
-    """Run `mrtr-cassette` to its end."""
+    """Run `mrtr-cassette` to its end, as a process where it serves, or where options say how."""
+    if str(arguments[0]) in ABOUT_FILES and not options.keys() - {"cwd"}:
+        return await asyncio.to_thread(run_here, *arguments, **options)
     async with command(*arguments, **options) as process:
         return await process.ended()

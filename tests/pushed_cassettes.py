@@ -9,7 +9,7 @@ from builders import STREAM_HEADERS, answer, notification, post, retry, sse, too
 from hypothesis import strategies as st
 from messages import NO, YES, asks, compact, form, result, text
 
-from mrtr_cassette.core.exchange.recorded import (
+from mrtr_cassette.core.cassette.recorded import (
     Branch,
     Cassette,
     PostedAnswer,

@@ -19,7 +19,7 @@ from builders import (
 )
 from messages import Json, compact, message, result
 
-from mrtr_cassette.core.exchange.recorded import (
+from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PostedAnswer,
     PushedRequest,
@@ -27,6 +27,7 @@ from mrtr_cassette.core.exchange.recorded import (
     RecordedExchange,
     RecordedInteraction,
 )
+from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request
 
 ACCEPTED = Answer((), (), 202)
@@ -55,6 +56,14 @@ def posted(pushed: bytes, value: Json) -> Request:
         error = {"code": -1, "message": str(value)}
         return post(compact({"jsonrpc": "2.0", "id": number, "error": error}), SESSION)
     return post(compact(result(value, id=number)), SESSION)
+
+
+def in_sealed_session(request: Request) -> Request:
+    """Return a request as a client of a cassette has it that never was a file."""
+    headers = [
+        (name, sealed_hash(it) if name == SESSION[0] else it) for name, it in request.headers
+    ]
+    return replace(request, headers=tuple(headers))
 
 
 class PushingSession:

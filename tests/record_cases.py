@@ -10,23 +10,27 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
+from both_eras import OVER_HTTP
 from goldens import DATA
 from processes import SIDES, Side, install_node_packages, listening, peer, record_command, run
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.wire.http import Headers, Piece
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
 from mrtr_cassette.core.wire.sse import read_event
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 FLOWS = (
     *("list", "add", "deploy", "deploy-declined", "tag-release", "provision", "wipe-cache"),
     *("release-train", "everything", "build", "count", "ask-late", "release-notes"),
     *("deployment", "plain"),
 )
+LEGACY_FLOW = "plan"
+"""A flow of the 2025-11-25 revision, whose server asks by pushed requests."""
 _ORDINALS = (b"first", b"second", b"third", b"fourth")
 _STATE = ("params", "requestState"), ("result", "requestState")
 _TOKEN = ("params", "_meta", "progressToken"), ("params", "progressToken")
@@ -39,9 +43,20 @@ class Marks:
         """Know no state."""
         self._states: dict[bytes, bytes] = {}
 
-    def marked(self, message: bytes) -> bytes:
-        """Return one JSON-RPC message with marks for its id, its progress token and its states."""
-        spans = find_spans(message, [("id",), *_STATE, *_TOKEN])
+    def request(self, message: bytes) -> bytes:
+        """Return a client's message with marks; a posted answer has the server's id."""
+        is_answer = message and not find_spans(message, [("method",)])
+        return self._marked(message, () if is_answer else (("id",),))
+
+    def response(self, message: bytes) -> bytes:
+        """Return a server's message with marks; a pushed request has an id of the server's own."""
+        is_pushed = message and find_spans(message, [("method",)])
+        return self._marked(message, () if is_pushed else (("id",),))
+
+    def _marked(self, message: bytes, ids: Sequence[tuple[str, ...]]) -> bytes:
+        if not message:
+            return message
+        spans = find_spans(message, [*ids, *_STATE, *_TOKEN])
         replaced = [(span, "«id»".encode()) for span in spans.get(("id",), ())]
         for path in _TOKEN:
             replaced += [(span, "«token»".encode()) for span in spans.get(path, ())]
@@ -55,29 +70,55 @@ class Marks:
 
 
 def sections(exchanges: list[RecordedExchange]) -> Iterator[str]:
-    """Yield the sections of a case."""
+    """Yield the sections of a case, in the order in which requests and events came."""
     marks = Marks()
+    steps: list[tuple[int, bool, float, RecordedExchange, list[Piece]]] = []
     for number, exchange in enumerate(exchanges, start=1):
-        request, response = exchange.request, exchange.response
+        response = exchange.response
         assert response is not None
-        yield f"--- request {number}\n{request.method} {request.target}\n"
-        yield _headers(request.headers) + _text(marks.marked(request.body)) + "\n"
-        yield f"--- response {number}\n{response.status}\n{_headers(response.headers)}"
-        if not response.is_event_stream:
-            yield _text(marks.marked(response.body) if response.body else b"") + "\n"
+        steps.append((number, False, 0, exchange, []))
+        pieces = response.pieces or (Piece(b"", 0, number),)
+        steps += [
+            (after, True, parts[0].at_ms, exchange, parts)
+            for after, group in groupby(pieces, key=lambda piece: piece.after)
+            for parts in [list(group)]
+        ]
+    steps.sort(key=lambda step: step[:3])
+    begun: set[int] = set()
+    for _, is_response, _, exchange, parts in steps:
+        number = exchanges.index(exchange) + 1
+        if not is_response:
+            request = exchange.request
+            yield f"--- request {number}\n{request.method} {request.target}\n"
+            yield _headers(request.headers) + _text(marks.request(request.body)) + "\n"
             continue
-        for index, piece in enumerate(response.pieces):
-            event = read_event(piece.raw, first=index == 0)
-            raw = piece.raw
-            if event.data:
-                at = raw.index(event.data)
-                raw = raw[:at] + marks.marked(event.data) + raw[at + len(event.data) :]
-            yield _text(raw)
+        response = exchange.response
+        assert response is not None
+        goes_on = " goes on" if number in begun else ""
+        yield f"--- response {number}{goes_on}\n{response.status}\n{_headers(response.headers)}"
+        if not response.is_event_stream:
+            yield _text(marks.response(response.body)) + "\n"
+        else:
+            yield from (_event(part.raw, marks, is_first=not begun) for part in parts)
+        begun.add(number)
+
+
+def _event(raw: bytes, marks: Marks, *, is_first: bool) -> str:
+    event = read_event(raw, first=is_first)
+    if event.data:
+        at = raw.index(event.data)
+        raw = raw[:at] + marks.response(event.data) + raw[at + len(event.data) :]
+    return _text(raw)
 
 
 def _headers(headers: Headers) -> str:
-    kept = (each for each in headers if each[0].lower() not in {"content-length", "connection"})
-    return "".join(f"{name.title()}: {value}\n" for name, value in kept) + "\n"
+    """Return headers as a case has them; the session id is a state that a replay issues."""
+    kept = {
+        name.title(): "«state session»" if name.lower() == "mcp-session-id" else value
+        for name, value in headers
+        if name.lower() not in {"content-length", "connection"}
+    }
+    return "".join(f"{name}: {value}\n" for name, value in kept.items()) + "\n"
 
 
 def _text(raw: bytes) -> str:
@@ -86,17 +127,20 @@ def _text(raw: bytes) -> str:
 
 def write_case(side: Side, flow: str, folder: Path) -> None:
     """Record a flow, and write it down."""
+    is_legacy = flow == LEGACY_FLOW
     cassette = folder / f"{side}-{flow}.json"
-    with listening((*peer("server", side), "--port", "0"), signal.SIGTERM) as server:
-        client = (*peer("client", side), "--flow", flow)
+    with listening(
+        OVER_HTTP if is_legacy else (*peer("server", side), "--port", "0"), signal.SIGTERM
+    ) as server:
+        client = (*peer("client", side), "--flow", flow, *(("--legacy",) if is_legacy else ()))
         states = ("--request-state", "verbatim")
         done = run(record_command(server.url, cassette, *states, "--", *client))
     assert done.code == 0, done.stderr
-    exchanges = [
-        exchange for each in load_cassette(cassette).interactions for exchange in each.exchanges
-    ]
+    exchanges = [exchange for each in load_cassette(cassette).interactions for exchange in each.own]
     exchanges.sort(key=lambda exchange: exchange.number or 0)
     shows = f"# What the {side} SDK's client and server say to each other: {flow}.\n"
+    if is_legacy:
+        shows = f"# What the {side} SDK's client of 2025 and a server of both eras say: {flow}.\n"
     text = shows + "".join(sections(exchanges))
     text = text.replace(server.url.removesuffix("/mcp").removeprefix("http://"), "127.0.0.1:8700")
     path = DATA / "conversations" / f"{side}-sdk-{flow}.case"
@@ -108,7 +152,7 @@ def main() -> None:
     install_node_packages()
     with tempfile.TemporaryDirectory() as folder:
         for side in SIDES:
-            for flow in FLOWS:
+            for flow in (*FLOWS, LEGACY_FLOW):
                 write_case(side, flow, Path(folder))
 
 

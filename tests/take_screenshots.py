@@ -17,12 +17,11 @@ from typing import NamedTuple
 from browsers import Browser, browser_in
 from processes import CASSETTES
 
-from mrtr_cassette.core.compare.cassettes import compared
-from mrtr_cassette.core.report.details import detailed
-from mrtr_cassette.core.view.differences import Earlier
-from mrtr_cassette.core.view.page import View
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.page_file import write_page
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import Earlier, View
+from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.files.reports import write_page
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
@@ -66,9 +65,9 @@ def view_of(paths: tuple[Path, ...]) -> View:
     """Return what the page of a cassette, or of two, shows."""
     shown = load_cassette(paths[-1])
     if len(paths) == 1:
-        return View(detailed(shown))
+        return View(details_of(shown))
     first = load_cassette(paths[0])
-    return View(detailed(shown), earlier=Earlier(detailed(first), compared(first, shown)))
+    return View(details_of(shown), earlier=Earlier(details_of(first), compared(first, shown)))
 
 
 def take(browser: Browser, picture: Picture, folder: Path) -> None:

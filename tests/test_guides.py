@@ -12,6 +12,7 @@ import sys
 
 import pytest
 import yaml
+from harness import run_here
 from shown import ROOT, Session
 
 GUIDES = ("agents", "answers", "ci", "diff", "pytest", "stdio", "updating", "verify")
@@ -90,11 +91,21 @@ def test_the_readme_links_every_guide():
 EXAMPLES = ROOT / "docs" / "examples"
 WORKFLOWS = {"ci.md": EXAMPLES / "mcp-tests.yml", "verify.md": EXAMPLES / "mcp-contract.yml"}
 WORKFLOW = WORKFLOWS["ci.md"]
-JOB_KEYS = frozenset(
-    {"name", "needs", "permissions", "runs-on", "steps", "strategy", "env", "if", "timeout-minutes"}
-)
-STEP_KEYS = frozenset(
-    {
+JOB_KEYS = {
+    *[
+        "name",
+        "needs",
+        "permissions",
+        "runs-on",
+        "steps",
+        "strategy",
+        "env",
+        "if",
+        "timeout-minutes",
+    ]
+}
+STEP_KEYS = {
+    *[
         "name",
         "id",
         "if",
@@ -105,8 +116,9 @@ STEP_KEYS = frozenset(
         "shell",
         "working-directory",
         "continue-on-error",
-    }
-)
+    ]
+}
+TOP_KEYS = {*["name", "run-name", "on", "permissions", "env", "jobs", "concurrency"]}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS.values(), ids=WORKFLOWS.keys())
@@ -114,15 +126,7 @@ def test_the_workflow_is_one(path):
     """The GitHub Actions file has the structure that GitHub's reference of workflows describes."""
     # YAML 1.1 takes `on` for a truth value, and GitHub does not; as text everything is itself.
     workflow = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
-    assert workflow.keys() <= {
-        "name",
-        "run-name",
-        "on",
-        "permissions",
-        "env",
-        "jobs",
-        "concurrency",
-    }
+    assert workflow.keys() <= TOP_KEYS
     assert workflow["on"].keys() <= {"push", "pull_request", "workflow_dispatch", "schedule"}
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["jobs"]
@@ -143,9 +147,7 @@ def test_the_workflow_runs_commands_that_exist(tmp_path):
     lines = [step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"]]
     (replay,) = [line for line in lines if line.startswith("mrtr-cassette")]
     (tests,) = [line for line in lines if line.startswith("pytest")]
-    shown = subprocess.check_output(
-        [sys.executable, "-m", "mrtr_cassette", "replay", "--help"], text=True
-    )
+    shown = run_here("replay", "--help").out
     assert set(re.findall(r"--[a-z-]+(?= )", replay.partition(" -- ")[0])) <= set(shown.split())
     (tmp_path / "test_it.py").write_text("def test_it(): pass")
     command = [sys.executable, "-m", *tests.split(), "-p", "no:cacheprovider", str(tmp_path)]
@@ -167,8 +169,6 @@ def test_the_nightly_check_runs_commands_that_exist():
     workflow = yaml.load(WORKFLOWS["verify.md"].read_text(), Loader=yaml.BaseLoader)
     lines = [step.get("run", "") for step in workflow["jobs"]["verify"]["steps"]]
     (verify,) = [line for line in lines if line.startswith("mrtr-cassette verify")]
-    shown = subprocess.check_output(
-        [sys.executable, "-m", "mrtr_cassette", "verify", "--help"], text=True
-    )
+    shown = run_here("verify", "--help").out
     assert set(re.findall(r"--[a-z-]+(?= )", verify.partition(" -- ")[0])) <= set(shown.split())
     assert "pytest --mrtr-mode=verify" in lines

@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 40_423,
-    "modules of the package": 250,
-    "lines of tests": 62_321,
+    "lines of the package": 35_460,
+    "modules of the package": 147,
+    "lines of tests": 53_140,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 

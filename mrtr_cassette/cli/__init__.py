@@ -9,17 +9,22 @@ from __future__ import annotations
 import click
 
 from mrtr_cassette import __version__
-from mrtr_cassette.cli.answers import answers
-from mrtr_cassette.cli.call import call
-from mrtr_cassette.cli.check import check
+from mrtr_cassette.cli.call import answers, call, demo
 from mrtr_cassette.cli.common import Group
-from mrtr_cassette.cli.demo import demo
-from mrtr_cassette.cli.files import diff, inspect, merge, recover, schema
+from mrtr_cassette.cli.files import (
+    check,
+    diff,
+    inspect,
+    merge,
+    recover,
+    schema,
+    unwrap,
+    view,
+    wrap,
+)
 from mrtr_cassette.cli.record import record
 from mrtr_cassette.cli.replay import replay
 from mrtr_cassette.cli.verify import verify
-from mrtr_cassette.cli.view import view
-from mrtr_cassette.cli.wrap import unwrap, wrap
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

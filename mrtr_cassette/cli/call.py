@@ -1,4 +1,4 @@
-"""The command `call`."""
+"""The commands that need no client: `call`, `answers from` and `demo`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mrtr_cassette.call_options import CallOptions
 from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
@@ -23,11 +22,12 @@ from mrtr_cassette.cli.common import (
     warn_of_path,
 )
 from mrtr_cassette.errors import UsageError, printable_json, printable_lines
-from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.options import CallOptions
+from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
     from mrtr_cassette.core.answers.fulfilment import Sources
-    from mrtr_cassette.core.report.calls import CallResult
+    from mrtr_cassette.core.report.runs import CallResult
 
 
 @click.command(cls=TakesServer)
@@ -75,12 +75,12 @@ def call(
     a terminal. What nobody answers is printed as JSON, with the exit code 5; it is 1 where the tool
     or the server says that the call failed, and 4 where the server can't be used.
     """  # noqa: D301  \b is click's mark for lines that stay as they are
-    from mrtr_cassette.core.answers.arguments import wanted_of
-    from mrtr_cassette.core.report.calls import problem_lines
-    from mrtr_cassette.shell.announcing import Announcer
-    from mrtr_cassette.shell.calling import call as call_server
-    from mrtr_cassette.shell.running import run_until_signal
-    from mrtr_cassette.shell.terminal import Terminal, has_terminal
+    from mrtr_cassette.core.answers.given import wanted_of
+    from mrtr_cassette.core.report.runs import problem_lines
+    from mrtr_cassette.shell.files.log import Announcer
+    from mrtr_cassette.shell.runs.answerers import ask_at_terminal, has_terminal
+    from mrtr_cassette.shell.runs.calling import call as call_server
+    from mrtr_cassette.shell.runs.running import run_until_signal
 
     log = Log(log_format)
     options = read_options(CallOptions, others, log)
@@ -99,7 +99,7 @@ def call(
         options,
         announcer,
         cassette=cassette,
-        ask_person=Terminal().ask if has_person else None,
+        ask_person=ask_at_terminal if has_person else None,
     )
     result = run_until_signal(calling)
     for line in problem_lines(result):
@@ -112,7 +112,7 @@ def _server_of(
     words: Sequence[str], command: list[str] | None
 ) -> tuple[str | list[str], Sequence[str]]:
     """Return the server, and what is called on it."""
-    from mrtr_cassette.shell.running import URL_VARIABLE
+    from mrtr_cassette.shell.runs.running import URL_VARIABLE
 
     if command is not None:
         if not command:
@@ -130,20 +130,19 @@ def _server_of(
 
 
 def _sources_of(given: Sequence[str], path: Path | None, *, has_person: bool) -> Sources:
-    from mrtr_cassette.core.answers.arguments import read_pairs
+    from mrtr_cassette.core.answers.answers_file import AnswersFile
     from mrtr_cassette.core.answers.fulfilment import Sources
-    from mrtr_cassette.core.answers.given import GivenAnswers
-    from mrtr_cassette.core.answers.rules import AnswersFile
-    from mrtr_cassette.shell.answers_file import load_answers
+    from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs
+    from mrtr_cassette.shell.runs.answerers import load_answers
 
     own = GivenAnswers(read_pairs(given, "answer"))
-    file = AnswersFile("") if path is None else load_answers(path)
+    file = AnswersFile() if path is None else load_answers(path)
     return Sources(own, file, has_person)
 
 
 def _print(result: CallResult, *, as_json: bool) -> None:
     """Print what a call came to: what a person reads, or JSON."""
-    from mrtr_cassette.core.report.calls import call_data
+    from mrtr_cassette.core.report.runs import call_data
     from mrtr_cassette.core.wire.jsonbytes import canonical
 
     if as_json:
@@ -152,3 +151,30 @@ def _print(result: CallResult, *, as_json: bool) -> None:
         click.echo(printable_json(canonical(result.unanswered.asked.data())))
     elif result.result is not None:
         click.echo(printable_lines(result.text))
+
+
+@click.group()
+def answers() -> None:
+    """Write an answers file from a recording."""
+
+
+@answers.command("from")
+@click.argument("cassette", type=CASSETTE)
+def from_cassette(cassette: Location) -> None:
+    """Print an answers file that gives the answers of CASSETTE."""
+    from mrtr_cassette.core.answers.answers_file import answers_text
+    from mrtr_cassette.shell.files.cassettes import load_cassette
+
+    click.echo(answers_text(load_cassette(cassette), cassette.name), nl=False)
+
+
+@click.command()
+def demo() -> None:
+    """Show the main job on a server of our own.
+
+    Record it, stop it, replay it, and compare every byte.
+    """
+    from mrtr_cassette.demo.run import run_demo
+    from mrtr_cassette.shell.runs.running import run
+
+    sys.exit(run(run_demo(click.echo)))

@@ -25,25 +25,31 @@ from mrtr_cassette.errors import (
     printable_json,
     printable_lines,
 )
-from mrtr_cassette.option_values import Option, default_of, header_of, options_of
-from mrtr_cassette.options import Options, ProxyOptions, RecordOptions, ReplayOptions
-from mrtr_cassette.shell.files import reason_of
-from mrtr_cassette.shell.stores import Location, location
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.options import (
+    Option,
+    Options,
+    ProxyOptions,
+    RecordOptions,
+    ReplayOptions,
+    VerifyOptions,
+    default_of,
+    header_of,
+    options_of,
+)
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.stores import Location, location
 
 if TYPE_CHECKING:
     import asyncio
     import signal
 
-    from mrtr_cassette.core.exchange.recorded import Cassette
+    from mrtr_cassette.core.cassette.recorded import Cassette
     from mrtr_cassette.core.report.events import Work
     from mrtr_cassette.core.secrets.rules import RedactionRules
-    from mrtr_cassette.shell.announcing import OnEvent
-    from mrtr_cassette.shell.clock import Clock
-    from mrtr_cassette.shell.progress import Progress
-    from mrtr_cassette.shell.record_session import RecordSession
-    from mrtr_cassette.shell.replaying import ReplaySession
-    from mrtr_cassette.shell.running import CommandEnd
+    from mrtr_cassette.shell.files.log import Clock, OnEvent, Progress
+    from mrtr_cassette.shell.runs.record_session import RecordSession
+    from mrtr_cassette.shell.runs.replaying import ReplaySession
+    from mrtr_cassette.shell.runs.running import CommandEnd
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
 Decorator = Callable[[Any], Any]
@@ -167,8 +173,7 @@ def _show(text: str) -> None:
 def progress_shown(work: Work, path: Location, clock: Clock | None = None) -> Iterator[Progress]:
     """Give what shows on a terminal how far long work on a cassette has come, until it is done."""
     from mrtr_cassette.core.report.events import progress_said
-    from mrtr_cassette.shell.clock import CLOCK
-    from mrtr_cassette.shell.progress import Progress
+    from mrtr_cassette.shell.files.log import CLOCK, Progress
 
     is_shown = False
 
@@ -327,11 +332,7 @@ def _click_options(name: str, option: Option, default: Any) -> list[Decorator]:
 
 
 def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> AnyOptions:
-    """Return the options that a command was given, and warn of what they open.
-
-    Raises:
-        UsageError: a value can't be meant, or two of them don't go together.
-    """
+    """Return the options that a command was given, and warn of what they open."""
     values: dict[str, Any] = {"log": log.line, "terms": TERMS}
     for name, option in options_of(options).items():
         if option.flags is not None:
@@ -358,9 +359,9 @@ def read_options(options: type[AnyOptions], given: dict[str, Any], log: Log) -> 
 
 def warn_of_strangers(options: ProxyOptions) -> None:
     """Warn where others than this machine can reach the proxy."""
-    from mrtr_cassette.shell.http.access import access_of
+    from mrtr_cassette.shell.http.access import is_loopback
 
-    if not access_of(options).is_loopback:
+    if not is_loopback(options.host):
         say(
             f"warning: listening on {options.host}: whoever reaches this machine can read what is "
             "played, or call the upstream through this proxy"
@@ -373,9 +374,9 @@ def warn_of_path(
     """Warn of a secret in the path of an upstream's URL that neither rules nor cassettes' find."""
     from mrtr_cassette.core.secrets.credentials import shown_by
     from mrtr_cassette.core.secrets.rules import BUILT_IN
-    from mrtr_cassette.core.secrets.urls import patterns_of_path
-    from mrtr_cassette.shell.cassette_file import exists, load_cassette
-    from mrtr_cassette.shell.keeping import rules_of_both
+    from mrtr_cassette.core.secrets.search import patterns_of_path
+    from mrtr_cassette.shell.files.cassettes import exists, load_cassette
+    from mrtr_cassette.shell.runs.record_session import rules_of_both
 
     if not isinstance(upstream, str) or not patterns_of_path(upstream):
         return
@@ -395,26 +396,8 @@ def warn_of_path(
         )
 
 
-def check_stdio(context: click.Context, command: Sequence[str], upstream: str | None) -> None:
-    """Make sure that nothing of HTTP is given for a server on pipes.
-
-    Raises:
-        UsageError: an option means nothing there, or there is no server.
-    """
-    if not command or upstream is not None:
-        raise UsageError(
-            "--stdio needs a command that starts the server, and no URL",
-            hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
-        )
-    refuse_http_options(context)
-
-
 def refuse_http_options(context: click.Context) -> None:
-    """Make sure that no option is given that means something over HTTP only.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Make sure that no option is given that means something over HTTP only."""
     given = click.core.ParameterSource.COMMANDLINE
     for option in context.command.params:
         name = option.name or ""
@@ -424,7 +407,7 @@ def refuse_http_options(context: click.Context) -> None:
 
 _HTTP_ONLY: Final = frozenset(
     {
-        *("admin_port", "allow_hosts", "allow_origins", "answers", "ca_file", "headers", "host"),
+        *("admin_port", "allow_hosts", "answers", "ca_file", "headers", "host"),
         *("insecure", "port", "stateless"),
     }
 )
@@ -433,7 +416,7 @@ _HTTP_ONLY: Final = frozenset(
 @contextmanager
 def aside(log: Log) -> Iterator[Log]:
     """Give a log for which nothing that is told ever waits, until the block ends."""
-    from mrtr_cassette.shell.announcing import Aside
+    from mrtr_cassette.shell.files.log import Aside
 
     beside = Log("text")
     beside.line = line = None if log.line is None else Aside(log.line)
@@ -452,8 +435,8 @@ _LOG_S: Final = 0.3
 
 def tell_of_journal(cassette: Location, log: Log) -> None:
     """Say that a killed recording left something beside a cassette, which is whole all the same."""
-    from mrtr_cassette.shell.cassette_file import exists
-    from mrtr_cassette.shell.journal_file import unpublished
+    from mrtr_cassette.shell.files.cassettes import exists
+    from mrtr_cassette.shell.files.journals import unpublished
 
     note = unpublished(cassette)
     if note is not None and exists(cassette):
@@ -469,7 +452,7 @@ def tell_unused(pointers: Iterable[str], log: Log) -> None:
 
 def tell_no_client(command: Sequence[str], log: Log) -> None:
     """Say that a command has run and sent nothing to the proxy."""
-    from mrtr_cassette.shell.running import URL_VARIABLE
+    from mrtr_cassette.shell.runs.running import URL_VARIABLE
 
     text = f"error: no client came; does {command[0]!r} read {URL_VARIABLE}?"
     log.tell(text, {"event": "no_client", "command": command[0]})
@@ -481,7 +464,7 @@ async def until_stopped(
     signals: asyncio.Queue[signal.Signals],
 ) -> CommandEnd:
     """Announce the address, and wait for the command's end or a signal."""
-    from mrtr_cassette.shell.running import CommandEnd, run_command
+    from mrtr_cassette.shell.runs.running import CommandEnd, run_command
 
     click.echo(printable_lines(f"listening on {session.shown_url}"))
     if command:

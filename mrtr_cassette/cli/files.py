@@ -1,13 +1,16 @@
-"""The commands about files alone: `inspect`, `diff`, `merge`, `recover` and `schema`."""
+"""The commands about files alone: cassettes, journals, pages, and a client's configuration."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mrtr_cassette.cli.common import (
     CASSETTE,
+    TERMS,
     Log,
     has_colour,
     json_report,
@@ -17,8 +20,11 @@ from mrtr_cassette.cli.common import (
     tell_of_journal,
     tell_unused,
 )
-from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.errors import CassetteError, UsageError, counted
+from mrtr_cassette.shell.files.stores import Location, path_of
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.report.runs import ReplayReport
 
 
 @click.command()
@@ -27,36 +33,32 @@ from mrtr_cassette.shell.stores import Location
 @click.option(
     "--full", is_flag=True, help="Show questions, answers and results whole, for a review."
 )
-@click.option("--mermaid", is_flag=True, help="Print a sequence diagram for a pull request.")
-def inspect(cassette: Location, *, as_json: bool, full: bool, mermaid: bool) -> None:
+@click.option("--markdown", is_flag=True, help="Print a sequence diagram for a pull request.")
+def inspect(cassette: Location, *, as_json: bool, full: bool, markdown: bool) -> None:
     """Show who asked what, and what was answered.
 
     Each interaction on CASSETTE with its turns, how it ended, its size and its time.
     """
-    from mrtr_cassette.core.report.details import detailed
-    from mrtr_cassette.core.report.diagram import diagram
-    from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
-    from mrtr_cassette.core.report.review import review_data, review_text
-    from mrtr_cassette.shell.cassette_file import load_cassette, without_collection
+    from mrtr_cassette.core.report.details import details_of
+    from mrtr_cassette.core.report.text import (
+        diagram,
+        inspection_data,
+        inspection_text,
+        review_text,
+    )
+    from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
 
-    if mermaid and (full or as_json):
-        raise UsageError(f"--mermaid and {'--full' if full else '--json'} don't go together")
+    if markdown and (full or as_json):
+        raise UsageError(f"--markdown and {'--full' if full else '--json'} don't go together")
     tell_of_journal(cassette, Log("text"))
     with without_collection(), progress_shown("reading", cassette) as progress:
-        recording = load_cassette(cassette, progress)
-        if full:
-            details = detailed(recording)
-            shown = json_report(review_data(details)) if as_json else review_text(details)
+        details = details_of(load_cassette(cassette, progress))
+        if markdown:
+            shown = diagram(details)
+        elif as_json:
+            shown = json_report(inspection_data(details, is_whole=full))
         else:
-            inspection = inspected(recording)
-            if mermaid:
-                shown = diagram(inspection)
-            else:
-                shown = (
-                    json_report(inspection_data(inspection))
-                    if as_json
-                    else inspection_text(inspection)
-                )
+            shown = review_text(details) if full else inspection_text(details)
     click.echo(shown)
 
 
@@ -88,7 +90,7 @@ def diff(
     something differs that counts, else 0.
     """
     from mrtr_cassette.api import diff as compared
-    from mrtr_cassette.core.compare.changes import unused_pointers
+    from mrtr_cassette.core.compare.values import unused_pointers
     from mrtr_cassette.core.report.comparison import (
         comparison_data,
         comparison_markdown,
@@ -119,10 +121,9 @@ def recover(cassette: Location) -> None:
     CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
     this directory.
     """
-    from mrtr_cassette.errors import CassetteError, counted
-    from mrtr_cassette.shell.journal_file import journal_path, stands
-    from mrtr_cassette.shell.locks import is_locked
-    from mrtr_cassette.shell.publishing import recover_journal
+    from mrtr_cassette.shell.files.disk import is_locked
+    from mrtr_cassette.shell.files.journals import journal_path, stands
+    from mrtr_cassette.shell.files.publishing import recover_journal
 
     journal = journal_path(cassette)
     if not stands(journal):
@@ -163,8 +164,7 @@ def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) ->
     several recorders is one call. The files may be cassettes and journals, also of killed runs, in
     any order; they are only read. What is in several of them counts once.
     """
-    from mrtr_cassette.errors import counted
-    from mrtr_cassette.shell.merging import merge_files
+    from mrtr_cassette.shell.files.publishing import merge_files
 
     with progress_shown("writing", output) as progress:
         merge = merge_files(recordings, output, replaces=force, progress=progress)
@@ -177,6 +177,174 @@ def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) ->
 @click.command()
 def schema() -> None:
     """Print the JSON Schema of the cassette format."""
-    from mrtr_cassette.core.format.codec import schema as generated
+    from mrtr_cassette.core.cassette.model import schema as generated
 
     click.echo(generated(), nl=False)
+
+
+@click.command()
+@click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
+@click.option("--fix", "fixes", is_flag=True, help="Accept what was edited by hand.")
+def check(cassettes: tuple[Location, ...], *, fixes: bool) -> None:
+    """Tell whether cassettes are as recorded, without secrets.
+
+    The exit code is 3 where one is damaged or was edited, else 1 where the rules of redaction find
+    a secret in one. With --fix, the digests in a cassette become those of what stands in it now,
+    and the file is spelled as a recording is.
+    """
+    code = 0
+    for cassette in cassettes:
+        try:
+            has_secrets = _check(cassette, fixes=fixes)
+            code = max(code, int(has_secrets))
+        except CassetteError as error:
+            say(f"error: {error.in_terms(TERMS)}")
+            code = error.exit_code
+    sys.exit(code)
+
+
+def _check(cassette: Location, *, fixes: bool) -> bool:
+    """Check one cassette; return whether there are secrets in it."""
+    from mrtr_cassette.shell.files import cassettes
+
+    if fixes:
+        accepted = cassettes.fix(cassette)
+        say(
+            f"{cassette}: {counted(accepted.edited, 'exchange')} edited, {accepted.moved} moved, "
+            f"{accepted.removed} removed; accepted"
+        )
+    with progress_shown("reading", cassette) as progress:
+        count, secrets = cassettes.check(cassette, progress)
+    say(f"{cassette}: {counted(count, 'interaction')}, all as recorded")
+    for number, place, side, rule in secrets:
+        where = f"#{number}, {f'answer of turn {place.turn}, ' if place.turn else ''}{side}"
+        say(f"{cassette}: {where}: a secret by the rule {rule!r}")
+    if secrets:
+        say("record it again, or replace them by hand and accept that with --fix")
+    return bool(secrets)
+
+
+@click.command()
+@click.argument("cassette", type=CASSETTE)
+@click.argument("other", type=CASSETTE, required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The page; the cassette's name with .html in this directory where it isn't given.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A JSON report of a replay: misses stand beside the nearest recorded requests.",
+)
+def view(
+    cassette: Location,
+    other: Location | None,
+    output: Path | None,
+    report: Path | None,
+) -> None:
+    """Write CASSETTE as a page for a browser.
+
+    One HTML file that needs no network: when each call waited for the server and when for a person,
+    each question as a form with its answer in it, results, branches side by side. With OTHER it
+    is the page of that one, and shows what differs: changed questions stand side by side.
+    """
+    from mrtr_cassette.core.compare.conversations import compared
+    from mrtr_cassette.core.report.details import details_of
+    from mrtr_cassette.core.report.page import Earlier, View
+    from mrtr_cassette.shell.files.cassettes import load_cassette, without_collection
+    from mrtr_cassette.shell.files.reports import PAGE, check_place, write_page
+
+    if other is not None and report is not None:
+        raise UsageError("--report is about one cassette; don't name a second one with it")
+    shown = cassette if other is None else other
+    page = output if output is not None else Path(f"{shown.stem}.html")
+    check_place(page, PAGE)
+    tell_of_journal(shown, Log("text"))
+    with without_collection(), progress_shown("reading", shown) as progress:
+        recording = load_cassette(shown, progress)
+        details = details_of(recording)
+        earlier = None
+        if other is not None:
+            first = load_cassette(cassette)
+            earlier = Earlier(details_of(first), compared(first, recording))
+        replay = None if report is None else _replay_report(report, len(details.interactions))
+    with without_collection(), progress_shown("writing", page) as progress:
+        write_page(page, View(details, replay, earlier), progress)
+    say(f"wrote {page}")
+
+
+def _replay_report(path: Path, interactions: int) -> ReplayReport:
+    """Read the report of a replay of a cassette with so many interactions."""
+    from mrtr_cassette.core.report.runs import UnreadableReportError, saved_report
+    from mrtr_cassette.shell.files.disk import reason_of
+
+    try:
+        report = saved_report(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"--report {path}: {reason_of(error)}") from None
+    except UnreadableReportError as error:
+        raise UsageError(
+            f"--report {path} is no JSON report of a replay: {error}",
+            hint=f"write one with: mrtr-cassette replay --report {path.with_suffix('.json')}",
+        ) from None
+    if len(report.interactions) != interactions:
+        raise UsageError(
+            f"--report {path} is about {report.cassette}, which has "
+            f"{len(report.interactions)} interactions, and not {interactions}"
+        )
+    return report
+
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+_server = click.argument("server")
+
+
+@click.command()
+@_file
+@_server
+@click.option("--record", type=CASSETTE, metavar="CASSETTE", help="Record the server to this.")
+@click.option("--replay", type=CASSETTE, metavar="CASSETTE", help="Play this in its place.")
+def wrap(file: Path, server: str, record: Location | None, replay: Location | None) -> None:
+    """Put a recorder or a replay in the place of a server.
+
+    FILE is the client's configuration (its `mcpServers`), SERVER a name in it. Everything else in
+    FILE stays as it is; what was there before stands beside it. `unwrap` takes it back.
+    """
+    from mrtr_cassette.core.cassette.client_config import wrapped
+    from mrtr_cassette.shell.files.disk import change_config
+
+    if record is not None and replay is None:
+        # The journal of any other would stand wherever the client runs.
+        ours = ["record", "--stdio", "--output", str(path_of(record).absolute())]
+    elif replay is not None and record is None:
+        place = replay.absolute() if isinstance(replay, Path) else replay.url
+        ours = ["replay", "--stdio", str(place)]
+    else:
+        raise UsageError("give either --record or --replay, with a cassette")
+    command = [*program(), *ours]
+    backup = change_config(file, lambda data: wrapped(data, str(file), server, command))
+    say(f"wrote {file}, and what was there before to {backup}; restart the client")
+
+
+@click.command()
+@_file
+@_server
+def unwrap(file: Path, server: str) -> None:
+    """Give a server that was wrapped its own command again."""
+    from mrtr_cassette.core.cassette.client_config import unwrapped
+    from mrtr_cassette.shell.files.disk import change_config
+
+    backup = change_config(file, lambda data: unwrapped(data, str(file), server))
+    say(f"wrote {file}, and what was there before to {backup}; restart the client")
+
+
+def program() -> list[str]:
+    """Return how a client starts this program, whatever PATH it has."""
+    script = Path(sys.argv[0]).absolute()
+    if script.name == "mrtr-cassette" and script.is_file():
+        return [str(script)]
+    return [sys.executable, "-m", "mrtr_cassette"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import shlex
+import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +16,10 @@ from mrtr_cassette.cli.common import (
     CASSETTE,
     Log,
     aside,
-    check_stdio,
     command_argument,
     log_format,
     read_options,
+    refuse_http_options,
     say,
     shared_options,
     tell_no_client,
@@ -28,18 +30,18 @@ from mrtr_cassette.cli.common import (
 )
 from mrtr_cassette.errors import UpstreamError, UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.shell.record_session import RecordSession
+    from mrtr_cassette.shell.runs.record_session import RecordSession
 
 
 @click.command()
-@click.option("--upstream", metavar="URL", help="The real server, as the client would name it.")
 @click.option(
-    "--upstream-command",
-    metavar="'SERVER ARGS ...'",
-    help="A server that a command starts, in the place of a URL: clients call it over HTTP.",
+    "--upstream",
+    metavar="URL|COMMAND",
+    help="The real server, as the client would name it; or what starts one on pipes, such as "
+    "'python server.py', which clients call over HTTP.",
 )
 @click.option(
     "--stdio",
@@ -61,7 +63,6 @@ def record(
     context: click.Context,
     /,
     upstream: str | None,
-    upstream_command: str | None,
     output: Location,
     log_format: str,
     command: tuple[str, ...],
@@ -80,14 +81,16 @@ def record(
     With --stdio it takes the place of a server that a client starts: -- COMMAND is the server, and
     the cassette is written when it ends. The exit code is the server's.
     """
-    from mrtr_cassette.shell.running import allow_many_files, run
+    from mrtr_cassette.shell.runs.running import allow_many_files, run
 
     log = Log(log_format)
     options = read_options(RecordOptions, given, log)
     if stdio:
-        check_stdio(context, command, upstream or upstream_command)
-        sys.exit(_record_pipe(command, output, options, log))
-    server, command = _server_and_client(upstream, upstream_command, command)
+        _check_stdio(context, command, upstream)
+        with aside(log) as beside:
+            piped = replace(options, log=beside.line)
+            sys.exit(run(_record_pipe(command, output, piped, beside)))
+    server, command = _server_and_client(upstream, command)
     if options.answers is not None:
         say("note: this proxy answers in its client's place, and is not transparent")
     warn_of_strangers(options)
@@ -96,29 +99,36 @@ def record(
     sys.exit(run(_record(server, output, options, log, command)))
 
 
-def _server_and_client(
-    upstream: str | None, upstream_command: str | None, command: tuple[str, ...]
-) -> tuple[str | list[str], tuple[str, ...]]:
-    """Return the URL or the command of the server, and the command that is its client.
+def _check_stdio(context: click.Context, command: Sequence[str], upstream: str | None) -> None:
+    """Make sure that nothing of HTTP is given for a server on pipes."""
+    if not command or upstream is not None:
+        raise UsageError(
+            "--stdio needs a command that starts the server, and no URL",
+            hint="mrtr-cassette record --stdio --output FILE -- SERVER ARGS",
+        )
+    refuse_http_options(context)
 
-    Raises:
-        UsageError: two servers are given, or a command that a shell couldn't read either.
-        click.UsageError: none is.
-    """
-    if upstream is not None and upstream_command is not None:
-        raise UsageError("--upstream and --upstream-command don't go together")
-    if upstream_command and upstream_command.strip():
-        try:
-            return shlex.split(upstream_command), command
-        except ValueError as error:
-            reason = str(error).lower()
-            raise UsageError(f"--upstream-command {upstream_command!r}: {reason}") from None
+
+def _server_and_client(
+    upstream: str | None, command: tuple[str, ...]
+) -> tuple[str | list[str], tuple[str, ...]]:
+    """Return the URL or the command of the server, and the command that is its client."""
     if upstream is None and command and command[0].startswith(("http://", "https://")):
-        upstream, *rest = command
-        command = tuple(rest)
-    if upstream is None:
-        raise click.UsageError("Missing option '--upstream', '--upstream-command', or '--stdio'.")
-    return upstream, command
+        return command[0], command[1:]
+    if not upstream or not upstream.strip():
+        raise click.UsageError("Missing option '--upstream' or '--stdio'.")
+    if "://" in upstream:
+        return upstream, command
+    try:
+        server = shlex.split(upstream)
+    except ValueError as error:
+        raise UsageError(f"--upstream {upstream!r}: {str(error).lower()}") from None
+    if shutil.which(server[0]) is None:
+        raise UsageError(
+            f"the upstream {upstream!r} is no HTTP URL, and there is no such program",
+            hint="a URL begins with http:// or https://",
+        )
+    return server, command
 
 
 async def _record(
@@ -128,8 +138,8 @@ async def _record(
     log: Log,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.recording import recording
-    from mrtr_cassette.shell.running import stop_signals
+    from mrtr_cassette.shell.runs.recording import recording
+    from mrtr_cassette.shell.runs.running import stop_signals
 
     async with stop_signals() as signals:
         async with recording(upstream, output, options, on_event=log.event) as session:
@@ -145,25 +155,18 @@ async def _record(
     return end.code or _code_of(session, log) or int(is_unused)
 
 
-def _record_pipe(
+async def _record_pipe(
     command: tuple[str, ...], output: Location, options: RecordOptions, log: Log
 ) -> int:
-    from mrtr_cassette.shell.starter import client_sha256
+    from mrtr_cassette.shell.pipes.processes import client_sha256
+    from mrtr_cassette.shell.runs.piped import record_pipe
 
-    with aside(log) as beside:
-        options = replace(options, log=beside.line)
-        client = client_sha256()
-        if options.existing == "append":
-            from mrtr_cassette.shell.pipe_appending import record_or_append
-
-            session, code = record_or_append(command, output, options, beside.event, client=client)
-        else:
-            # The client waits for its server, so what only adds to cassettes is not imported.
-            from mrtr_cassette.shell.pipe_recording import record_pipe
-
-            session, code = record_pipe(command, output, options, beside.event, client=client)
-        _conclude(session, beside)
-        return code or _code_of(session, beside)
+    # What was imported stays: the collector need not look at it again and again.
+    gc.freeze()
+    client = client_sha256()
+    session, code = await record_pipe(command, output, options, log.event, client=client)
+    _conclude(session, log)
+    return code or _code_of(session, log)
 
 
 def _code_of(session: RecordSession, log: Log) -> int:
@@ -179,7 +182,7 @@ def _code_of(session: RecordSession, log: Log) -> int:
 
 def _conclude(session: RecordSession, log: Log) -> None:
     """Say what a recording came to."""
-    from mrtr_cassette.core.report.summary import recording_event, recording_text
+    from mrtr_cassette.core.report.runs import recording_event, recording_text
 
     report = session.report
     log.tell(recording_text(report), recording_event(report))

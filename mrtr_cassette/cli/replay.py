@@ -28,10 +28,10 @@ from mrtr_cassette.cli.common import (
     warn_of_strangers,
 )
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.stores import Location
+from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.report.summary import ReplayReport
+    from mrtr_cassette.core.report.runs import ReplayReport
 
 _DRAIN_S: Final = 10.0
 """Seconds that requests under way have to end when a stateless replay does."""
@@ -74,12 +74,13 @@ def replay(
     """
     # What is imported and loaded stays: the collector need not look at it again and again.
     gc.disable()
-    from mrtr_cassette.shell.files import REPORT, check_place
-    from mrtr_cassette.shell.running import allow_many_files, run
+    from mrtr_cassette.shell.runs.running import allow_many_files, run
 
     log = Log(log_format)
     options = read_options(ReplayOptions, given, log)
     if report is not None:
+        from mrtr_cassette.shell.files.reports import REPORT, check_place
+
         check_place(report, REPORT)
     tell_of_journal(cassette, log)
     if stdio:
@@ -99,8 +100,8 @@ async def _replay(
     report: Path | None,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.replaying import replaying
-    from mrtr_cassette.shell.running import stop_signals
+    from mrtr_cassette.shell.runs.replaying import replaying
+    from mrtr_cassette.shell.runs.running import stop_signals
 
     # What a load balancer has sent here is answered before this process ends.
     drain_s = _DRAIN_S if options.stateless else 0.0
@@ -130,12 +131,10 @@ async def _replay_pipe(
     report: Path | None,
     command: tuple[str, ...],
 ) -> int:
-    from mrtr_cassette.shell.pipe_replaying import replay_pipe
-    from mrtr_cassette.shell.running import told_to_end
+    from mrtr_cassette.shell.runs.piped import replay_pipe
 
-    async with told_to_end() as told:
-        _collect_from_now_on()
-        session = await replay_pipe(cassette, options, told, log.event, server_command=command)
+    _collect_from_now_on()
+    session = await replay_pipe(cassette, options, log.event, server_command=command)
     fails = _conclude(session.report, options, log, report)
     tell_unused(session.unused_ignores, log)
     return int(fails)
@@ -143,7 +142,7 @@ async def _replay_pipe(
 
 def _conclude(summary: ReplayReport, options: ReplayOptions, log: Log, report: Path | None) -> bool:
     """Say what a replay came to; return whether it fails."""
-    from mrtr_cassette.core.report.summary import summary_event, summary_text
+    from mrtr_cassette.core.report.runs import summary_event, summary_text
 
     log.tell(summary_text(summary), summary_event(summary))
     _report(summary, report)
@@ -154,8 +153,8 @@ def _report(summary: ReplayReport, path: Path | None) -> None:
     """Write the report, and print misses as annotations under GitHub Actions."""
     from mrtr_cassette.core.report.junit import junit
     from mrtr_cassette.core.report.misses import annotation
-    from mrtr_cassette.core.report.summary import summary_data
-    from mrtr_cassette.shell.files import REPORT, write_own
+    from mrtr_cassette.core.report.runs import summary_data
+    from mrtr_cassette.shell.files.reports import REPORT, write_own
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         # Standard error has one JSON object a line, if asked for; the runner reads both streams.

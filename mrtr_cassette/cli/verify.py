@@ -1,22 +1,24 @@
-"""`mrtr-cassette verify`."""
+"""The command `verify`, and what it takes into a cassette: nothing is written unasked."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from mrtr_cassette.cli.accept import accept_options, acceptance_of, tell_of_update
 from mrtr_cassette.cli.common import (
     CASSETTE,
     TERMS,
     Log,
     TakesServer,
+    has_colour,
     json_report,
+    painted,
     read_options,
     say,
     server_after_dashes,
@@ -24,20 +26,34 @@ from mrtr_cassette.cli.common import (
     tell_unused,
     warn_of_path,
 )
-from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.stores import Location
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.errors import CassetteError, UsageError, counted, printable
+from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.files.stores import Location
 
 if TYPE_CHECKING:
-    from mrtr_cassette.core.report.verification import Verification
-    from mrtr_cassette.shell.updating import Choose
+    from mrtr_cassette.core.compare.values import Change
+    from mrtr_cassette.core.drive.accepting import Proposal
+    from mrtr_cassette.core.report.comparison import Verification
+    from mrtr_cassette.shell.runs.verifying import Choose, Update
 
 
 @click.command(cls=TakesServer)
 @click.argument("cassettes", nargs=-1, required=True, type=CASSETTE)
 @click.option("--upstream", metavar="URL", help="The live server.")
 @shared_options(VerifyOptions)
-@accept_options
+@click.option(
+    "--accept",
+    "verdicts",
+    metavar="VERDICT",
+    multiple=True,
+    help="Take responses with this verdict into the cassette, such as text-changed; all "
+    "stands for all but errors and changed rounds; may be repeated.",
+)
+@click.option(
+    "--review",
+    is_flag=True,
+    help="Ask at the terminal, change by change, what is taken into the cassette.",
+)
 @click.option(
     "--report",
     "reports",
@@ -69,8 +85,8 @@ def verify(
     The exit code is 0 where all is the same, 1 where something differs, 4 where nothing could be
     compared.
     """
-    from mrtr_cassette.shell.files import REPORT, check_place
-    from mrtr_cassette.shell.running import run_until_signal
+    from mrtr_cassette.shell.files.reports import REPORT, check_place
+    from mrtr_cassette.shell.runs.running import run_until_signal
 
     log = Log("text")
     options = read_options(VerifyOptions, given, log)
@@ -91,12 +107,8 @@ def verify(
 
 
 def _cassettes_in(paths: Sequence[Location]) -> list[Location]:
-    """Return the cassettes, and those in folders.
-
-    Raises:
-        UsageError: a folder has none.
-    """
-    from mrtr_cassette.shell.cassette_file import is_cassette
+    """Return the cassettes, and those in folders."""
+    from mrtr_cassette.shell.files.cassettes import is_cassette
 
     cassettes: list[Location] = []
     for path in paths:
@@ -116,10 +128,9 @@ async def _verify(
     options: VerifyOptions,
     choose: Choose | None,
 ) -> tuple[list[Verification], int]:
-    from mrtr_cassette.core.compare.changes import unused_pointers
-    from mrtr_cassette.core.report.verification import exit_code_of, verification_text
-    from mrtr_cassette.shell.updating import update_cassette
-    from mrtr_cassette.shell.verifying import verify_cassette
+    from mrtr_cassette.core.compare.values import unused_pointers
+    from mrtr_cassette.core.report.comparison import exit_code_of, verification_text
+    from mrtr_cassette.shell.runs.verifying import update_cassette, verify_cassette
 
     verifications = []
     problems = 0
@@ -146,13 +157,13 @@ async def _verify(
 
 def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> None:
     """Write the reports, and print what fails as annotations under GitHub Actions."""
-    from mrtr_cassette.core.report.junit import verification_junit
-    from mrtr_cassette.core.report.verification import (
+    from mrtr_cassette.core.report.comparison import (
         verification_annotations,
         verification_data,
         verification_markdown,
     )
-    from mrtr_cassette.shell.files import REPORT, write_own
+    from mrtr_cassette.core.report.junit import verification_junit
+    from mrtr_cassette.shell.files.reports import REPORT, write_own
 
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for verification in verifications:
@@ -167,3 +178,117 @@ def _report(verifications: Sequence[Verification], paths: Sequence[Path]) -> Non
             case _:
                 data = f"{json_report(verification_data(verifications))}\n".encode()
         write_own(path, REPORT, [data])
+
+
+_ALL: Final = "all"
+
+
+def acceptance_of(verdicts: Sequence[str], *, reviews: bool) -> Choose | None:
+    """Return what says which proposals are accepted; None where the cassettes are only read.
+
+    Args:
+        verdicts: those that are accepted, or `all`.
+    """
+    from mrtr_cassette.core.drive.accepting import ACCEPTABLE, accepted_by_verdict
+
+    if not (verdicts or reviews):
+        return None
+    for verdict in verdicts:
+        if verdict in ("error-changed", "rounds-changed"):
+            raise UsageError(
+                f"--accept {verdict}: errors and changed rounds are accepted one by one",
+                hint="use --review",
+            )
+        if verdict not in (_ALL, *ACCEPTABLE):
+            raise UsageError(
+                f"--accept {verdict!r} is no verdict that can be accepted",
+                hint=f"these are {', '.join(ACCEPTABLE)}, and all",
+            )
+    by_verdict = set(ACCEPTABLE if _ALL in verdicts else verdicts)
+    if not reviews:
+        return lambda proposed: accepted_by_verdict(proposed, by_verdict)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("--review needs a terminal", hint="use --accept VERDICT")
+    return Review(by_verdict).choose
+
+
+@dataclass(slots=True)
+class Review:
+    """Asks at the terminal what is accepted, one change at a time.
+
+    Attributes:
+        verdicts: those whose changes are accepted without a question.
+    """
+
+    verdicts: set[str]
+    _decided: dict[tuple[object, Change], bool] = field(default_factory=dict, init=False)
+    _is_over: bool = field(default=False, init=False)
+
+    def choose(self, proposed: Sequence[Proposal]) -> list[Proposal]:
+        """Return the proposals of which all changes are accepted."""
+        askable = [each for each in proposed if each.problem is None]
+        total = sum(len(self._changes_of(each)) for each in askable)
+        asked = 0
+        chosen = []
+        for each in askable:
+            changes = self._changes_of(each)
+            accepted = [
+                self._accepts(each, change, f"{number} of {total}")
+                for number, change in enumerate(changes, start=asked + 1)
+            ]
+            asked += len(changes)
+            if all(accepted):
+                chosen.append(each)
+            elif any(accepted):
+                say(f"  {_name(each)} stays: a response is taken whole")
+        return chosen
+
+    @staticmethod
+    def _changes_of(proposal: Proposal) -> Sequence[Change]:
+        return proposal.counting or proposal.changes
+
+    def _accepts(self, proposal: Proposal, change: Change, place: str) -> bool:
+        # Branches share a question, which is asked about once.
+        key = (proposal.recorded, change)
+        if key not in self._decided:
+            self._decided[key] = self._asked(proposal, change, place)
+        return self._decided[key]
+
+    def _asked(self, proposal: Proposal, change: Change, place: str) -> bool:
+        from mrtr_cassette.core.drive.accepting import ACCEPTABLE
+        from mrtr_cassette.core.report.comparison import change_lines, plain
+
+        if self._is_over or change.verdict in self.verdicts:
+            return not self._is_over
+        say(f"{place}: {_name(proposal)}")
+        for line in change_lines(change, painted if has_colour(sys.stderr) else plain):
+            click.echo(f"    {line}", err=True)
+        keys = {"y": "yes", "n": "no"}
+        if change.verdict in ACCEPTABLE:
+            keys["a"] = f"all {change.verdict}"
+        keys["q"] = "quit"
+        shown = ", ".join(f"{key}: {words}" for key, words in keys.items())
+        answer = click.prompt(
+            f"  accept? ({shown})", type=click.Choice(list(keys)), show_choices=False, err=True
+        )
+        if answer == "a":
+            self.verdicts.add(change.verdict)
+        self._is_over = answer == "q"
+        return answer in ("y", "a")
+
+
+def _name(proposal: Proposal) -> str:
+    turn = f", turn {proposal.turn}" if proposal.turn else ""
+    return f"#{proposal.number} {printable(proposal.call)}{turn}"
+
+
+def tell_of_update(update: Update) -> None:
+    """Say what was taken into a cassette, and what can't be."""
+    for each in update.accepted:
+        verdicts = ", ".join(dict.fromkeys(change.verdict for change in each.changes))
+        say(f"accepted: {_name(each)}: {verdicts}")
+    for each in update.left:
+        if each.problem is not None:
+            say(f"can't be taken: {_name(each)}: {printable(each.problem)}")
+    if update.written is not None:
+        say(f"wrote {update.written}: {counted(len(update.accepted), 'response')} accepted")

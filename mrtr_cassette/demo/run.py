@@ -8,27 +8,26 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
 
-from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.core.answers.arguments import wanted_of
+from mrtr_cassette.core.answers.answers_file import answers_of
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.rules import answers_of
+from mrtr_cassette.core.answers.given import wanted_of
 from mrtr_cassette.core.protocol.calls import NAMED_BY
 from mrtr_cassette.core.protocol.dialect import recognise
-from mrtr_cassette.core.report.calls import CallResult
+from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.demo.server import create_app
 from mrtr_cassette.errors import MrtrCassetteError
-from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.calling import call as call_once
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import replaying
-from mrtr_cassette.shell.upstream_servers import serving_application
+from mrtr_cassette.options import CallOptions
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.runs.calling import call as call_once
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.upstreams import serving_application
 
 Say = Callable[[str], None]
 
@@ -37,23 +36,16 @@ class DemoError(MrtrCassetteError):
     """The replay is not what was recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoCall:
-    """One call that the demo's client makes.
-
-    Attributes:
-        title: what the call shows.
-        name: the tool or prompt, or the resource's URI.
-        answers: what the client answers, by key.
-        tampers: the client changes the request state before it echoes it.
-    """
+class DemoCall(NamedTuple):
+    """One call of the demo's client: a tool, a prompt or a resource, and its answers by key."""
 
     title: str
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = {}
+    answers: Mapping[str, Any] = {}
     method: str = "tools/call"
     tampers: bool = False
+    """The client changes the request state before it echoes it."""
 
 
 def _accept(**contents: Any) -> dict[str, Any]:
@@ -61,60 +53,38 @@ def _accept(**contents: Any) -> dict[str, Any]:
     return {k: {"action": "accept", "content": {k: value}} for k, value in contents.items()}
 
 
-_SUMMARY = {
-    "role": "assistant",
-    "content": {"type": "text", "text": "All quiet."},
-    "model": "demo-model",
-    "stopReason": "endTurn",
-}
 _YES = _accept(confirm=True)
+_ALL_KINDS = _YES | {
+    "signin": {"action": "accept"},
+    "summary": {
+        "role": "assistant",
+        "content": {"type": "text", "text": "All quiet."},
+        "model": "demo-model",
+        "stopReason": "endTurn",
+    },
+    "roots": {"roots": [{"uri": "file:///srv/app", "name": "app"}]},
+}
+_DATABASE = _accept(name="analytics", region="eu-west-1")
+_TRAIN = _accept(approve=True, window="tonight", notes="none")
+_DECLINE = {"confirm": {"action": "decline"}}
+_PROMPT = "release-notes", {"version": "2.1"}, _accept(audience="operators"), "prompts/get"
 CALLS = (
     DemoCall("a plain call", "add", {"a": 1, "b": 2}),
     DemoCall("one question, accepted", "deploy", {"env": "production"}, _YES),
+    DemoCall("one question, declined", "tag-release", {"tag": "v2.1.0"}, _DECLINE),
+    DemoCall("two questions in one round", "provision", {}, _DATABASE),
     DemoCall(
-        "one question, declined",
-        "tag-release",
-        {"tag": "v2.1.0"},
-        {"confirm": {"action": "decline"}},
+        *("two rounds, with a signed state that expires", "wipe-cache", {}),
+        _accept(confirm=True, scope="sessions"),
     ),
-    DemoCall(
-        "two questions in one round",
-        "provision",
-        answers=_accept(name="analytics", region="eu-west-1"),
-    ),
-    DemoCall(
-        "two rounds, with a signed state that expires",
-        "wipe-cache",
-        answers=_accept(confirm=True, scope="sessions"),
-    ),
-    DemoCall(
-        "three rounds",
-        "release-train",
-        {"version": "2.1"},
-        _accept(approve=True, window="tonight", notes="none"),
-    ),
-    DemoCall(
-        "all four kinds of input at once",
-        "everything",
-        answers={
-            **_YES,
-            "signin": {"action": "accept"},
-            "summary": _SUMMARY,
-            "roots": {"roots": [{"uri": "file:///srv/app", "name": "app"}]},
-        },
-    ),
+    DemoCall("three rounds", "release-train", {"version": "2.1"}, _TRAIN),
+    DemoCall("all four kinds of input at once", "everything", {}, _ALL_KINDS),
     DemoCall("a state and no question", "build", {"target": "docs"}),
     DemoCall("a stream with progress", "count", {"to": 3}),
     DemoCall("a question at the end of a stream", "ask-late", {"steps": 2}, _YES),
-    DemoCall(
-        "a prompt that asks",
-        "release-notes",
-        {"version": "2.1"},
-        _accept(audience="operators"),
-        "prompts/get",
-    ),
+    DemoCall("a prompt that asks", *_PROMPT),
     DemoCall("a resource that asks", "config://deployment", {}, _YES, "resources/read"),
-    DemoCall("a tampered state, refused", "wipe-cache", answers=_YES, tampers=True),
+    DemoCall("a tampered state, refused", "wipe-cache", {}, _YES, tampers=True),
 )
 
 _META = {
@@ -128,8 +98,7 @@ _META = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """A response as the client saw it, with the state and the inputs that it asks for."""
 
     status: int
@@ -215,9 +184,6 @@ async def run_demo(
 
     Returns:
         the exit code.
-
-    Raises:
-        DemoError: the replayed bytes are not the recorded ones, or the server still answers.
     """
     with tempfile.TemporaryDirectory(prefix="mrtr-cassette-demo-") as folder:
         cassette = Path(folder, "demo.json")
@@ -270,11 +236,7 @@ async def _converse(client: DemoClient, calls: Sequence[DemoCall]) -> list[list[
 
 
 def check_same(call: DemoCall, recorded: Received, replayed: Received) -> None:
-    """Compare one exchange, letting nothing differ but the sealed state.
-
-    Raises:
-        DemoError: anything else differs.
-    """
+    """Compare one exchange, letting nothing differ but the sealed state."""
     expected = recorded.body
     if recorded.state is not None and replayed.state is not None:
         expected = expected.replace(recorded.state.encode(), replayed.state.encode())
@@ -286,11 +248,7 @@ def check_same(call: DemoCall, recorded: Received, replayed: Received) -> None:
 
 
 def check_same_end(called: CallResult, again: CallResult) -> None:
-    """Compare what a call without a client came to.
-
-    Raises:
-        DemoError: it differs, or was no success.
-    """
+    """Compare what a call without a client came to."""
     if called.is_error or called != again:
         raise DemoError(f"without a client: recorded {called}, replayed {again}")
 

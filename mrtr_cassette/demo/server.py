@@ -1,8 +1,7 @@
 """A small MCP server whose calls require input, for the demo and for tests without an SDK.
 
 What a later round needs of an earlier one travels in the signed request state: the server remembers
-nothing but the key of its signatures. `_meta` may be left out, for the sake of curl; nothing is
-required of a client without capabilities.
+nothing but the key of its signatures. It trusts headers and capabilities; `_meta` may be left out.
 Source: MCP 2026-07-28, server features and "Multi Round-Trip Requests" (SEP-2322).
 """
 
@@ -33,7 +32,6 @@ VERSION = "2026-07-28"
 META = "io.modelcontextprotocol/"
 JsonObject: TypeAlias = dict[str, Any]
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32700, -32600, -32601, -32602
-HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
 
 
 class RpcError(Exception):
@@ -79,10 +77,9 @@ def _parse(body: bytes) -> JsonObject:
 
 
 class InputKind(NamedTuple):
-    """The request for one kind of input, the capabilities it needs, and what a form holds."""
+    """The request for one kind of input, and what a form holds."""
 
     method: str
-    needs: JsonObject
     params: Callable[[str, str], JsonObject]
     holds: type = NoneType
 
@@ -118,12 +115,11 @@ def _sampling(_key: str, text: str) -> JsonObject:
     return {"messages": [{"role": "user", "content": _text(text)}], "maxTokens": 200}
 
 
-FORMS: JsonObject = {"elicitation": {"form": {}}}
-YES_NO = InputKind("elicitation/create", FORMS, partial(_form, "boolean"), bool)
-TEXT = InputKind("elicitation/create", FORMS, partial(_form, "string"), str)
-LINK = InputKind("elicitation/create", {"elicitation": {"url": {}}}, _link)
-SAMPLING = InputKind("sampling/createMessage", {"sampling": {}}, _sampling)
-ROOTS = InputKind("roots/list", {"roots": {}}, lambda _key, _message: {})
+YES_NO = InputKind("elicitation/create", partial(_form, "boolean"), bool)
+TEXT = InputKind("elicitation/create", partial(_form, "string"), str)
+LINK = InputKind("elicitation/create", _link)
+SAMPLING = InputKind("sampling/createMessage", _sampling)
+ROOTS = InputKind("roots/list", lambda _key, _message: {})
 
 # The tools, prompts and resources.
 
@@ -144,7 +140,6 @@ class Completed(NamedTuple):
 
 STRING: JsonObject = {"type": "string"}
 COUNT: JsonObject = {"type": "integer", "minimum": 0, "maximum": 1000}
-# Within these bounds every sum is finite and can be written down.
 NUMBER: JsonObject = {"type": "number", "minimum": -1e300, "maximum": 1e300}
 
 
@@ -192,14 +187,14 @@ class Offer:
         """Return the arguments of a call, counts as integers; a wrong one is an `RpcError`."""
         whole: JsonObject = {}
         for key, schema in self.parameters.items():
-            value = given.get(key)
+            value: Any = given.get(key)
             if schema is STRING:
                 is_valid = isinstance(value, str)
             else:
-                is_number = isinstance(value, int | float) and not isinstance(value, bool)
-                is_valid = is_number and schema["minimum"] <= value <= schema["maximum"]
-            if is_valid and isinstance(value, float) and schema is COUNT:
-                is_valid, whole[key] = value.is_integer(), int(value)
+                is_valid = isinstance(value, int | float) and not isinstance(value, bool)
+                is_valid = is_valid and schema["minimum"] <= value <= schema["maximum"]
+            if is_valid and schema is COUNT:
+                is_valid, whole[key] = value % 1 == 0, int(value)
             if not is_valid:
                 raise RpcError(INVALID_PARAMS, f"Invalid argument {key!r}", {"schema": schema})
         return given | whole
@@ -334,44 +329,6 @@ FIXED_RESULTS: dict[str, JsonObject] = {
 }
 
 
-def _header_value(text: str) -> str | None:
-    if not (text.startswith("=?base64?") and text.endswith("?=")):
-        return text
-    try:
-        return base64.b64decode(text[len("=?base64?") : -len("?=")], validate=True).decode()
-    except ValueError:
-        return None
-
-
-def _check_envelope(headers: Mapping[str, str], method: str, params: JsonObject) -> None:
-    version = _object_of(params.get("_meta")).get(META + "protocolVersion", VERSION)
-    if version != VERSION:
-        versions = {"supported": [VERSION], "requested": str(version)}
-        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", versions)
-    name = params.get(METHODS[method].key) if method in METHODS else None
-    expected = {"MCP-Protocol-Version": version, "Mcp-Method": method, "Mcp-Name": name}
-    for header, value in expected.items():
-        sent = headers.get(header)
-        if value is not None and sent is not None and _header_value(sent) != value:
-            text = f"{header} header value {sent!r} does not match body value {value!r}"
-            raise RpcError(HEADER_MISMATCH, f"Header mismatch: {text}")
-
-
-def _check_capabilities(questions: InputRound, meta: JsonObject) -> None:
-    declared = _object_of(meta.get(META + "clientCapabilities"))
-    if declared.get("elicitation") == {}:
-        # Who names no mode of elicitation means forms.
-        declared = declared | FORMS
-    missing: JsonObject = {}
-    for kind, _ in questions.values():
-        for name, modes in kind.needs.items():
-            if name not in declared or not modes.keys() <= _object_of(declared[name]).keys():
-                missing[name] = missing.get(name, {}) | modes
-    if missing:
-        text = f"Server requires the {' and '.join(missing)} capability for this request"
-        raise RpcError(MISSING_CAPABILITY, text, {"requiredCapabilities": missing})
-
-
 def _progress(token: object, steps: int) -> list[JsonObject]:
     if type(token) not in {int, str}:
         return []
@@ -402,7 +359,6 @@ class DemoServer:
             if "id" not in message:
                 return web.Response(status=202)
             params = _object_of(message.get("params"))
-            _check_envelope(request.headers, message["method"], params)
             result, progress = self._answer(message["method"], params)
             outcome: JsonObject = {"result": {**result, "_meta": SERVER_META}}
         except RpcError as error:
@@ -440,7 +396,6 @@ class DemoServer:
             progress = _progress(meta.get("progressToken"), arguments[offer.progress])
         if isinstance(outcome, Completed):
             return {"resultType": "complete", **result(name, outcome)}, progress
-        _check_capabilities(outcome.questions, meta)
         asked: JsonObject = {"resultType": "input_required"}
         if outcome.questions:
             asked["inputRequests"] = {

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mrtr_cassette.api import Recording, Replay
-from mrtr_cassette.core.report.inspection import Interaction
+from mrtr_cassette.core.report.details import Interaction
 from mrtr_cassette.core.report.misses import MissReport
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.testing.settings import Mode
+from mrtr_cassette.shell.runs.plays import Mode
+from mrtr_cassette.shell.runs.views import Recording, Replay
 
 if TYPE_CHECKING:
-    from mrtr_cassette.calls import Answers
-    from mrtr_cassette.core.report.calls import CallResult
+    from mrtr_cassette.api import Answers
+    from mrtr_cassette.core.report.runs import CallResult
 
 
 class MrtrCassette:
@@ -72,12 +72,8 @@ class MrtrCassette:
             method: `tools/call`, `prompts/get` or `resources/read`.
             answers: by the name of a field or the key of a question, or an answers file; None
                 takes those of the marker.
-
-        Raises:
-            UsageError: an answer or an argument is wrong, or the tool is unknown.
-            UnansweredError: nothing answers a question of the server.
         """
-        from mrtr_cassette.calls import answered_call
+        from mrtr_cassette.api import answered_call
 
         upstream: str | list[str]
         try:

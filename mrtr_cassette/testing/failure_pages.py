@@ -13,12 +13,13 @@ from typing import Final
 
 import pytest
 
-from mrtr_cassette.core.report.details import detailed
-from mrtr_cassette.core.report.summary import InteractionOutcome, Outcome, ReplayReport
-from mrtr_cassette.core.view.page import View
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import View
+from mrtr_cassette.core.report.runs import InteractionOutcome, Outcome, ReplayReport
 from mrtr_cassette.errors import MrtrCassetteError, printable
-from mrtr_cassette.shell.page_file import write_page
-from mrtr_cassette.testing.use import CassetteUse
+from mrtr_cassette.shell.files.reports import write_page
+from mrtr_cassette.shell.runs.plays import CassetteUse
+from mrtr_cassette.shell.runs.views import Replay
 
 FOLDER: Final = "mrtr-view"
 """Where pages stand, from the root directory; a job hands it on as an artifact."""
@@ -59,16 +60,16 @@ class FailurePages:
         page.parent.mkdir(parents=True, exist_ok=True)
         # Nobody commits what every failing run writes.
         (self._root / FOLDER / ".gitignore").write_text("*\n")
-        write_page(page, View(detailed(recording), _replay_of(use)))
+        write_page(page, View(details_of(recording), _replay_of(use)))
         return str(page.relative_to(self._root))
 
 
 def _replay_of(use: CassetteUse) -> ReplayReport | None:
     """Return what a replay has come to so far; None where the test records."""
-    cassette = use.cassette
-    if cassette.is_recording:
+    replay = use.shown
+    if not isinstance(replay, Replay):
         return None
-    unplayed = {each.number for each in cassette.unplayed}
+    unplayed = {each.number for each in replay.unplayed}
     outcomes = (
         InteractionOutcome(
             each.number,
@@ -76,9 +77,9 @@ def _replay_of(use: CassetteUse) -> ReplayReport | None:
             Outcome.UNPLAYED if each.number in unplayed else Outcome.PLAYED,
             int(each.number not in unplayed),
         )
-        for each in cassette.interactions
+        for each in replay.interactions
     )
-    return ReplayReport(str(use.path), tuple(outcomes), cassette.misses)
+    return ReplayReport(str(use.path), tuple(outcomes), replay.misses)
 
 
 def summarise(reports: Iterable[pytest.TestReport], environment: os._Environ[str]) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import pytest
 
-from mrtr_cassette.errors import CassetteError, MrtrCassetteError
+from mrtr_cassette.errors import MrtrCassetteError
+from mrtr_cassette.shell.runs.shared_plays import Sharers
 from mrtr_cassette.testing.settings import Place, place_of_call
-from mrtr_cassette.testing.shared import Sharers
 
 MARKER: Final = "mrtr_cassette"
 """The marker that says of a test what its cassette is."""
@@ -31,11 +31,7 @@ _LONGEST_NAME = 120
 
 
 def marked(node: pytest.Item | pytest.Collector) -> list[Place]:
-    """Return what the markers of a test, a class or a module set, from the farthest to the nearest.
-
-    Raises:
-        UsageError: a marker has more than one name, or one that is none.
-    """
+    """Return what the markers of a test, class or module set, from the farthest to the nearest."""
     marks = reversed(list(node.iter_markers(MARKER)))
     return [place_of_call(f"the marker {MARKER}", mark.args, mark.kwargs) for mark in marks]
 
@@ -144,20 +140,3 @@ def file_name(name: str) -> str:
     if safe == plain and parameters == parameters.lower():
         return plain
     return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
-
-
-def check_spelling(path: Path) -> None:
-    """Refuse a name that some file systems can't tell from another one beside it.
-
-    Raises:
-        CassetteError: another file's name differs in capitals only.
-    """
-    if not path.parent.is_dir():
-        return
-    for other in (beside.name for beside in path.parent.iterdir()):
-        if other != path.name and other.casefold() == path.name.casefold():
-            raise CassetteError(
-                path,
-                f"{other!r} stands beside it, and not every file system tells the two apart",
-                hint="name one of them in the marker: @pytest.mark.mrtr_cassette(NAME)",
-            )

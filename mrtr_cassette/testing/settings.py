@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
-from mrtr_cassette.option_values import Option, as_option, check_names, checked, options_of
-from mrtr_cassette.options import RecordOptions, ReplayOptions
-from mrtr_cassette.verify_options import VerifyOptions
-
-Mode = Literal["none", "once", "append", "all", "verify"]
+from mrtr_cassette.options import (
+    Option,
+    RecordOptions,
+    ReplayOptions,
+    VerifyOptions,
+    check_names,
+    checked,
+    options_of,
+)
+from mrtr_cassette.shell.runs.plays import Settings
 
 TERMS: Final[Terms] = {
     **LIBRARY_TERMS,
@@ -30,25 +34,17 @@ TERMS: Final[Terms] = {
 """What pytest's side writes where a text names an option."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SuiteOptions:
-    """How a test suite keeps its cassettes."""
-
-    max_age: int = field(
-        default=0,
-        metadata=as_option(
-            "number",
-            "Days after which a cassette is old: mode once records it anew, the other modes that "
-            "replay it warn; 0: never",
-        ),
-    )
-
-
 OPTIONS: Final[Mapping[str, Option]] = {
     name: option
-    for options in (VerifyOptions, RecordOptions, ReplayOptions, SuiteOptions)
+    for options in (VerifyOptions, RecordOptions, ReplayOptions)
     for name, option in options_of(options).items()
     if option.in_suites
+} | {
+    "max_age": Option(
+        "number",
+        "Days after which a cassette is old: mode once records it anew, the other modes that "
+        "replay it warn; 0: never",
+    )
 }
 """The options that a test suite can set; of two with one name, `ignore` is about requests."""
 
@@ -67,36 +63,8 @@ class Place(NamedTuple):
     values: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What a test says of its cassette.
-
-    Attributes:
-        name: the file, or None for the test's own.
-        upstream: what is recorded: a URL, a command, an application; None: the fixture
-            `mrtr_upstream` says.
-        record: the options of recording, for a cassette that is added to.
-        replay: the options of replaying.
-        max_age: days after which the cassette is old; 0: never.
-        verify: the options of verifying.
-        answers: who answers calls that the test makes without a client: by name, or a file.
-    """
-
-    name: str | os.PathLike[str] | None
-    upstream: Any
-    record: RecordOptions
-    replay: ReplayOptions
-    max_age: int
-    verify: VerifyOptions
-    answers: Any = None
-
-
 def place_of_call(name: str, names: Sequence[Any], keywords: Mapping[str, Any]) -> Place:
-    """Return what a marker, or a call of `mrtr_cassettes`, sets.
-
-    Raises:
-        UsageError: there is more than one file name, or it is none.
-    """
+    """Return what a marker, or a call of `mrtr_cassettes`, sets."""
     if len(names) > 1:
         raise UsageError(f"{name} takes one file name, and not {', '.join(map(repr, names))}")
     if not names:
@@ -113,9 +81,6 @@ def settings_of(places: Sequence[Place]) -> Settings:
 
     Args:
         places: from the farthest to the nearest.
-
-    Raises:
-        UsageError: an option is unknown, or a value can't be meant.
     """
     merged: dict[str, Any] = {}
     for place in places:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pytest
+from _pytest._code.code import ExceptionChainRepr, ReprEntryNative
 
-from mrtr_cassette.testing.miss_reports import with_misses_first
-from mrtr_cassette.testing.settings import Mode
-from mrtr_cassette.testing.use import CassetteUse, Run
+from mrtr_cassette.core.report.runs import unused_text
+from mrtr_cassette.shell.runs.plays import CassetteUse, Mode, Run
+from mrtr_cassette.testing.cassette import MrtrCassette
 
 if TYPE_CHECKING:
     from mrtr_cassette.testing.failure_pages import FailurePages
@@ -65,7 +66,7 @@ class Uses:
             counts: takes what became of each cassette.
         """
         self.run = Run(mode, config.rootpath, partial(_tell, config), folder)
-        self._uses: dict[CassetteUse, tuple[Any, str | None]] = {}
+        self._uses: dict[CassetteUse, tuple[MrtrCassette, Any, str | None]] = {}
         self._counts = counts
         self._plays_all: bool = config.getoption("mrtr_fail_on_unplayed")
         self._pages: FailurePages | None = None
@@ -77,9 +78,9 @@ class Uses:
         config.stash[_USES] = self
         config.pluginmanager.register(self, "mrtr-cassette-uses")
 
-    def add(self, use: CassetteUse, node: Any, fixture: str | None) -> None:
+    def add(self, use: CassetteUse, shown: MrtrCassette, node: Any, fixture: str | None) -> None:
         """Take a use that has begun, with the test, class or module and the fixture that has it."""
-        self._uses[use] = (node, fixture)
+        self._uses[use] = (shown, node, fixture)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -107,7 +108,7 @@ class Uses:
                 report.sections.append(("mrtr-cassette: output of the upstream", output))
             misses = use.unreported_misses()
             if misses is not None:
-                with_misses_first(report, misses)
+                _with_misses_first(report, misses)
         return report
 
     def _used_by(self, item: pytest.Item) -> list[CassetteUse]:
@@ -115,7 +116,7 @@ class Uses:
         names = getattr(item, "fixturenames", ())
         return [
             use
-            for use, (node, fixture) in self._uses.items()
+            for use, (_, node, fixture) in self._uses.items()
             if node is item or (node in chain and fixture in names)
         ]
 
@@ -161,7 +162,7 @@ class Uses:
         for use in self._uses:
             use.test_ended(item.nodeid)
         for use in [use for use in self._uses if use.is_stopped]:
-            node, _ = self._uses.pop(use)
+            shown, node, _ = self._uses.pop(use)
             # What tests share, the end of the run decides on: some may be run again.
             passes = node is not item or (passed and not use.failed)
             objections = use.conclude(passed=passes, plays_all=self._plays_all)
@@ -169,6 +170,8 @@ class Uses:
             self._count(use)
             if passes and not objections:
                 warnings += use.warnings
+                if shown.unused_answers and use.given_up is None:
+                    warnings.append(unused_text(shown.unused_answers))
         return problems, warnings
 
     def _count(self, use: CassetteUse) -> None:
@@ -187,3 +190,21 @@ class Uses:
                 use.conclude(passed=False)
                 self._count(use)
             self.run.applications.close()
+
+
+def _with_misses_first(report: pytest.TestReport, text: str) -> None:
+    """Show misses before the traceback of a failed test, and their headline in the short summary.
+
+    What the client made of its error comes below, as the traceback of a library is long.
+
+    Args:
+        text: what was missed; its first line is the headline.
+    """
+    shown = report.longrepr
+    if not isinstance(shown, ExceptionChainRepr):
+        report.sections.append(("mrtr-cassette: misses", text))
+        return
+    first = shown.chain[0][0]
+    first.reprentries = [ReprEntryNative([f"{text}\n\n"]), *first.reprentries]
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = text.partition("\n")[0]

@@ -13,19 +13,17 @@ from typing import Any, Final
 import pytest
 
 from mrtr_cassette.api import verify_with
-from mrtr_cassette.core.report.verification import Verification
+from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.cassette_file import is_cassette
+from mrtr_cassette.shell.files.cassettes import is_cassette
+from mrtr_cassette.shell.runs.plays import Run, Settings, check_spelling, upstream_of
+from mrtr_cassette.shell.runs.upstreams import is_on_pipes, start_upstream
 from mrtr_cassette.testing.names import (
     FIXTURES,
     cassette_folder,
     cassette_path,
-    check_spelling,
     paths_of,
 )
-from mrtr_cassette.testing.settings import Settings
-from mrtr_cassette.testing.upstreams import is_on_pipes, start_upstream, upstream_of
-from mrtr_cassette.testing.use import Run
 
 VERIFIED: Final = {name: f"_{name}_verified" for name in FIXTURES}
 """The fixtures that verify, by those that they stand for, which a suite may wrap in its own."""
@@ -116,9 +114,6 @@ def verify_use(
 
     Args:
         ask_upstream: gives the upstream where the settings have none.
-
-    Raises:
-        MrtrCassetteError: the cassette, the upstream or a setting can't be used.
     """
     check_spelling(path)
     if not path.exists():

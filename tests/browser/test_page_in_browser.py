@@ -9,23 +9,21 @@ from typing import Any
 import pytest
 from browsers import Browser, browser_in
 from builders import Step, cassette_of, loaded, missed, player_of, retry, tool
-from messages import NO, YES, asks, form, text
+from messages import NO, asks, form, text
 from processes import CASSETTES
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from mrtr_cassette.core.compare.cassettes import compared
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.report.details import detailed
-from mrtr_cassette.core.report.summary import report_of_replay
-from mrtr_cassette.core.view.differences import Earlier
-from mrtr_cassette.core.view.page import View
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.page_file import write_page
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import Earlier, View
+from mrtr_cassette.core.report.runs import report_of_replay
+from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.files.reports import write_page
 
 CALL = tool("deploy", env="prod")
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
-MANY = 2000
 EXAMPLES = CASSETTES.parent / "docs" / "examples"
 
 
@@ -46,7 +44,7 @@ def browser(folder: Path) -> Iterator[Browser]:
 def demo(folder: Path) -> Path:
     """The page of the demo server's cassette."""
     path = folder / "demo.html"
-    write_page(path, View(detailed(load_cassette(CASSETTES / "demo-server.json"))))
+    write_page(path, View(details_of(load_cassette(CASSETTES / "demo-server.json"))))
     return path
 
 
@@ -58,8 +56,8 @@ def noted(folder: Path) -> Path:
     player = player_of(*script_of(HOSTILE_WORDS))
     missed(player, tool("deploy", env=HOSTILE_WORDS))
     missed(player, tool(HOSTILE_WORDS))
-    earlier = Earlier(detailed(first), compared(first, second))
-    write_page(path, View(detailed(second), report_of_replay(player), earlier))
+    earlier = Earlier(details_of(first), compared(first, second))
+    write_page(path, View(details_of(second), report_of_replay(player), earlier))
     return path
 
 
@@ -192,7 +190,7 @@ def test_reviewer_finds_a_changed_question(browser: Browser, folder: Path) -> No
     )
     path = folder / "two.html"
     write_page(
-        path, View(detailed(second), earlier=Earlier(detailed(first), compared(first, second)))
+        path, View(details_of(second), earlier=Earlier(details_of(first), compared(first, second)))
     )
     browser.open(path)
 
@@ -275,25 +273,3 @@ def test_page_is_accessible(
         assert browser.violations() == []
     finally:
         browser.emulate()
-
-
-def test_two_thousand_calls_stay_quick(browser: Browser, folder: Path) -> None:
-    """Only rows in sight are laid out, and a search looks through all of them."""
-    script: list[Step] = []
-    for number in range(MANY // 2):
-        call = tool(f"tool-{number}", value=number)
-        script += [(call, asks("a")), (retry(call, {"a": YES}), text(f"done {number}"))]
-        script.append((tool("plain", value=number), text(f"plain {number}")))
-    path = folder / "many.html"
-    write_page(path, View(detailed(loaded(cassette_of(*script)))))
-    browser.open(path)
-
-    laid_out = browser.run(
-        "[...document.querySelectorAll('li.call h3')]"
-        ".filter(row => row.checkVisibility({contentVisibilityAuto: true})).length"
-    )
-    assert 5 < laid_out < 60
-    # A search that took longer than this would be one that does something for each pair of rows.
-    browser.driver.set_script_timeout(5)
-    assert search(browser, "tool-987") == "1 of 2000 calls"
-    assert browser.one("#i1975").is_displayed()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import pty
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,16 @@ from typing import Any
 import click
 import pytest
 from builders import cassette_of, loaded, tool
-from click.testing import CliRunner
-from harness import looped, post, taping
+from harness import looped, post, run_here, taping
 from messages import compact, text, tool_call
+from processes import PROGRAM
 from standin import Visit, response, upstream
 
-from mrtr_cassette.cli import main
-from mrtr_cassette.cli.accept import Review, acceptance_of
-from mrtr_cassette.core.compare.accepting import TakenResponse
-from mrtr_cassette.core.compare.changes import Change, Verdict
-from mrtr_cassette.core.drive.acceptance import Proposal
+from mrtr_cassette.cli.verify import Review, acceptance_of
+from mrtr_cassette.core.compare.values import Change, Verdict
+from mrtr_cassette.core.drive.accepting import Proposal
 from mrtr_cassette.errors import UsageError
+from mrtr_cassette.shell.runs.background import in_thread
 
 EXCHANGES = loaded(cassette_of((tool("a"), text("1")), (tool("b"), text("2")))).interactions
 
@@ -38,8 +35,8 @@ def change(verdict: Verdict, pointer: str = "/a") -> Change:
 def proposal(*changes: Change, of: int = 0, problem: str | None = None) -> Proposal:
     """Return a response with these changes."""
     interaction = EXCHANGES[of]
-    taken = TakenResponse(interaction, 0, interaction.exchanges[0], {})
-    return Proposal(of + 1, f"call {of}", 0, changes, taken, problem)
+    exchange = interaction.exchanges[0]
+    return Proposal(of + 1, f"call {of}", 0, changes, problem, exchange, exchange)
 
 
 def reviewed(
@@ -140,24 +137,16 @@ def saying(words: str) -> Any:
 
 def session(cassette: Path, words: str, *arguments: str, keys: str = "") -> tuple[int, str]:
     """Verify a cassette with a server that says these words; with keys, at a terminal."""
-    outcome: list[tuple[int, str]] = []
-
-    @looped
-    async def verify() -> None:
-        async with upstream(saying(words)) as server:
-            command = [sys.executable, "-m", "mrtr_cassette", "verify", str(cassette)]
-            command += ["--upstream", server.url, *arguments]
-            outcome.append(await asyncio.to_thread(run, command, keys))
-
-    verify()
-    return outcome[0]
+    with in_thread(upstream(saying(words))) as server:
+        command = ("verify", str(cassette), "--upstream", server.url, *arguments)
+        if keys:
+            return at_terminal([*PROGRAM, *command], keys)
+        ended = run_here(*command)
+        return ended.code, ended.err
 
 
-def run(command: list[str], keys: str) -> tuple[int, str]:
-    """Run a command; return its exit code and what it shows on stderr."""
-    if not keys:
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-        return done.returncode, done.stderr
+def at_terminal(command: list[str], keys: str) -> tuple[int, str]:
+    """Run a command at a terminal; return its exit code and what it shows."""
     terminal, side = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
     process = subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=env)
@@ -213,11 +202,3 @@ def test_an_error_is_taken_after_a_look_only(recorded: Path, tmp_path: Path) -> 
     assert "accept? (y: yes, n: no, q: quit)" in shown
     assert session(cassette, "error", "--review", keys="y")[0] == 0
     assert "Broken" in cassette.read_text()
-
-
-def test_wrong_usage_is_told_before_anything_runs(recorded: Path) -> None:
-    """The exit code is 2."""
-    arguments = ["verify", str(recorded), "--upstream", "http://127.0.0.1:9/mcp"]
-    done = CliRunner().invoke(main, [*arguments, "--accept", "error-changed"])
-    assert done.exit_code == 2
-    assert "accepted one by one; use --review" in done.stderr

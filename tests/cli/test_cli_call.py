@@ -43,6 +43,14 @@ def test_whole_conversation_is_printed_as_json(url: str, tmp_path: Path) -> None
     assert "--append" in again.stderr
 
 
+def test_nobody_is_asked_without_a_terminal(url: str) -> None:
+    """What nobody answers is printed, with an exit code of its own."""
+    ended = run("call", url, "deploy", "env=production")
+    assert ended.exit_code == 5
+    assert '"turn":1' in ended.stdout
+    assert "nothing answers it" in ended.stderr
+
+
 def test_server_that_is_not_verified_is_warned_of() -> None:
     """Whoever answers is believed then."""
     assert "WARNING: --insecure" in run("call", "http://localhost:9/mcp", "a", "--insecure").stderr

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from messages import asks, text, yes
 
 from mrtr_cassette.cli import main
-from mrtr_cassette.core.format.journal import encode_header, encode_line, with_checksum
+from mrtr_cassette.core.cassette.journal import encode_header, encode_line, with_checksum
 from mrtr_cassette.core.secrets.rules import RedactionRules
 
 STATE = "a state that the server signed"

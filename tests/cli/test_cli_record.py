@@ -1,4 +1,4 @@
-"""Facts about `record` and `recover`, each of a real process."""
+"""Facts about `record` and `recover` as programs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import (
-    STATE,
-    UPSTREAM,
-    asking,
-    caller,
-    conversation,
-    pinged,
-    recorded,
-)
+from commands import STATE, UPSTREAM, asking, caller, conversation, pinged, recorded
 from harness import (
     Outcome,
     command,
@@ -31,6 +23,7 @@ from harness import (
     post,
     read,
     run,
+    run_here,
     taping,
     unmeasured,
 )
@@ -47,7 +40,19 @@ from standin import (
     upstream,
 )
 
-# --- record ---
+from mrtr_cassette.shell.runs.background import in_thread
+
+PONG = json_response(result({}, id=0))
+CREDENTIALS = "does the server want credentials, such as --header 'Name: value'?"
+
+
+def recording(
+    path: Path, *replies: bytes, client: list[str], options: tuple[str, ...] = ()
+) -> Outcome:
+    """Record a client of a server with these replies, in this process."""
+    with in_thread(upstream(answering(*replies))) as server:
+        words = ("record", "--port", 0, "--output", path, *options, "--upstream", server.url)
+        return run_here(*words, "--", *client)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -55,24 +60,8 @@ from standin import (
 async def test_a_signal_ends_a_recording_in_good_order(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """A signal publishes the cassette; stdout has one line, stderr the rest, the code is 0."""
-    path = tmp_path / "c.json"
-    arguments = ("record", "--port", 0, "--output", path)
-    async with upstream(asking) as server, command(*arguments, "--upstream", server.url) as process:
-        url = await process.listening()
-        await conversation(url)
-        ended = await process.stopped(number)
-    assert process.first_line == f"listening on {url}\n"
-    assert (ended.code, ended.out) == (0, "")
-    assert ended.err.splitlines()[-1] == f"wrote {path}: 2 interactions, 3 exchanges recorded"
-    assert len(read(path)["interactions"]) == 2
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
-    assert STATE not in ended.err + path.read_text()
-
-
-@looped
-async def test_the_installed_command_records_to_the_working_directory(tmp_path: Path) -> None:
-    """The installed `mrtr-cassette` writes `cassette.json` where it was started."""
+    """The cassette is written where the program was started; stdout has one line, the code is 0."""
+    path = tmp_path / "cassette.json"
     program = shutil.which("mrtr-cassette", path=Path(sys.executable).parent)
     assert program is not None
     async with (
@@ -81,10 +70,15 @@ async def test_the_installed_command_records_to_the_working_directory(tmp_path: 
             "record", "--port", 0, "--upstream", server.url, program=[program], cwd=tmp_path
         ) as process,
     ):
-        await conversation(await process.listening())
-        ended = await process.stopped()
-    assert ended.code == 0
-    assert len(read(tmp_path / "cassette.json")["interactions"]) == 2
+        url = await process.listening()
+        await conversation(url)
+        ended = await process.stopped(number)
+    assert process.first_line == f"listening on {url}\n"
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.splitlines()[-1] == f"wrote {path.name}: 2 interactions, 3 exchanges recorded"
+    assert len(read(path)["interactions"]) == 2
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert STATE not in ended.err + path.read_text()
 
 
 @looped
@@ -108,110 +102,85 @@ async def test_open_streams_do_not_hold_up_the_end(tmp_path: Path) -> None:
     assert read(path)["interactions"][0]["response"]["end"] == "open"
 
 
-@looped
-async def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
+def test_an_upstream_that_is_away_is_told_and_survived(tmp_path: Path) -> None:
     """A recording in which the upstream never answered says so, writes nothing and ends with 4."""
-    path = tmp_path / "c.json"
-    async with upstream(asking) as server:
-        url = server.url
-    async with command("record", "--port", 0, "--output", path, "--upstream", url) as process:
-        answer = await post(await process.listening(), message("ping", id="x"))
-        ended = await process.stopped()
-    assert (answer.status, answer.json["id"]) == (502, "x")
+    program = [sys.executable, "-c", SWALLOWING]
+    ended = run_here("record", "--port", 0, *UPSTREAM, "--output", tmp_path / "c", "--", *program)
     assert ended.code == 4
     assert "gave no response" in ended.err
     assert ended.err.splitlines()[-1] == "nothing was recorded, no cassette was written"
     assert list(tmp_path.iterdir()) == []
 
 
+SWALLOWING = """
+import os, urllib.request
+from contextlib import suppress
+
+for _ in range(2):
+    with suppress(OSError):
+        body = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
+        urllib.request.urlopen(os.environ["MRTR_CASSETTE_URL"], body).read()
+"""
+
+
+@pytest.mark.parametrize("option", [("--upstream",), ()])
 @looped
-async def test_a_command_is_recorded_and_its_code_passed_on(tmp_path: Path) -> None:
-    """`-- COMMAND` finds the URL, its end ends the recording, and its code is ours.
-
-    The upstream's URL may stand without its option.
-    """
-    for code, options in ((0, ("--upstream",)), (7, ("--publish-anyway",))):
-        path = tmp_path / f"{code}.json"
-        async with upstream(answering(json_response(result({}, id=0)))) as server:
-            ended = await run(
-                "record", "--port", 0, "--output", path, *options, server.url, "--",
-                *caller("ping", code=code),
-            )  # fmt: skip
-        assert ended.code == code
-        assert ended.out.splitlines()[1:] == ['{"jsonrpc":"2.0","id":0,"result":{}}']
-        assert len(read(path)["interactions"]) == 1
-
-
-@looped
-async def test_a_command_that_failed_leaves_no_cassette(tmp_path: Path) -> None:
-    """What it recorded stays in the journal, which `recover` publishes; the code is the command's."""
+async def test_a_command_is_recorded(tmp_path: Path, option: tuple[str, ...]) -> None:
+    """`-- COMMAND` finds the URL, and its end ends the recording; a URL needs no option."""
     path = tmp_path / "c.json"
-    async with upstream(answering(json_response(result({}, id=0)))) as server:
+    async with upstream(answering(PONG)) as server:
         ended = await run(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, "--",
-            *caller("ping", code=7),
-        )  # fmt: skip
-    assert ended.code == 7
-    assert ended.err.endswith(
-        f"{path} was not written: {sys.executable!r} ended with 7\n"
-        "what was recorded is in the journal beside it; publish it with: "
-        f"mrtr-cassette recover {path} (or delete the journal)\n"
-    )
-    assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
-    assert (await run("recover", path)).code == 0
+            "record", "--port", 0, "--output", path, *option, server.url, "--", *caller("ping")
+        )
+    assert ended.code == 0
+    assert ended.out.splitlines()[1:] == ['{"jsonrpc":"2.0","id":0,"result":{}}']
     assert len(read(path)["interactions"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("reply", "what"),
+    ("reply", "client", "code", "what"),
     [
-        (response(b"no", status="404 Not Found"), "404; is the path /mcp right?"),
+        (PONG, caller("ping", code=7), 7, f"{sys.executable!r} ended with 7"),
+        (
+            response(b"no", status="404 Not Found"),
+            [sys.executable, "-c", SWALLOWING],
+            4,
+            "all 2 requests got 404; is the path /mcp right?",
+        ),
         (
             response(b"no", status="401 Unauthorized"),
-            "401; does the server want credentials, such as --header 'Name: value'?",
+            [sys.executable, "-c", SWALLOWING],
+            4,
+            f"all 2 requests got 401; {CREDENTIALS}",
         ),
-        (response(b"no", status="502 Bad Gateway"), "502; does the server run?"),
         (
             response(b"<html></html>", "Content-Type: text/html"),
-            "HTML; is the upstream an MCP server?",
+            [sys.executable, "-c", SWALLOWING],
+            4,
+            "all 2 requests got HTML; is the upstream an MCP server?",
         ),
     ],
 )
-@looped
-async def test_errors_of_the_transport_are_no_recording(
-    tmp_path: Path, reply: bytes, what: str
+def test_what_is_hardly_meant_leaves_no_cassette(
+    tmp_path: Path, reply: bytes, client: list[str], code: int, what: str
 ) -> None:
-    """Where every request got an error that is not MCP's, no cassette is written, and the code is 4."""
+    """After a failed command, or errors only, the journal stays, and `recover` publishes it."""
     path = tmp_path / "c.json"
-    arguments = ("record", "--port", 0, "--output", path)
-    async with upstream(answering(reply, reply, reply)) as server:
-        async with command(*arguments, "--upstream", server.url) as process:
-            url = await process.listening()
-            await post(url, message("ping"))
-            await post(url, message("ping"))
-            ended = await process.stopped()
-        assert ended.code == 4
-        assert ended.err.splitlines()[-2] == f"{path} was not written: all 2 requests got {what}"
-        assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
-        (tmp_path / "c.json.journal").unlink()
-
-        more = ("--publish-anyway", "--log-format", "json")
-        async with command(*arguments, *more, "--upstream", server.url) as process:
-            await post(await process.listening(), message("ping"))
-            ended = await process.stopped()
-    assert ended.code == 0
-    assert "unpublished" not in json.loads(ended.err.splitlines()[-1])
-    assert len(read(path)["interactions"]) == 1
+    ended = recording(path, reply, reply, client=client)
+    assert ended.code == code
+    assert ended.err.endswith(
+        f"{path} was not written: {what}\n"
+        "what was recorded is in the journal beside it; publish it with: "
+        f"mrtr-cassette recover {path} (or delete the journal)\n"
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["c.json.journal"]
+    assert run_here("recover", path).code == 0
+    assert read(path)["interactions"]
 
 
-@looped
-async def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
+def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> None:
     """`record -- COMMAND` says so where no request came, and ends with 1."""
-    path = tmp_path / "c.json"
-    async with upstream(asking) as server:
-        ended = await run(
-            "record", "--port", 0, "--output", path, "--upstream", server.url, "--", *caller()
-        )
+    ended = recording(tmp_path / "c.json", client=caller())
     assert ended.code == 1
     assert ended.err.splitlines() == [
         "nothing was recorded, no cassette was written",
@@ -229,15 +198,14 @@ async def test_a_command_that_asked_nothing_is_no_recording(tmp_path: Path) -> N
     ],
 )
 @pytest.mark.parametrize("mode", ["record", "replay"])
-@looped
-async def test_a_command_that_fails_to_run_has_the_shells_code(
+def test_a_command_that_fails_to_run_has_the_shells_code(
     tmp_path: Path, mode: str, what: list[str], code: int, said: str
 ) -> None:
     """A command that isn't there, can't be run or is killed gives the code that a shell would."""
     options: tuple[object, ...] = (*UPSTREAM, "--output", tmp_path / "c.json")
     if mode == "replay":
-        options = (await pinged(tmp_path / "c.json"),)
-    ended = await run(mode, *options, "--port", 0, "--", *what)
+        options = (asyncio.run(pinged(tmp_path / "c.json")),)
+    ended = run_here(mode, *options, "--port", 0, "--", *what)
     assert ended.code == code
     assert said in ended.err
 
@@ -256,7 +224,7 @@ async def test_a_signal_ends_the_command_and_the_recording(
     path = tmp_path / "c.json"
     waits = caller("ping", then="import signal; print('done', flush=True); signal.pause()")
     async with (
-        upstream(answering(json_response(result({}, id=0)))) as server,
+        upstream(answering(PONG)) as server,
         command(
             "record", "--port", 0, "--output", path, "--upstream", server.url, "--", *waits
         ) as process,
@@ -271,76 +239,22 @@ async def test_a_signal_ends_the_command_and_the_recording(
     assert len(read(path)["interactions"]) == 1
 
 
-@looped
-async def test_credentials_of_options_are_not_written(tmp_path: Path) -> None:
-    """`--header` and the URL's userinfo reach the upstream, and neither the file nor the terminal."""
-    path = tmp_path / "c.json"
-    async with upstream(asking) as server:
-        url = server.url.replace("//", "//user:SECRET-1@")
-        async with command(
-            "record", "--port", 0, "--output", path, "--upstream", url,
-            "--header", "X-Api-Key: SECRET-2", "--header", "X-Colon: a:b",
-        ) as process:  # fmt: skip
-            announced = await process.listening()
-            await post(announced, tool_call("x"))
-            ended = await process.stopped()
-    head = server.only.head
-    assert head.values("x-api-key") == ["SECRET-2"]
-    assert head.values("x-colon") == ["a:b"]
-    assert head.values("authorization") == ["Basic dXNlcjpTRUNSRVQtMQ=="]
-    for text in (announced, ended.out, ended.err, path.read_text()):
-        assert not any(word in text for word in ("SECRET", "user:", "dXNlcjpT"))
+# --- What exists, and what can't be written ---
 
 
-@looped
-async def test_verbatim_keeps_the_state(tmp_path: Path) -> None:
-    """`--request-state verbatim` keeps the raw state, and the cassette says that it does."""
-    path = tmp_path / "c.json"
-    async with (
-        upstream(asking) as server,
-        command(
-            "record", "--port", 0, "--output", path, "--upstream", server.url,
-            "--request-state", "verbatim",
-        ) as process,
-    ):  # fmt: skip
-        await conversation(await process.listening())
-        assert (await process.stopped()).code == 0
-    assert STATE in path.read_text()
-    assert read(path)["request_state"] == "verbatim"
-
-
-# --- What exists ---
-
-
-@looped
-async def test_an_existing_output_is_left_alone(tmp_path: Path) -> None:
-    """An output that exists is refused with 3 and what to do, whatever it is."""
+def test_force_replaces_what_exists_but_not_by_nothing(tmp_path: Path) -> None:
+    """What exists is refused with what to do; with `--force` a recording takes its place."""
     path = tmp_path / "c.json"
     path.write_text("precious")
-    ended = await run("record", "--port", 0, "--output", path, *UPSTREAM)
-    assert ended == Outcome(
+    assert run_here("record", "--port", 0, "--output", path, *UPSTREAM) == Outcome(
         3,
         "",
         f"error: {path}: the cassette exists; use --force to replace it or --append to add to it\n",
     )
+    recording(path, client=caller(), options=("--force",))
     assert path.read_text() == "precious"
-
-
-@looped
-async def test_force_replaces_what_exists(tmp_path: Path) -> None:
-    """`--force` replaces the output, but not by nothing."""
-    path = tmp_path / "c.json"
-    path.write_text("old")
-    async with upstream(asking) as server:
-        arguments = ("record", "--port", 0, "--output", path, "--upstream", server.url, "--force")
-        async with command(*arguments) as process:
-            await process.listening()
-            assert (await process.stopped()).code == 0
-        assert path.read_text() == "old"
-        async with command(*arguments) as process:
-            await conversation(await process.listening())
-            assert (await process.stopped()).code == 0
-    assert len(read(path)["interactions"]) == 2
+    assert recording(path, PONG, client=caller("ping"), options=("--force",)).code == 0
+    assert len(read(path)["interactions"]) == 1
 
 
 @looped
@@ -354,8 +268,9 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
                 "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
             ) as process:
                 url = await process.listening()
+                assert (await run("inspect", path)).err == ""  # no note of a living recorder
                 await post(url, message("ping"))
-                live = await conversation(url)
+                await conversation(url)
                 ended = await process.stopped()
                 assert ended.code == 0
                 said.append(ended.err.splitlines()[-1])
@@ -364,14 +279,6 @@ async def test_append_adds_what_is_missing(tmp_path: Path) -> None:
         f"wrote {path}: 3 interactions, 3 exchanges recorded, 1 played",
         f"{path} stays as it is, 0 exchanges recorded, 4 played",
     ]
-    async with command("replay", path, "--port", 0) as process:
-        url = await process.listening()
-        await post(url, message("ping"))
-        assert [one["result"] for one in (await conversation(url))[1:]] == [
-            one["result"] for one in live[1:]
-        ]
-        ended = await process.stopped()
-    assert (ended.code, ended.err) == (0, "played 3 of 3 interactions, no misses\n")
 
 
 @looped
@@ -401,81 +308,20 @@ async def test_append_that_cannot_be_led_exits_with_1(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@looped
-async def test_append_leaves_out_what_is_ignored(tmp_path: Path) -> None:
-    """A value that is nobody's to fix doesn't make a call another one, so nothing is added."""
+def test_append_to_what_it_cannot_add_to_is_refused(tmp_path: Path) -> None:
+    """A damaged file, and one with its states in another form, are left alone."""
     path = tmp_path / "c.json"
-    async with taping(path, asking) as tape:
-        await post(tape.url, message("tools/list", {"at": 1}))
-    before = path.read_bytes()
-    arguments = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
-    async with command(*arguments, "--ignore", "/at", "--ignore", "/att") as process:
-        await post(await process.listening(), message("tools/list", {"at": 2}))
-        ended = await process.stopped()
-    assert ended.code == 0
-    assert ended.err.splitlines()[-1] == "note: --ignore /att matched nothing"
-    assert "--ignore /at " not in ended.err
-    assert path.read_bytes() == before
-
-
-@looped
-async def test_append_continues_the_sessions(tmp_path: Path) -> None:
-    """Session ids of an appended recording are other surrogates than the first's, and play."""
-    path = tmp_path / "c.json"
-
-    async def script(visit: Visit) -> None:
-        identity = visit.request.json["id"]
-        sessions = visit.request.head.values("mcp-session-id")
-        reply = result({"session": len(sessions)}, id=identity)
-        await visit.send(
-            json_response(reply, *([] if sessions else [f"Mcp-Session-Id: raw-{visit.number}"]))
-        )
-
-    async def converse(url: str, identity: int) -> str:
-        opened = await post(url, message("initialize", {"n": identity}, id=identity))
-        (session,) = opened.head.values("mcp-session-id")
-        listed = await post(url, message("tools/list", id=9), f"Mcp-Session-Id: {session}")
-        assert listed.json == result({"session": 1}, id=9)
-        return session
-
-    async with upstream(script) as server:
-        for number in (1, 2):
-            async with command(
-                "record", "--port", 0, "--output", path, "--upstream", server.url, "--append"
-            ) as process:
-                await converse(await process.listening(), number)
-                assert (await process.stopped()).code == 0
-    async with command("replay", path, "--port", 0) as process:
-        url = await process.listening()
-        assert [await converse(url, n) for n in (2, 1)] == ["mrtr-session:2", "mrtr-session:1"]
-        assert (await process.stopped()).code == 0
-
-
-@looped
-async def test_append_to_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """`--append` to a damaged file is refused before anything is recorded, and leaves it alone."""
-    path = tmp_path / "c.json"
+    words = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
     path.write_text('{"version":1,"interactions"')
-    ended = await run("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
-    assert ended.code == 3
-    assert path.read_text() == '{"version":1,"interactions"'
+    ended = run_here(*words)
+    assert (ended.code, path.read_text()) == (3, '{"version":1,"interactions"')
     assert ended.err.startswith(f"error: {path}: not JSON: ")
-
-
-@looped
-async def test_append_in_another_mode_is_refused(tmp_path: Path) -> None:
-    """Sealed and verbatim states are not mixed in one cassette."""
-    path = await recorded(tmp_path / "c.json")
-    ended = await run(
-        "record", "--port", 0, "--output", path, *UPSTREAM, "--append",
-        "--request-state", "verbatim",
-    )  # fmt: skip
+    path.unlink()
+    asyncio.run(recorded(path))
+    ended = run_here(*words, "--request-state", "verbatim")
     assert ended.code == 2
     assert "sealed" in ended.err
     assert "verbatim" in ended.err
-
-
-# --- Where a cassette can't be written ---
 
 
 def read_only(tmp_path: Path) -> Path:
@@ -494,11 +340,10 @@ PLACES: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-@looped
-async def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
     """Where no cassette can be made that is said at once, with 3, before anything is recorded."""
     path = PLACES[place](tmp_path)
-    ended = await run("record", "--port", 0, "--output", path, *UPSTREAM)
+    ended = run_here("record", "--port", 0, "--output", path, *UPSTREAM)
     assert (ended.code, ended.out) == (3, "")
     assert ended.err.startswith(f"error: {path}")
 
@@ -555,6 +400,12 @@ async def killed(path: Path, *options: object) -> None:
         await conversation(url)
         pending = asyncio.create_task(http("GET", url))
         await came.wait()
+        second = await run("record", "--port", 0, "--output", path, *UPSTREAM, *options)
+        assert (second.code, second.out) == (3, "")
+        assert "another recorder is writing" in second.err
+        recover = await run("recover", path)
+        assert recover.code == 3
+        assert "its recorder is still at work; stop that one first" in recover.err
         process.kill(signal.SIGKILL)
         assert (await process.ended()).code == -signal.SIGKILL
         await asyncio.gather(pending, return_exceptions=True)
@@ -563,9 +414,10 @@ async def killed(path: Path, *options: object) -> None:
 @looped
 async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     """After `kill -9` every command says `recover`, which gives all that was complete; it plays."""
-    path = tmp_path / "c.json"
+    path, journal = tmp_path / "c.json", tmp_path / "c.json.journal"
     await killed(path)
-    assert [one.name for one in tmp_path.iterdir()] == ["c.json.journal"]
+    assert [one.name for one in tmp_path.iterdir()] == [journal.name]
+    kept = journal.read_bytes()
     for arguments in (
         ("record", "--port", 0, *UPSTREAM, "--output", path),
         ("replay", path),
@@ -574,9 +426,12 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
         ended = await run(*arguments)
         assert (ended.code, ended.out) == (3, "")
         assert f"mrtr-cassette recover {path}" in ended.err
-    assert not path.exists()
+    path.write_text("precious")
     ended = await run("recover", path)
-    assert ended == Outcome(0, "", f"wrote {path}: 2 interactions\n")
+    assert (ended.code, path.read_text()) == (3, "precious")
+    assert not any(option in ended.err for option in ("--force", "--append"))
+    path.unlink()
+    assert await run("recover", path) == Outcome(0, "", f"wrote {path}: 2 interactions\n")
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
     async with command("replay", path, "--port", 0) as process:
         assert len(await conversation(await process.listening())) == 3
@@ -584,6 +439,46 @@ async def test_a_killed_recording_is_recovered(tmp_path: Path) -> None:
     again = await run("recover", path)
     assert (again.code, again.out) == (3, "")
     assert "there is no journal to recover from" in again.err
+    path.unlink()
+    journal.write_bytes(kept[:-20])
+    lines, size = kept.count(b"\n"), len(kept.splitlines(keepends=True)[-1]) - 20
+    assert (await run("recover", path)).err.splitlines() == [
+        f"{journal}: line {lines} is not whole ({size:,} bytes); it is left out",
+        f"wrote {path}: 1 interaction",
+    ]
+    journal.write_bytes(b'{"upstream":"http')
+    ended = await run("recover", path)
+    assert ended.err.startswith(f"error: {journal}: its first line is not that of a journal")
+
+
+@pytest.mark.parametrize(("option", "count"), [("--append", 3), ("--force", 2)])
+@looped
+async def test_what_was_killed_beside_a_cassette_is_recovered_as_it_was_meant(
+    tmp_path: Path, option: str, count: int
+) -> None:
+    """The earlier cassette plays as it is, with a note; `recover` adds, or replaces, once."""
+    path = await pinged(tmp_path / "c.json")
+    journal = tmp_path / "c.json.journal"
+    before = path.read_bytes()
+    await killed(path, option)
+    assert path.read_bytes() == before
+    note = f"mrtr-cassette recover {path} (or delete the journal)"
+    shown = await run("inspect", path)
+    assert (shown.code, shown.err.count(note)) == (0, 1)
+    assert shown.err.startswith(f"note: {path}.journal stands beside it")
+    told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
+    assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
+    kept = journal.read_bytes()
+    assert await run("recover", path) == Outcome(0, "", f"wrote {path}: {count} interactions\n")
+    assert (await run("inspect", path)).err == ""
+    # As of a recorder that was killed between publishing and the end of its journal.
+    published = path.read_bytes()
+    journal.write_bytes(kept)
+    ended = await run("recover", path)
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err.startswith(f"{path} has all that was recorded; ")
+    assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
+    assert path.read_bytes() == published
 
 
 @looped
@@ -616,140 +511,3 @@ async def test_what_a_client_had_of_a_stream_is_recovered(tmp_path: Path) -> Non
     (only,) = read(path)["interactions"]
     assert [each["data"]["params"]["n"] for each in only["response"]["events"]] == [0, 1, 2]
     assert only["response"]["end"] == "open"
-
-
-@pytest.mark.parametrize(("option", "count"), [("--append", 3), ("--force", 2)])
-@looped
-async def test_a_killed_recording_is_recovered_as_it_was_meant(
-    tmp_path: Path, option: str, count: int
-) -> None:
-    """What was killed with `--append` is added by `recover`, with `--force` it replaces."""
-    path = await pinged(tmp_path / "c.json")
-    before = path.read_bytes()
-    await killed(path, option)
-    assert path.read_bytes() == before
-    ended = await run("recover", path)
-    assert ended == Outcome(0, "", f"wrote {path}: {count} interactions\n")
-    assert len(read(path)["interactions"]) == count
-
-
-@pytest.mark.parametrize("option", [None, "--append", "--force"])
-@looped
-async def test_recovering_again_changes_nothing(tmp_path: Path, option: str | None) -> None:
-    """A recorder that is killed between publishing and the journal's end has published all."""
-    path = tmp_path / "c.json"
-    journal = tmp_path / "c.json.journal"
-    if option is not None:
-        await pinged(path)
-    await killed(path, *([] if option is None else [option]))
-    kept = journal.read_bytes()
-    assert (await run("recover", path)).code == 0
-    published = path.read_bytes()
-    for _ in range(2):
-        journal.write_bytes(kept)
-        ended = await run("recover", path)
-        assert (ended.code, ended.out) == (0, "")
-        assert ended.err.startswith(f"{path} has all that was recorded; ")
-        assert [each.name for each in tmp_path.iterdir()] == ["c.json"]
-        assert path.read_bytes() == published
-
-
-@pytest.mark.parametrize("option", ["--append", "--force"])
-@looped
-async def test_what_was_killed_beside_a_cassette_is_told(tmp_path: Path, option: str) -> None:
-    """The earlier cassette plays and shows as it is, with a note that names `recover`."""
-    path = await pinged(tmp_path / "c.json")
-    await killed(path, option)
-    note = f"mrtr-cassette recover {path} (or delete the journal)"
-    shown = await run("inspect", path)
-    assert (shown.code, shown.err.count(note)) == (0, 1)
-    assert shown.err.startswith(f"note: {path}.journal stands beside it")
-    played = await run("replay", path, "--port", 0, "--", *caller("ping"))
-    assert (played.code, played.err.count(note)) == (0, 1)
-    told = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
-    assert next(json.loads(line)["event"] for line in told.err.splitlines()) == "unpublished"
-    await run("recover", path)
-    assert (await run("inspect", path)).err == ""
-
-
-@looped
-async def test_a_living_recorder_is_no_note(tmp_path: Path) -> None:
-    """While a recorder is at work its journal is as it should be."""
-    path = await pinged(tmp_path / "c.json")
-    arguments = ("record", "--port", 0, "--output", path, *UPSTREAM, "--append")
-    async with command(*arguments) as process:
-        await process.listening()
-        assert (await run("inspect", path)).err == ""
-        assert (await process.stopped()).code == 0
-
-
-@looped
-async def test_a_torn_line_costs_itself_only(tmp_path: Path) -> None:
-    """A journal whose last line is torn gives the others, and says which one is lost."""
-    path = tmp_path / "c.json"
-    journal = tmp_path / "c.json.journal"
-    await killed(path)
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines)[:-20])
-    ended = await run("recover", path)
-    assert ended.code == 0
-    size = len(lines[-1]) - 20
-    assert ended.err.splitlines() == [
-        f"{journal}: line {len(lines)} is not whole ({size:,} bytes); it is left out",
-        f"wrote {path}: 1 interaction",
-    ]
-    assert len(read(path)["interactions"]) == 1
-
-
-@looped
-async def test_a_journal_that_is_torn_at_its_head_says_so(tmp_path: Path) -> None:
-    """A journal of a recorder that was killed at once has nothing to recover, and that is said."""
-    journal = tmp_path / "c.json.journal"
-    journal.write_bytes(b'{"upstream":"http')
-    ended = await run("recover", tmp_path / "c.json")
-    assert (ended.code, ended.out) == (3, "")
-    assert ended.err.startswith(f"error: {journal}: its first line is not that of a journal")
-
-
-@looped
-async def test_recovering_leaves_a_living_recorder_alone(tmp_path: Path) -> None:
-    """`recover` and a second recorder are refused while the first one lives, which goes on."""
-    path = tmp_path / "c.json"
-    async with (
-        upstream(asking) as server,
-        command("record", "--port", 0, "--output", path, "--upstream", server.url) as process,
-    ):
-        url = await process.listening()
-        second = await run("record", "--port", 0, "--output", path, *UPSTREAM)
-        assert (second.code, second.out) == (3, "")
-        assert "another recorder is writing" in second.err
-        recover = await run("recover", path)
-        assert (recover.code, recover.out) == (3, "")
-        assert "its recorder is still at work; stop that one first" in recover.err
-        await conversation(url)
-        assert (await process.stopped()).code == 0
-    assert len(read(path)["interactions"]) == 2
-
-
-@looped
-async def test_recover_says_how_to_go_on_where_a_cassette_is_in_the_way(tmp_path: Path) -> None:
-    """`recover` leaves a cassette that appeared meanwhile alone, and works when that is away."""
-    path = tmp_path / "c.json"
-    await killed(path)
-    path.write_text("precious")
-    ended = await run("recover", path)
-    assert ended.code == 3
-    assert path.read_text() == "precious"
-    path.unlink()
-    assert (await run("recover", path)).code == 0
-
-
-@looped
-async def test_the_way_out_of_recover_exists(tmp_path: Path) -> None:
-    """`recover` with a cassette in the way doesn't name options that it doesn't have."""
-    path = tmp_path / "c.json"
-    await killed(path)
-    path.write_text("precious")
-    ended = await run("recover", path)
-    help_text = (await run("recover", "--help")).out
-    assert all(option in help_text for option in ("--force", "--append") if option in ended.err)

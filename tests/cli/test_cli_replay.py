@@ -16,7 +16,6 @@ import pytest
 from builders import without_digests
 from commands import (
     STATE,
-    UPSTREAM,
     asking,
     caller,
     conversation,
@@ -34,6 +33,8 @@ from harness import (
     read,
     request,
     run,
+    run_here,
+    taped,
     taping,
 )
 from messages import compact, message, result, tool_call
@@ -70,6 +71,103 @@ async def test_a_replay_without_misses_is_0(tmp_path: Path, number: signal.Signa
     assert ended == Outcome(0, "", "played 2 of 2 interactions, no misses\n")
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["c.json"]
+
+
+@pytest.fixture
+def pinged_path(tmp_path: Path) -> Path:
+    """Return a cassette of one `ping`."""
+    return asyncio.run(pinged(tmp_path / "c.json"))
+
+
+@pytest.mark.parametrize(
+    ("options", "methods", "code", "expected"),
+    [
+        ((), ("ping",), 0, 0),
+        ((), ("ping",), 7, 7),
+        ((), ("ping", "unknown"), 0, 1),
+        ((), ("unknown",), 7, 7),
+        ((), (), 0, 1),
+        ((), (), 7, 7),
+        (("--repeat", "never"), ("ping", "ping"), 0, 1),
+        (("--repeat", "always"), ("ping", "ping"), 0, 0),
+    ],
+)
+def test_a_command_is_served_and_its_code_passed_on(
+    pinged_path: Path, options: tuple[str, ...], methods: tuple[str, ...], code: int, expected: int
+) -> None:
+    """`replay -- COMMAND` ends with the command's code, else with 1 on a miss or without a client.
+
+    `--report` has what was played and missed, and a JSON log is JSON to its last line.
+    """
+    report = pinged_path.with_name("report.json")
+    words = (
+        "replay",
+        pinged_path,
+        "--port",
+        0,
+        *options,
+        "--report",
+        report,
+        "--log-format",
+        "json",
+    )
+    ended = run_here(*words, "--", *caller(*methods, code=code))
+    assert ended.code == expected
+    events = [json.loads(line) for line in ended.err.splitlines()]
+    is_silent = {"event": "no_client", "command": sys.executable} in events
+    assert is_silent == (not methods)
+    tree = json.loads(report.read_bytes())
+    assert tree["interactions"][0]["outcome"] == ("played" if "ping" in methods else "unplayed")
+    missed = [one["reason"] for one in tree["misses"]]
+    assert missed == [
+        *["unknown-method"] * (len(set(methods) - {"ping"})),
+        *["already-played"] * ("never" in options),
+    ]
+
+
+def test_what_was_not_played_fails_where_that_is_asked_for(tmp_path: Path) -> None:
+    """With `--fail-on-unplayed` a replay of a part of the cassette ends with 1."""
+    path = tmp_path / "c.json"
+    replies = [json_response(result({}))] * 2
+    asyncio.run(taped(path, *zip(map(message, ("ping", "pong")), replies, strict=True)))
+    words = ("replay", path, "--port", 0)
+    for flags, methods, code in (
+        ((), ("ping",), 0),
+        (("--fail-on-unplayed",), ("ping",), 1),
+        (("--fail-on-unplayed",), ("ping", "pong"), 0),
+    ):
+        ended = run_here(*words, *flags, "--", *caller(*methods))
+        assert ended.code == code
+        assert f"played {len(methods)} of 2 interactions, no misses" in ended.err
+
+
+def test_a_report_takes_the_place_of_a_report_only(pinged_path: Path) -> None:
+    """The cassette itself and any other file are refused before anything is played or written."""
+    folder = pinged_path.parent
+    link = folder / "link.xml"
+    link.symlink_to(pinged_path)
+    foreign = {
+        "notes.md": "# mine",
+        "package.json": '{"name": "mine"}',
+        "tests.xml": "<testsuites/>",
+        "other.json": '{"cassette": "mine"}',
+    }
+    for name, text in foreign.items():
+        (folder / name).write_text(text)
+    words = ("replay", pinged_path, "--port", 0, "--report")
+    for report in (pinged_path, link, *(folder / name for name in foreign)):
+        before = report.read_bytes()
+        ended = run_here(*words, report, "--", "true")
+        assert (ended.code, ended.out) == (2, "")
+        assert f"{report} exists and is no report of this program; name another" in ended.err
+        assert report.read_bytes() == before
+    own = folder / "own.json"
+    program = (sys.executable, "-c", f"open({str(own)!r}, 'w').write('mine')")
+    ended = run_here(*words, own, "--", *program)
+    assert (ended.code, own.read_text()) == (2, "mine")
+    ended = run_here(*words, folder / "none" / "r.json")
+    assert (ended.code, ended.out) == (3, "")
+    assert "there is no directory" in ended.err
 
 
 @looped
@@ -116,67 +214,6 @@ async def test_a_stateless_replica_finishes_what_has_begun(tmp_path: Path) -> No
     assert (ended.code, ended.err) == (0, "played 1 of 1 interactions, no misses\n")
 
 
-@pytest.mark.parametrize("code", [0, 7])
-@looped
-async def test_a_command_that_asked_nothing_is_no_success(tmp_path: Path, code: int) -> None:
-    """`replay -- COMMAND` says so where no request came, and ends with 1 or the command's code."""
-    path = await pinged(tmp_path / "c.json")
-    ended = await run("replay", path, "--port", 0, "--", *caller(code=code))
-    assert ended.code == (code or 1)
-    assert ended.err.splitlines()[-1] == (
-        f"error: no client came; does {sys.executable!r} read MRTR_CASSETTE_URL?"
-    )
-    ended = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller())
-    assert json.loads(ended.err.splitlines()[-1]) == {
-        "event": "no_client",
-        "command": sys.executable,
-    }
-
-
-@pytest.mark.parametrize(("flag", "code"), [((), 0), (("--fail-on-unplayed",), 1)])
-@looped
-async def test_what_was_not_played_fails_where_that_is_asked_for(
-    tmp_path: Path, flag: tuple[str, ...], code: int
-) -> None:
-    """With `--fail-on-unplayed` a replay of a part of the cassette ends with 1."""
-    path = tmp_path / "c.json"
-    async with taping(path, answering(*[json_response(result({}))] * 2)) as tape:
-        await post(tape.url, message("ping"))
-        await post(tape.url, message("pong"))
-    ended = await run("replay", path, "--port", 0, *flag, "--", *caller("ping"))
-    assert ended.code == code
-    assert ended.err.splitlines()[0] == "played 1 of 2 interactions, no misses"
-    assert (await run("replay", path, "--port", 0, *flag, "--", *caller("ping", "pong"))).code == 0
-
-
-@pytest.mark.parametrize(
-    ("methods", "code", "expected"),
-    [(("ping",), 0, 0), (("ping",), 7, 7), (("ping", "unknown"), 0, 1), (("unknown",), 7, 7)],
-)
-@looped
-async def test_a_command_is_served_and_its_code_passed_on(
-    tmp_path: Path, methods: tuple[str, ...], code: int, expected: int
-) -> None:
-    """`replay -- COMMAND` ends with the command's code where it failed, else with 1 on a miss."""
-    path = await pinged(tmp_path / "c.json")
-    ended = await run("replay", path, "--port", 0, "--", *caller(*methods, code=code))
-    assert ended.code == expected
-    assert ('"code":-32010' in ended.out) == ("unknown" in methods)
-
-
-@pytest.mark.parametrize("code", [0, 5])
-@looped
-async def test_a_report_is_written_whatever_the_command_came_to(tmp_path: Path, code: int) -> None:
-    """`--report` has what was played and missed, also where the command failed."""
-    path, report = await pinged(tmp_path / "c.json"), tmp_path / "report.json"
-    program = caller("ping", "tools/list", code=code)
-    ended = await run("replay", path, "--port", 0, "--report", report, "--", *program)
-    assert ended.code == (code or 1)
-    tree = json.loads(report.read_bytes())
-    assert tree["interactions"] == [{"number": 1, "call": "ping", "outcome": "played", "plays": 1}]
-    assert [one["reason"] for one in tree["misses"]] == ["unknown-method"]
-
-
 @looped
 async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
     """Where the name ends in `.xml` it is JUnit, and Ctrl-C doesn't lose it."""
@@ -187,40 +224,6 @@ async def test_a_report_in_xml_is_written_at_a_signal(tmp_path: Path) -> None:
             await process.listening()
             assert (await process.stopped()).code == 0
         assert [one.get("message") for one in ET.parse(report).iter("skipped")] == ["unplayed"]
-
-
-@looped
-async def test_a_report_takes_the_place_of_a_report_only(tmp_path: Path) -> None:
-    """The cassette itself and any other file are refused before anything is played or written."""
-    path, link = await pinged(tmp_path / "c.json"), tmp_path / "link.xml"
-    link.symlink_to(path)
-    foreign = {
-        "notes.md": "# mine",
-        "package.json": '{"name": "mine"}',
-        "tests.xml": "<testsuites/>",
-        "other.json": '{"cassette": "mine"}',
-    }
-    for name, text in foreign.items():
-        (tmp_path / name).write_text(text)
-    for report in (path, link, *(tmp_path / name for name in foreign)):
-        before = report.read_bytes()
-        ended = await run("replay", path, "--port", 0, "--report", report, "--", "true")
-        assert (ended.code, ended.out) == (2, "")
-        assert f"{report} exists and is no report of this program; name another" in ended.err
-        assert report.read_bytes() == before
-    own = tmp_path / "own.json"
-    program = (sys.executable, "-c", f"open({str(own)!r}, 'w').write('mine')")
-    ended = await run("replay", path, "--port", 0, "--report", own, "--", *program)
-    assert (ended.code, own.read_text()) == (2, "mine")
-
-
-@looped
-async def test_a_report_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """A missing directory is told before anything is played."""
-    path = await pinged(tmp_path / "c.json")
-    ended = await run("replay", path, "--report", tmp_path / "none" / "r.json")
-    assert (ended.code, ended.out) == (3, "")
-    assert "there is no directory" in ended.err
 
 
 @pytest.mark.parametrize("value", ["true", "false"])
@@ -270,17 +273,6 @@ async def test_a_hostile_cassette_steers_neither_terminal_nor_runner(
 
 
 @looped
-async def test_repeats_are_the_users_choice(tmp_path: Path) -> None:
-    """`--repeat never` refuses a second `ping`, which `auto` plays."""
-    path = await pinged(tmp_path / "c.json")
-    for repeat, code in (("never", 1), ("auto", 0), ("always", 0)):
-        ended = await run(
-            "replay", path, "--port", 0, "--repeat", repeat, "--", *caller("ping", "ping")
-        )
-        assert ended.code == code
-
-
-@looped
 async def test_what_was_ignored_in_vain_is_told(tmp_path: Path) -> None:
     """A pointer to a member that neither a recorded request nor a client's has is a mistake."""
     path = tmp_path / "c.json"
@@ -295,35 +287,6 @@ async def test_what_was_ignored_in_vain_is_told(tmp_path: Path) -> None:
     assert ended.err.splitlines()[-2:] == [
         f"note: --ignore {pointer} matched nothing" for pointer in pointers[2:]
     ]
-
-
-@looped
-async def test_the_recorded_pace_still_plays(tmp_path: Path) -> None:
-    """`--pace recorded` serves the same bytes."""
-    path = tmp_path / "c.json"
-    stream = event_stream(message("notifications/n", id=None), result({}))
-    async with taping(path, answering(stream)) as tape:
-        live = await post(tape.url, message("ping"))
-    async with command("replay", path, "--port", 0, "--pace", "recorded") as process:
-        assert (await post(await process.listening(), message("ping"))).body == live.body
-        assert (await process.stopped()).code == 0
-
-
-@looped
-async def test_an_upstream_with_a_query_replays_under_it(tmp_path: Path) -> None:
-    """The URL that a command gets on replay is the one that it got when recording, query and all."""
-    path = tmp_path / "c.json"
-    async with upstream(answering(json_response(result({}, id=0)))) as server:
-        url = server.url + "?tenant=a"
-        assert (
-            await run(
-                "record", "--port", 0, "--output", path, "--upstream", url, "--", *caller("ping")
-            )
-        ).code == 0
-    assert server.only.head.line == "POST /mcp?tenant=a HTTP/1.1"
-    ended = await run("replay", path, "--port", 0, "--", *caller("ping"))
-    assert ended.err == "played 1 of 1 interactions, no misses\n"
-    assert ended.code == 0
 
 
 # --- Logs for programs, TLS ---
@@ -355,27 +318,6 @@ async def test_the_log_can_be_json(tmp_path: Path) -> None:
     assert [one["event"] for one in events] == [*played, "missed", "concluded"]
     assert not any(word in ended.err for word in (STATE, '"accept"', '"decline"'))
     assert ended.code == 1
-
-
-@looped
-async def test_a_json_log_is_json_to_the_last_line(tmp_path: Path) -> None:
-    """A program that reads a JSON log finds nothing else in it, the summary included."""
-    path = await pinged(tmp_path / "c.json")
-    ended = await run("replay", path, "--port", 0, "--log-format", "json", "--", *caller("ping"))
-    assert ended.err
-    for line in ended.err.splitlines():
-        json.loads(line)
-
-
-@looped
-async def test_certificates_that_are_none_are_2(tmp_path: Path) -> None:
-    """A `--ca-file` that is missing or holds no certificate is a usage error that names it."""
-    garbage = tmp_path / "ca.pem"
-    garbage.write_text("nothing")
-    for file in (garbage, tmp_path / "none.pem"):
-        ended = await run("record", "--port", 0, *UPSTREAM, "--ca-file", file, cwd=tmp_path)
-        assert (ended.code, ended.out) == (2, "")
-        assert str(file) in ended.err
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
@@ -417,47 +359,6 @@ async def test_a_tls_upstream_is_verified(tmp_path: Path) -> None:
 
 
 # --- Peers that misbehave ---
-
-
-async def confused(cassette: Path, mode: str, data: bytes) -> Outcome:
-    """Send a proxy what is no request, and return how it ended when it was told to."""
-    options: tuple[object, ...] = (*UPSTREAM, "--output", cassette.with_name("new.json"))
-    if mode == "replay":
-        options = (await pinged(cassette),)
-    async with command(mode, *options, "--port", 0) as process:
-        async with connected(await process.listening()) as client:
-            await client.write(data)
-            while await client.raw():
-                pass
-        return await process.stopped()
-
-
-@pytest.mark.parametrize(
-    ("mode", "data"),
-    [("record", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), ("replay", b"GET\r\n\r\n")],
-)
-@looped
-async def test_a_client_that_speaks_no_http_is_no_trouble(
-    tmp_path: Path, mode: str, data: bytes
-) -> None:
-    """What is no HTTP, such as `https://` by mistake, ends its connection and nothing else."""
-    assert (await confused(tmp_path / "c.json", mode, data)).code == 0
-
-
-@pytest.mark.parametrize(
-    ("mode", "line"),
-    [
-        ("record", b"GET / HTTP/1.1\r\nHost: b"),
-        ("record", b"GET /caf\xe9 HTTP/1.1"),
-        ("replay", b"GET / HTTP/1.1\r\nX: a\x01"),
-    ],
-)
-@looped
-async def test_a_bad_request_leaves_no_traceback(tmp_path: Path, mode: str, line: bytes) -> None:
-    """A request that the HTTP parser refuses is no traceback on the terminal."""
-    data = line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    ended = await confused(tmp_path / "c.json", mode, data)
-    assert (ended.code, "Error handling request" in ended.err) == (0, False)
 
 
 @looped

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mrtr_cassette.cli.common import progress_shown, say
-from mrtr_cassette.shell.clock import Clock
+from mrtr_cassette.shell.files.log import Clock
 
 
 class Stream(io.StringIO):

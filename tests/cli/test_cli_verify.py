@@ -87,7 +87,7 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     for _ in range(2):
         changed = invoke(project / "cassettes", *options, *server(project, "two | `x`"))
         assert changed.exit_code == 1, changed.output
-    assert '      recorded "one"' in changed.output
+    assert '      - "one"' in changed.output
     title = '#1 tools/call "say"%3A text-changed'
     assert changed.output.count(f"title={title}::/content/0/text text-changed") == 2
     data = json.loads(reports[0].read_text())["cassettes"]
@@ -100,7 +100,7 @@ def test_folder_is_verified_and_reported(project: Path, monkeypatch: pytest.Monk
     assert [root.get(name) for name in ("tests", "failures", "skipped")] == ["2", "2", "0"]
     assert len(list(root.iter("failure"))) == 2
     markdown = reports[2].read_text()
-    assert '| text-changed | `/content/0/text` | `"one"` | ``"two \\| `x`"`` |' in markdown
+    assert '-       "one"\n+       "two | `x`"\n' in markdown
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from harness import looped, run
 from messages import NO, YES, asks, text
 from pages import Node, assert_readable, assert_safe, parsed
 
-from mrtr_cassette.core.report.summary import report_of_replay, summary_data
+from mrtr_cassette.core.report.runs import report_of_replay, summary_data
 
 CALL = tool("deploy", env="prod")
 SCRIPT = ((CALL, asks("a")), (retry(CALL, {"a": YES}), text("done")))
@@ -97,20 +97,3 @@ async def test_view_refuses_what_it_cannot_use(tmp_path: Path) -> None:
         assert ended.code == code
         assert said in ended.err
     assert not list(tmp_path.glob("*.html"))
-
-
-@looped
-async def test_view_opens_the_page(tmp_path: Path) -> None:
-    """`--open` hands the page to the user's browser; where there is none it says where the page is."""
-    path = cassette(tmp_path)
-    browser = tmp_path / "browser"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
-    browser.chmod(0o755)
-    ended = await run("view", path, "--open", cwd=tmp_path, env={"BROWSER": f"{browser} %s"})
-    assert ended.code == 0
-    assert (tmp_path / "opened").read_text().strip() == (tmp_path / "deploy.html").as_uri()
-    ended = await run(
-        "view", path, "--open", cwd=tmp_path, env={"BROWSER": "/bin/false %s", "PATH": ""}
-    )
-    assert ended.code == 0
-    assert f"open {(tmp_path / 'deploy.html').as_uri()}" in ended.err

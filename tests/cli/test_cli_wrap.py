@@ -10,7 +10,7 @@ from pipes import LINES_SERVER, spoken
 import pytest
 from processes import PROGRAM, run
 
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 REQUEST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
 

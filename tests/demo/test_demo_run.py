@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.report.calls import CallResult
+from mrtr_cassette.core.report.runs import CallResult
 from mrtr_cassette.demo.run import CALLS, DemoError, Received, check_same, check_same_end, run_demo
 
 
@@ -33,14 +32,14 @@ def test_another_answer_ends_the_demo():
     """A client that answers differently on replay ends the demo with an error."""
     plain, asking, *others = CALLS
     with pytest.raises(DemoError, match="not found in the cassette"):
-        lines_of(calls_again=(plain, replace(asking, answers={"confirm": {}}), *others))
+        lines_of(calls_again=(plain, asking._replace(answers={"confirm": {}}), *others))
 
 
 def test_other_bytes_end_the_demo():
     """A response of which one byte differs ends the demo with an error that shows both."""
     recorded = Received(200, b'{"result":{}}', {}, None, "")
     check_same(CALLS[0], recorded, recorded)
-    changed = replace(recorded, body=b' {"result":{}}')
+    changed = recorded._replace(body=b' {"result":{}}')
     with pytest.raises(DemoError, match="the replay differs") as failed:
         check_same(CALLS[0], recorded, changed)
     assert re.findall("b'(.*)'", str(failed.value)) == ['{"result":{}}', ' {"result":{}}']
@@ -50,10 +49,10 @@ def test_only_a_sealed_state_may_differ():
     """The states of a recorded and a replayed response are told apart from other bytes."""
     recorded = Received(200, b'{"requestState":"S1","x":1}', {}, "S1", "")
     check_same(
-        CALLS[0], recorded, replace(recorded, body=b'{"requestState":"S2","x":1}', state="S2")
+        CALLS[0], recorded, recorded._replace(body=b'{"requestState":"S2","x":1}', state="S2")
     )
     with pytest.raises(DemoError, match="the replay differs"):
-        check_same(CALLS[0], recorded, replace(recorded, status=202))
+        check_same(CALLS[0], recorded, recorded._replace(status=202))
 
 
 def test_another_end_of_the_call_without_a_client_ends_the_demo():

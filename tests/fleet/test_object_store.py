@@ -19,10 +19,10 @@ from shown import ROOT, Session
 from standin import answering, json_response
 
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell import cassette_file
-from mrtr_cassette.shell.journal_file import journal_path
-from mrtr_cassette.shell.publishing import recover_journal
-from mrtr_cassette.shell.stores import StoreFile
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.journals import journal_path
+from mrtr_cassette.shell.files.publishing import recover_journal
+from mrtr_cassette.shell.files.stores import StoreFile
 
 s3fs = pytest.importorskip("s3fs")
 moto_server = pytest.importorskip("moto.server")
@@ -119,7 +119,7 @@ def test_a_bucket_that_is_missing_costs_no_recording(s3: Any) -> None:
     assert journal_path(output).exists()
     s3.mkdir("not-yet")
     assert recover_journal(output) == (1, None)
-    assert len(cassette_file.load_cassette(output).interactions) == 1
+    assert len(cassettes.load_cassette(output).interactions) == 1
 
 
 def test_a_reader_gets_the_old_cassette_or_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +150,11 @@ def test_a_store_that_refuses_or_is_away_is_told(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     with pytest.raises(CassetteError, match=r"can't be used \(Unable to locate credentials\)"):
-        cassette_file.read_file(place("any"))
+        cassettes.read_file(place("any"))
     s3fs.S3FileSystem.clear_instance_cache()
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-nobody")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     with pytest.raises(CassetteError, match=r"can't be used \(Could not connect to the endpoint"):
-        cassette_file.read_file(place("any"))
+        cassettes.read_file(place("any"))

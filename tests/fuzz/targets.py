@@ -26,16 +26,15 @@ from adversarial import assert_linear, near_misses
 from builders import assembled, decode_cassette, encode_cassette, loaded, without_digests
 from core.secrets.planted import SHAPES
 
-from mrtr_cassette.core.exchange.caller_values import caller_values
-from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.format.journal import (
+from mrtr_cassette.core.cassette.journal import (
     CHECKSUM_LENGTH,
     decode_line,
     encode_line,
     with_checksum,
 )
-from mrtr_cassette.core.format.model import CassetteModel
+from mrtr_cassette.core.cassette.lookup import caller_values, lookup_key
+from mrtr_cassette.core.cassette.model import CassetteModel
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import (
     ECHOED_STATE_PATH,
@@ -52,11 +51,11 @@ from mrtr_cassette.core.protocol.jsonrpc import (
     echoes,
 )
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.replay.diagnosis import Miss
-from mrtr_cassette.core.replay.harmless import Harmless
-from mrtr_cassette.core.replay.in_order import Repeat
+from mrtr_cassette.core.replay.diagnosis import Harmless, Miss
+from mrtr_cassette.core.replay.order import Repeat
 from mrtr_cassette.core.replay.player import Play, Player
 from mrtr_cassette.core.replay.reply import Reply
+from mrtr_cassette.core.report.details import details_of
 from mrtr_cassette.core.report.events import (
     harmless_event,
     missed_event,
@@ -64,10 +63,9 @@ from mrtr_cassette.core.report.events import (
     request_event,
     response_said,
 )
-from mrtr_cassette.core.report.inspection import inspected, inspection_data, inspection_text
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss
-from mrtr_cassette.core.report.rpc_errors import upstream_error_body
-from mrtr_cassette.core.report.summary import report_of_replay, summary_text
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss, upstream_error_body
+from mrtr_cassette.core.report.runs import report_of_replay, summary_text
+from mrtr_cassette.core.report.text import inspection_data, inspection_text
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.wire.http import End, Headers, Request
@@ -369,7 +367,7 @@ def _check_files(kept: RecordedExchange, *, seals: bool) -> None:
     cassette = _assembled([kept], seals=seals)
     encoded = encode_cassette(cassette)
     assert decode_cassette(encoded, PATH) == cassette
-    inspection_text(inspected(loaded(cassette, PATH)))
+    inspection_text(details_of(loaded(cassette, PATH)))
 
 
 def _check_replay(kept: RecordedExchange, request: Request) -> None:
@@ -436,12 +434,11 @@ def secrets(data: bytes) -> None:
 
 
 def journal(data: bytes) -> None:
-    """A line is an exchange that can be published, or a ValueError; so it is by its JSON alone."""
-    for line in (data, with_checksum(data)):
-        try:
-            found = decode_line(line)
-        except ValueError:
-            continue
+    """A line is an exchange that can be published, or a ValueError; so is any JSON."""
+    with contextlib.suppress(ValueError):
+        decode_line(with_checksum(data))
+    with contextlib.suppress(ValueError):
+        found = decode_line(data)
         if isinstance(found, RecordedExchange):
             _check_line(found)
 
@@ -469,7 +466,7 @@ def _check_readable(read: CassetteModel, player: Player) -> None:
     """Check that what could be read can be written, shown, played and added to."""
     encoded = encode_cassette(read)
     assert decode_cassette(encoded, PATH) == read
-    shown = inspected(loaded(read, PATH))
+    shown = details_of(loaded(read, PATH))
     orjson.dumps(inspection_data(shown))
     inspection_text(shown).encode()
     for own in player.interactions:
@@ -642,16 +639,16 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
             assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
         return
     orjson.dumps(played_event(decision))
-    mine, theirs = decision.call.request, decision.playable.call.request
+    mine, theirs = decision.call.request, decision.entry.call.request
     assert (mine.method, mine.target) == (theirs.method, theirs.target)
-    asked, known = decision.call.message, decision.playable.call.message
+    asked, known = decision.call.message, decision.entry.call.message
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return
     assert asked.kind is known.kind
     if asked.kind is not Kind.RESPONSE:
         assert _question(mine.body) == _question(theirs.body)
-        place = decision.playable.interaction, decision.playable.turn
+        place = decision.entry.interaction, decision.entry.turn
         raw = {
             facts.echoed_state_sha256
             for facts in cassette.recording.exchanges

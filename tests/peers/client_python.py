@@ -192,6 +192,10 @@ FLOWS: dict[str, Flow] = {
     "deployment": resource("config://deployment"),
     "plain": resource("config://plain"),
 }
+LEGACY = "--legacy" in sys.argv
+"""Speak as clients of the 2025-11-25 revision do, to `server_both_eras.py`."""
+if LEGACY:
+    FLOWS = {"plan": tool("plan")}
 
 
 @asynccontextmanager
@@ -211,13 +215,14 @@ async def run_flows(server: str | list[str], names: Iterable[str], headers: dict
         reaching(server, headers) as transport,
         Client(
             transport,
+            mode="legacy" if LEGACY else "auto",
             client_info=Implementation(name="client-python", version="1.0.0"),
             elicitation_callback=elicit,
             sampling_callback=sample,
             list_roots_callback=list_roots,
         ) as client,
     ):
-        if client.protocol_version != PROTOCOL_VERSION:
+        if client.protocol_version != PROTOCOL_VERSION and not LEGACY:
             sys.exit(f"negotiated {client.protocol_version}, expected {PROTOCOL_VERSION}")
         for name in names:
             say("==", name)
@@ -252,6 +257,7 @@ def main() -> int:
     parser.add_argument("--decline", action="append", default=[], metavar="MESSAGE")
     parser.add_argument("--headers", nargs="+", action="extend", default=[], metavar="'N: v'")
     parser.add_argument("--sessions", type=int, default=1)
+    parser.add_argument("--legacy", action="store_true")
     arguments, command = sys.argv[1:], []
     if "--" in arguments:
         dashes = arguments.index("--")

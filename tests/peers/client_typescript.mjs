@@ -114,6 +114,7 @@ const FLOWS = {
   deployment: resource('config://deployment'),
   plain: resource('config://plain'),
 };
+const LEGACY_FLOWS = { plan: tool('plan', {}) };
 
 const dashes = process.argv.indexOf('--');
 const [command, ...commandArgs] = dashes < 0 ? [] : process.argv.slice(dashes + 1);
@@ -121,10 +122,11 @@ const several = { type: 'string', multiple: true, default: [] };
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   args: process.argv.slice(2, dashes < 0 ? undefined : dashes),
-  options: { flow: several, decline: several },
+  options: { flow: several, decline: several, legacy: { type: 'boolean', default: false } },
 });
 const [url = process.env.MRTR_CASSETTE_URL] = positionals;
-const unknown = options.flow.filter((name) => !(name in FLOWS));
+const flows = options.legacy ? LEGACY_FLOWS : FLOWS;
+const unknown = options.flow.filter((name) => !(name in flows));
 if ((url === undefined && command === undefined) || positionals.length > 1 || unknown.length > 0) {
   console.error(
     'usage: client_typescript.mjs [URL] [--flow NAME]... [--decline MESSAGE]...',
@@ -134,11 +136,13 @@ if ((url === undefined && command === undefined) || positionals.length > 1 || un
 }
 for (const message of options.decline) DECLINED.add(message);
 
+const pinned = command === undefined ? { pin: PROTOCOL_VERSION } : 'auto';
+const mode = options.legacy ? 'legacy' : pinned;
 const client = new Client(
   { name: 'client-typescript', version: '1.0.0' },
   {
     capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
-    versionNegotiation: { mode: command === undefined ? { pin: PROTOCOL_VERSION } : 'auto' },
+    versionNegotiation: { mode },
   },
 );
 client.setRequestHandler('elicitation/create', elicit);
@@ -150,10 +154,10 @@ await client.connect(
     ? new StreamableHTTPClientTransport(new URL(url))
     : new StdioClientTransport({ command, args: commandArgs }),
 );
-for (const name of options.flow.length > 0 ? options.flow : Object.keys(FLOWS)) {
+for (const name of options.flow.length > 0 ? options.flow : Object.keys(flows)) {
   console.log('==', name);
   try {
-    await FLOWS[name](client);
+    await flows[name](client);
   } catch (error) {
     if (!(error instanceof ProtocolError)) throw error;
     process.exitCode = 1;

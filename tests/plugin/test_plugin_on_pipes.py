@@ -78,17 +78,6 @@ def test_once_records_and_then_replays_without_the_server(project):
     assert project.cassette(CASSETTE) == before
 
 
-def test_all_records_anew(project):
-    """In mode all the cassette is another recording of the same."""
-    project.run()
-    before = project.cassette(CASSETTE)
-    project.run("--mrtr-mode=all")
-    after = project.cassette(CASSETTE)
-
-    assert after["interactions"] == before["interactions"]
-    assert after["recording"] != before["recording"]
-
-
 def test_miss_fails_the_test_that_swallows_it(project):
     """What was not recorded fails the test at its end, with the report of the miss."""
     project.run()
@@ -150,18 +139,6 @@ def test_pipes_have_no_url_and_http_no_command(project):
     project.write("test_one.py", ONE_TEST.replace("mrtr_cassette.command", "mrtr_cassette.url"))
     result = project.run(failed=1)
     result.stdout.fnmatch_lines(["*recorded over pipes, where there is no URL*"])
-
-
-def test_what_has_been_recorded_is_shown(project):
-    """The fixture shows the interactions while recording and on replay."""
-    project.write(
-        "test_one.py",
-        ONE_TEST
-        + "        assert len(mrtr_cassette.interactions) == 2\n"
-        + "        assert mrtr_cassette.path.name == 'test_ask.json'\n",
-    )
-    project.run()
-    project.run("--mrtr-mode=none")
 
 
 def test_append_records_what_is_missing(project):

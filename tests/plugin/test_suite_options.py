@@ -12,33 +12,6 @@ pytest_plugins = ["pytester"]
 # --- Files ---
 
 
-def test_parameters_that_look_alike_have_cassettes_of_their_own(suite):
-    """Slashes, capitals, accents and long values are told apart on every file system."""
-    values = ["a/b", "a-b", "A-b", "a b", "ä", "x" * 300, "x" * 301, "..", "plain"]
-    suite.write(
-        "test_names.py",
-        f"""
-        import pytest
-        from agent import APPLICATION, deploy
-
-        @pytest.fixture(scope="module")
-        def mrtr_upstream():
-            from mrtr_cassette.demo.server import create_app
-            return create_app()
-
-        @pytest.mark.parametrize("env", {values!r}, ids=lambda value: value)
-        def test_env(env, mrtr_cassette):
-            assert deploy(mrtr_cassette.url, env) == f"Deployed to {{env}}"
-        """,
-    )
-    suite.run(passed=len(values))
-    names = [name.removeprefix("cassettes/test_names/") for name in suite.cassettes()]
-    assert len({name.casefold() for name in names}) == len(values)
-    assert {"test_env-plain.json", "test_env-a-b.json", "test_env-...json"} <= set(names)
-    assert all(len(name) < 200 and name.isascii() for name in names)
-    suite.run("--mrtr-mode=none", "--mrtr-fail-on-unplayed", passed=len(values))
-
-
 def test_names_that_differ_in_case_only_are_refused(suite):
     """On some file systems the two would be one cassette."""
     suite.write("test_one.py", ONE_TEST)
@@ -79,36 +52,6 @@ def test_the_ini_moves_all_cassettes_into_one_folder(suite):
     assert found == ["shared.json", "unit/test_one/test_deploy.json"]
 
 
-def test_markers_of_module_class_and_test_add_up(suite, recorded):
-    """Of an argument that several markers have, the nearest to the test counts."""
-    suite.write(
-        "test_markers.py",
-        f"""
-        import pytest
-        from agent import deploy
-
-        pytestmark = pytest.mark.mrtr_cassette("none.json", ignore=["/arguments/env"])
-
-        @pytest.mark.mrtr_cassette({str(recorded)!r})
-        class TestMarked:
-            @pytest.mark.mrtr_cassette(repeat="always")
-            def test_marked(self, mrtr_cassette):
-                deploy(mrtr_cassette.url, "other")
-                deploy(mrtr_cassette.url, "another")
-        """,
-    )
-    suite.run()
-
-
-def test_an_unknown_argument_of_the_marker_is_named(suite):
-    """A misspelt argument is no argument that does nothing."""
-    suite.write("test_one.py", ONE_TEST.replace("upstream=APPLICATION", "upstraem=APPLICATION"))
-    result = suite.run(errors=1)
-    result.stdout.fnmatch_lines(
-        ["the marker mrtr_cassette has no option 'upstraem'; did you mean 'upstream'?"]
-    )
-
-
 @pytest.fixture
 def with_orphan(suite, recorded):
     """A suite with a cassette that no test uses, others that are used, and a foreign file."""
@@ -134,7 +77,7 @@ ORPHAN = "cassettes/test_one/test_gone.json"
 
 def test_orphans_are_listed(with_orphan):
     """Cassettes that no collected test uses are named; other files, and those in use, are not."""
-    for options in ((), ("-n", "2"), ("-k", "more or test_deploy")):
+    for options in (("-n", "2"), ("-k", "more or test_deploy")):
         result = with_orphan.run("--mrtr-orphans=list", *options, passed=2)
         listed = [line for line in result.outlines if line.startswith("cassettes/")]
         assert listed == [ORPHAN]
@@ -145,9 +88,8 @@ def test_orphans_are_listed(with_orphan):
 
 def test_orphans_can_fail_a_run(with_orphan):
     """With `fail` a run whose tests passed fails all the same, until there are none."""
-    for options in ((), ("-n", "2")):
-        result = with_orphan.run("--mrtr-orphans=fail", *options, passed=2)
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result = with_orphan.run("--mrtr-orphans=fail", passed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     (with_orphan.path / ORPHAN).unlink()
     assert with_orphan.run("--mrtr-orphans=fail", passed=2).ret == 0
 

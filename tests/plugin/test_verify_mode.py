@@ -73,7 +73,7 @@ def test_selected_cassettes_are_held_to_their_upstreams(suite):
     (suite.path / "said.txt").write_text("two")
     changed = suite.run("--mrtr-mode=verify", passed=4, errors=1, deselected=1).stdout.str()
     assert "response /content/0/text: text-changed" in changed
-    assert 'recorded "one"' in changed
+    assert '- "one"' in changed
     assert "1 different, 3 the same" in changed
     suite.run("--mrtr-mode=verify", "-k", "other", passed=2, deselected=4)
     (suite.path / "ignore.toml").write_text(

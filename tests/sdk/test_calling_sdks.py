@@ -29,31 +29,28 @@ from standin import Visit, json_response, upstream
 from yarl import URL
 
 import mrtr_cassette
-from mrtr_cassette.call_options import CallOptions
-from mrtr_cassette.core.answers.arguments import read_pairs, wanted_of
+from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
 from mrtr_cassette.core.answers.fulfilment import Sources
-from mrtr_cassette.core.answers.given import GivenAnswers
+from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs, wanted_of
 from mrtr_cassette.core.answers.rounds import requests_of
-from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     Conversation,
     Finished,
     LiveAsk,
-    LivePush,
     NeedsAnswers,
-    Posted,
 )
 from mrtr_cassette.core.drive.own_client import OwnClient
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.protocol.dialect import spelled_requests
 from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.report.calls import CallResult
-from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.calling import call
+from mrtr_cassette.core.report.runs import CallResult
+from mrtr_cassette.options import CallOptions
+from mrtr_cassette.shell.files.log import Announcer
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.live_server import LiveServer
+from mrtr_cassette.shell.runs.calling import call
+from mrtr_cassette.shell.runs.live_server import LiveServer
 
 FLOWS: dict[str, tuple[Sequence[str], int, str]] = {
     "deploy": (["deploy", "env=production"], 0, "Deployed to production"),
@@ -158,7 +155,7 @@ def sources_of(kind: str, rest_url: str) -> Sources:
     if kind == "call":
         return Sources(GivenAnswers(read_pairs(GIVEN, "answer")))
     tree = {"rule": RULES} if kind == "rules" else {"rest": {"url": rest_url}}
-    return Sources(file=AnswersFile("") if kind == "person" else answers_of(tree, "a.toml"))
+    return Sources(file=AnswersFile() if kind == "person" else answers_of(tree, "a.toml"))
 
 
 @looped
@@ -226,10 +223,6 @@ class Tampering:
             self.conversation.request_state = "tampered"
         requests = spelled_requests(requests_of(ask))
         return Answered(compact({key: answer_to(request) for key, request in requests.items()}))
-
-    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
-        """Answer nothing."""
-        return NeedsAnswers(push)
 
 
 @looped

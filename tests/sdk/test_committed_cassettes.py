@@ -49,8 +49,8 @@ from traps import (
     late_ask_retry,
 )
 
-from mrtr_cassette.core.format.dump import dump
-from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
 
 SDK_CASSETTES = [name for name, source in SOURCES.items() if source.client is not None]
 every_cassette = pytest.mark.parametrize(

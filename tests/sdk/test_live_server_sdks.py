@@ -10,8 +10,8 @@ from yarl import URL
 
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.live_server import LiveServer
-from mrtr_cassette.shell.pipe_upstream import pipe_upstream
+from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.runs.live_server import LiveServer
 
 
 @pytest.mark.parametrize("transport", ["http", "pipes"])

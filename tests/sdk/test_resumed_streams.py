@@ -15,8 +15,8 @@ from processes import PEERS, listening, replay_command
 import mrtr_cassette
 from mrtr_cassette import VerifyOptions
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.verifying import verify_cassette
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 SERVER = (sys.executable, str(PEERS / "server_streams.py"))
 

@@ -32,8 +32,8 @@ from processes import (
 )
 from traps import Caller, calling
 
-from mrtr_cassette.core.format.bodies import decode_body
-from mrtr_cassette.core.format.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
+from mrtr_cassette.core.cassette.codec import decode_body
+from mrtr_cassette.core.cassette.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
 
 MISS_CODE = -32010
 PAIRS = [(server, client) for server in SIDES for client in SIDES]

@@ -20,7 +20,7 @@ from processes import (
     run,
 )
 
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 pytestmark = pytest.mark.usefixtures("typescript_sdk")
 

@@ -14,10 +14,10 @@ from mrtr_cassette import VerifyOptions
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.live_server import LiveServer
-from mrtr_cassette.shell.pipe_upstream import pipe_upstream
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.verifying import verify_cassette
+from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 
 @pytest.mark.parametrize("side", ["python", "typescript"])

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.exchange.recorded import (
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.journal import decode_header, decode_line
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.format.dump import dump
-from mrtr_cassette.core.format.journal import decode_header, decode_line
-from mrtr_cassette.core.format.load import load
 
 FROZEN = Path(__file__).parents[1] / "data" / "frozen"
 CASSETTES = sorted(FROZEN.glob("v*/*.cassette.json"))

@@ -25,11 +25,9 @@ from builders import (
 from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.in_order import Repeat
-from mrtr_cassette.core.report.misses import miss_body, report_of_miss
-from mrtr_cassette.core.report.rpc_errors import MISS_CODE
-from mrtr_cassette.core.secrets.answers import seal_answers
-from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.report.misses import MISS_CODE, miss_body, report_of_miss
+from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)

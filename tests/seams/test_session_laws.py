@@ -33,8 +33,8 @@ from hypothesis import strategies as st
 from messages import text
 
 from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
-from mrtr_cassette.core.replay.delivery import Delivery, Ending, Sending
 from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.reply import Delivery, Ending, Sending
 from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
 from mrtr_cassette.core.wire.sse import read_event
 

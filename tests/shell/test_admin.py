@@ -21,14 +21,12 @@ from mrtr_cassette.cli import common
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.admin import Admin
-from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.http.access import LOOPBACK, listening
+from mrtr_cassette.shell.files.log import Announcer, Clock
+from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
-from mrtr_cassette.shell.metrics import Metrics
-from mrtr_cassette.shell.replaying import replaying
-from mrtr_cassette.shell.transport import Downstream
+from mrtr_cassette.shell.http.transport import Downstream
+from mrtr_cassette.shell.runs.admin import Admin, Metrics
+from mrtr_cassette.shell.runs.replaying import replaying
 
 OPENMETRICS = "Accept: application/openmetrics-text; version=1.0.0"
 
@@ -157,9 +155,9 @@ async def test_a_drain_is_not_ready_and_alive() -> None:
         await downstream.send_whole(200, (), b"")
 
     log: list[str] = []
-    with listening(LOOPBACK) as listener:
+    with listening(ReplayOptions()) as listener:
         served = Admin(ReplayOptions(admin_port=0)).serving(
-            *(slow, listener, LOOPBACK, Announcer(log.append), ()),
+            *(slow, listener, Announcer(log.append), ()),
             timeouts=RequestTimeouts(drain_s=60),
         )
         async with until_stopped(served) as (url, stop):
@@ -226,11 +224,10 @@ def test_a_missing_extra_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_nobody_watches_imports_nothing() -> None:
-    """A run without an admin port has neither what counts it nor the modules of the extra."""
+    """A run without an admin port has none of the modules of the extra."""
     code = (
-        "import sys, mrtr_cassette.shell.replaying, mrtr_cassette.shell.recording;"
-        "print([n for n in sys.modules if n.startswith('prometheus')"
-        " or n == 'mrtr_cassette.shell.metrics'])"
+        "import sys, mrtr_cassette.shell.runs.replaying, mrtr_cassette.shell.runs.recording;"
+        "print([n for n in sys.modules if n.startswith('prometheus')])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert printed.stdout == b"[]\n"

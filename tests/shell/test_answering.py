@@ -12,12 +12,13 @@ from harness import looped
 from messages import form, message, result
 from standin import Visit, event_stream, json_response, response, upstream
 
-from mrtr_cassette.core.report.inspection import inspected, inspection_text
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import replaying
+from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import replaying
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -99,7 +100,7 @@ async def test_client_gets_the_end_of_the_conversation(tmp_path: Path, streams: 
     assert second["params"]["requestState"] == "a raw state of this server"
     assert first["id"] != second["id"]
     assert not head.values("mrtr-cassette-answered-by")
-    text = inspection_text(inspected(load_cassette(cassette)))
+    text = inspection_text(details_of(load_cassette(cassette)))
     assert "by the recording proxy (rule 1), and not by the client" in text
     assert "raw state" not in cassette.read_text()
     async with replaying(cassette, ReplayOptions()) as replay:

@@ -13,8 +13,6 @@ import pytest
 from harness import connected, http, looped, playing, post, read, taping
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
-    CHUNKED,
-    EVENTS,
     JSON,
     Visit,
     answering,
@@ -28,8 +26,8 @@ from standin import (
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.publishing import publish_journal
-from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.files.publishing import publish_journal
+from mrtr_cassette.shell.runs.recording import recording
 
 NOT_LED = -32012
 REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}
@@ -121,19 +119,6 @@ async def test_what_is_recorded_is_played_and_the_file_stays(tmp_path: Path) -> 
 
 
 @looped
-async def test_harmless_requests_go_to_the_server_too(tmp_path: Path) -> None:
-    """What any server would answer is recorded from this one, where the cassette lacks it."""
-    path = await recorded(tmp_path / "c.json")
-    async with taping(
-        path, answering(json_response(result({"from": "server"}))), existing="append"
-    ) as tape:
-        answer = await post(tape.url, message("ping"))
-        assert len(tape.server.received) == 1
-    assert answer.json["result"] == {"from": "server"}
-    assert len(read(path)["interactions"]) == 2
-
-
-@looped
 async def test_unrecorded_answer_leads_the_server_and_becomes_a_branch(tmp_path: Path) -> None:
     """The server is asked first, the retry has its state, and the cassette plays both answers."""
     path = await recorded(tmp_path / "c.json")
@@ -214,30 +199,6 @@ async def test_killed_run_is_recovered_as_it_would_have_been_published(tmp_path:
 
 
 @looped
-async def test_live_states_are_sealed_wherever_they_are_repeated(tmp_path: Path) -> None:
-    """The state of the led server never reaches the disk; the surrogate stands for it."""
-    path = await recorded(tmp_path / "c.json")
-    async with taping(path, server("second"), existing="append") as tape:
-        asked, declined = await decline_first(tape.url)
-        assert state_of("second", 1) not in json.dumps(tape.journal)
-    assert declined["result"]["echoed"] == state_of("second", 1)
-    added = read(path)["interactions"][-1]
-    assert added["response"]["body"]["result"]["echoed"] == asked["result"]["requestState"]
-
-
-@looped
-async def test_verbatim_states_are_led_too(tmp_path: Path) -> None:
-    """A raw state of an earlier run is no state of the live server."""
-    path = await recorded(tmp_path / "c.json", request_state="verbatim")
-    options: Any = {"existing": "append", "request_state": "verbatim"}
-    async with taping(path, server("second"), **options) as tape:
-        live = await decline_first(tape.url)
-    assert outcome_of(live[-1]) == ("decline", "second")
-    async with playing(path) as replay:
-        assert await decline_first(replay.url) == live
-
-
-@looped
 async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Path) -> None:
     """Where the live server asks something else, client and run are told what, and where."""
     path = await recorded(tmp_path / "c.json")
@@ -259,50 +220,6 @@ async def test_changed_question_is_an_error_and_nothing_is_recorded(tmp_path: Pa
     assert error["message"] in tape.log
     assert len(tape.session.unrecorded) == 1
     assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        (result({"was": "done"}, id="mrtr-cassette-1"), "asks nothing in turn 1: HTTP 200"),
-        (
-            {"jsonrpc": "2.0", "id": "mrtr-cassette-1", "error": REFUSED},
-            'error {"code":-32602',
-        ),
-        (input_required(id="mrtr-cassette-1", inputRequests={}), "asks nothing"),
-    ],
-    ids=["an answer", "an error", "an empty ask"],
-)
-@looped
-async def test_server_that_does_not_ask_is_an_error(
-    tmp_path: Path, reply: JsonObject, words: str
-) -> None:
-    """A live server that answers at once, or refuses, is not where the recording is."""
-    path = await recorded(tmp_path / "c.json")
-
-    async def script(visit: Visit) -> None:
-        await visit.send(json_response(reply))
-
-    async with taping(path, script, existing="append") as tape:
-        error = (await decline_first(tape.url))[-1]["error"]
-    assert error["code"] == NOT_LED
-    assert words in error["message"]
-    assert tape.session.exchanges == 0
-
-
-@looped
-async def test_ask_without_state_where_one_was_recorded_is_an_error(tmp_path: Path) -> None:
-    """Without a live state there is nothing to go on with."""
-    path = await recorded(tmp_path / "c.json")
-
-    async def script(visit: Visit) -> None:
-        form = {"method": "elicitation/create", "params": {"message": "Really?"}}
-        reply = input_required(id="mrtr-cassette-1", inputRequests={"confirm": form})
-        await visit.send(json_response(reply))
-
-    async with taping(path, script, existing="append") as tape:
-        error = (await decline_first(tape.url))[-1]["error"]
-    assert [one["pointer"] for one in error["data"]["differences"]] == ["/requestState"]
 
 
 @looped
@@ -384,152 +301,6 @@ async def test_call_with_a_secret_is_led(tmp_path: Path) -> None:
 
 
 @looped
-async def test_ignored_values_are_led_as_the_client_has_them(tmp_path: Path) -> None:
-    """What doesn't count in matching doesn't keep a retry from its ask."""
-    path = tmp_path / "c.json"
-
-    async def converse(url: str, at: int, answer: JsonObject) -> JsonObject:
-        asked = (await post(url, tool_call("wipe", id=1, arguments={"at": at}))).json
-        again = retry(asked, {"confirm": answer})
-        again["params"]["arguments"] = {"at": at}
-        body: JsonObject = (await post(url, again)).json
-        return body
-
-    async with taping(path, server("first")) as tape:
-        await converse(tape.url, 1, yes("confirm")["confirm"])
-    async with taping(path, server("second"), existing="append", ignore=["/arguments/at"]) as tape:
-        assert outcome_of(await converse(tape.url, 2, NO)) == ("decline", "second")
-        assert [one.json["params"]["arguments"] for one in tape.server.received] == [{"at": 2}] * 2
-
-
-@looped
-async def test_raw_state_of_an_earlier_run_goes_up_as_it_is(tmp_path: Path) -> None:
-    """A client that kept the server's own state continues with it, and the answer is linked."""
-    path = await recorded(tmp_path / "c.json")
-    async with taping(path, server("first"), existing="append") as tape:
-        asked = input_required(state=state_of("first", 1))
-        reply = (await post(tape.url, retry(asked, {"confirm": NO}))).json
-        assert tape.server.only.json["params"]["requestState"] == state_of("first", 1)
-    assert outcome_of(reply) == ("decline", "first")
-    assert read(path)["interactions"][-1]["branch"] == {"of": 1, "turn": 1}
-    assert state_of("first", 1).encode() not in path.read_bytes()
-    async with playing(path) as replay:
-        assert outcome_of((await decline_first(replay.url))[-1]) == ("decline", "first")
-
-
-@looped
-async def test_tampered_state_reaches_the_server_tampered(tmp_path: Path) -> None:
-    """What a client adds to a state is added to the live one, and the refusal is recorded."""
-    path = await recorded(tmp_path / "c.json")
-
-    async def tamper(url: str) -> JsonObject:
-        asked = (await post(url, tool_call("wipe", id=1))).json
-        asked["result"]["requestState"] += "x"
-        body: JsonObject = (await post(url, retry(asked, yes("confirm")))).json
-        return body
-
-    async with taping(path, server("second"), existing="append") as tape:
-        live = await tamper(tape.url)
-        sent = tape.server.received[-1].json["params"]["requestState"]
-    assert sent == state_of("second", 1) + "x"
-    assert live["error"] == REFUSED
-    assert read(path)["interactions"][-1]["orphan"] is True
-    async with playing(path) as replay:
-        assert await tamper(replay.url) == live
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ("mrtr-state:0123456789abcdef:1:1", "no ask in this cassette has its request state"),
-        (None, "recorded for another call"),
-    ],
-    ids=["of another cassette", "of another call"],
-)
-@looped
-async def test_surrogate_that_leads_nowhere_is_an_error(
-    tmp_path: Path, state: str | None, words: str
-) -> None:
-    """A surrogate never goes upstream: no server has issued it."""
-    path = await recorded(tmp_path / "c.json")
-    async with taping(path, server("second"), existing="append") as tape:
-        asked = (await post(tape.url, tool_call("wipe", id=1))).json
-        given = state or asked["result"]["requestState"]
-        other = tool_call("burn", id=2, inputResponses=yes("confirm"), requestState=given)
-        error = (await post(tape.url, other)).json["error"]
-        assert tape.server.received == []
-    assert error["code"] == NOT_LED
-    assert words in error["message"]
-
-
-@pytest.mark.parametrize(
-    ("options", "answer", "words"),
-    [
-        ({"seal_answers": True}, yes("confirm"), "is sealed"),
-        (
-            {},
-            {"confirm": {"action": "accept", "content": {"password": "hunter2-hunter2"}}},
-            "has redacted secrets",
-        ),
-    ],
-    ids=["sealed", "redacted"],
-)
-@looped
-async def test_answers_that_are_not_known_any_more_cannot_lead(
-    tmp_path: Path, options: Any, answer: JsonObject, words: str
-) -> None:
-    """Where the cassette doesn't have what was answered, it says so, and calls nobody."""
-    path = tmp_path / "c.json"
-
-    async def converse(url: str, last: JsonObject) -> JsonObject:
-        one = (await post(url, tool_call("wipe", id=1))).json
-        two = (await post(url, retry(one, answer))).json
-        body: JsonObject = (await post(url, retry(two, last, 3))).json
-        return body
-
-    async with taping(path, server("first"), **options) as tape:
-        await converse(tape.url, yes("scope"))
-    async with taping(path, server("second"), existing="append", **options) as tape:
-        error = (await converse(tape.url, {"scope": NO}))["error"]
-        assert tape.server.received == []
-    assert error["code"] == NOT_LED
-    assert words in error["message"]
-
-
-@looped
-async def test_lead_does_not_wait_for_the_end_of_a_stream(tmp_path: Path) -> None:
-    """A server that keeps its stream open after the ask is led on."""
-    path = await recorded(tmp_path / "c.json")
-    plain = server("second")
-
-    async def script(visit: Visit) -> None:
-        if "requestState" in visit.request.json["params"]:
-            await plain(visit)
-            return
-        form = {"method": "elicitation/create", "params": {"message": "Really?"}}
-        ask = input_required(
-            state=state_of("second", 1), id="mrtr-cassette-1", inputRequests={"confirm": form}
-        )
-        await visit.send(response(b"", EVENTS, CHUNKED, length=False), chunk(event(ask)))
-        await visit.left()
-
-    async with taping(path, script, existing="append") as tape:
-        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", "second")
-
-
-@looped
-async def test_secrets_in_questions_do_not_count(tmp_path: Path) -> None:
-    """A question with a secret is the recorded one, which has a placeholder there."""
-    path = tmp_path / "c.json"
-    question = "Use ghp_0123456789abcdefghijABCDEFGHIJ012345?"
-    async with taping(path, server("first", question)) as tape:
-        await accept_both(tape.url)
-    async with taping(path, server("second", question), existing="append") as tape:
-        assert outcome_of((await decline_first(tape.url))[-1]) == ("decline", "second")
-    assert b"ghp_0123" not in path.read_bytes()
-
-
-@looped
 async def test_upstream_that_is_gone_is_told_as_ever(tmp_path: Path) -> None:
     """A lead without a server ends as a relayed request does."""
     path = await recorded(tmp_path / "c.json")
@@ -586,39 +357,6 @@ async def test_recorded_session_is_opened_with_the_live_server(tmp_path: Path) -
     async with playing(path) as replay:
         assert await in_session(replay.url, "one", "two", "three") == [one, two, three]
         assert replay.player.misses == []
-
-
-@looped
-async def test_session_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
-    """A recorded session id never goes upstream; what the live server says is told."""
-    path = tmp_path / "c.json"
-    async with taping(path, sessions_server("first")) as tape:
-        await in_session(tape.url, "one")
-
-    async def refusing(visit: Visit) -> None:
-        await visit.send(response(b"", status="401 Unauthorized"))
-
-    async with taping(path, refusing, existing="append") as tape:
-        early = await post(tape.url, tool_call("two"), "Mcp-Session-Id: mrtr-session:1")
-        assert tape.server.received == []
-        (late,) = await in_session(tape.url, "two")
-    assert "has not opened it" in early.json["error"]["message"]
-    assert "opened no session: HTTP 401" in late["error"]["message"]
-
-
-@looped
-async def test_answer_to_a_pushed_question_that_was_played_is_refused(tmp_path: Path) -> None:
-    """The live server has not asked (2025 era), so another answer than the recorded one is lost."""
-    path = tmp_path / "c.json"
-    async with taping(path, sessions_server("first")) as tape:
-        await in_session(tape.url, "one")
-    async with taping(path, sessions_server("second"), existing="append") as tape:
-        await in_session(tape.url, "one")
-        answer = result({"action": "decline"}, id=0)
-        refused = await post(tape.url, answer, "Mcp-Session-Id: mrtr-session:1")
-        assert tape.server.received == []
-    assert "no live server asked it" in refused.json["error"]["message"]
-    assert len(tape.session.unrecorded) == 1
 
 
 def pushing_server(run: str) -> Script:

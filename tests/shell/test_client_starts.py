@@ -15,7 +15,7 @@ from processes import CASSETTES, PYTHON
 
 import mrtr_cassette
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 
 def call(number: int, **params: Any) -> bytes:

@@ -17,7 +17,7 @@ from mrtr_cassette.shell.http.client import (
     HttpResponse,
     connecting,
 )
-from mrtr_cassette.shell.http.message import network_reason
+from mrtr_cassette.shell.http.transport import network_reason
 
 
 @asynccontextmanager

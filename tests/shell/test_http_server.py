@@ -23,12 +23,11 @@ from standin import (
 
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.http.access import LOOPBACK, Listener, listening
-from mrtr_cassette.shell.http.message import end_to_end, header_text
+from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.shell.http.access import Listener, listening, refusal_of
 from mrtr_cassette.shell.http.server import RequestTimeouts, serving
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.transport import Downstream
+from mrtr_cassette.shell.http.transport import Downstream, end_to_end, header_text
+from mrtr_cassette.shell.runs.recording import recording
 
 MODES = ["record", "replay"]
 
@@ -117,7 +116,7 @@ def test_several_hosts_are_refused_whoever_parses_them() -> None:
     """Of several hosts or origins none is believed."""
     for name in ("Host", "Origin"):
         twice = (("Host", "localhost"), (name, "http://localhost"), (name.lower(), "localhost"))
-        assert LOOPBACK.refusal(twice) == f"refused: the {name} is there more than once"
+        assert refusal_of(twice, ReplayOptions()) == f"refused: the {name} is there more than once"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -157,10 +156,10 @@ async def test_a_refused_request_is_not_recorded(tmp_path: Path) -> None:
     ("header", "options"),
     [
         ("Host: proxy.test:1", {"allow_hosts": ["Proxy.test"]}),
-        ("Origin: https://app.test", {"allow_origins": ["https://app.test"]}),
+        ("Origin: https://app.test", {"allow_hosts": ["https://app.test"]}),
         (
             "Origin: https://app.test\r\nSec-Fetch-Site: cross-site",
-            {"allow_origins": ["https://app.test"]},
+            {"allow_hosts": ["https://app.test"]},
         ),
         ("Host: 192.168.0.1:1", {"host": "0.0.0.0"}),
     ],
@@ -174,18 +173,15 @@ async def test_who_is_named_is_let_in(tmp_path: Path, header: str, options: dict
         assert (await http("GET", url, header)).body == b"x"
 
 
-@pytest.mark.parametrize("mode", MODES)
 @looped
-async def test_a_body_that_is_too_large_is_refused(tmp_path: Path, mode: str) -> None:
+async def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """A request with more bytes than allowed gets a 413 and goes nowhere."""
     path = tmp_path / "c.json"
     async with taping(path, answering(response(b"x")), max_body=1000) as tape:
         assert (await http("POST", tape.url, body=b"a" * 1000)).body == b"x"
-        assert (await http("POST", tape.url, body=b"a" * 1001)).status == 413
+        answer = await http("POST", tape.url, body=b"a" * 1001)
     assert len(tape.server.received) == 1
-    async with playing(path, max_body=1000) as replay:
-        assert (await http("POST", replay.url, body=b"a" * 1000)).body == b"x"
-        answer = await http("POST", replay.url, body=b"a" * 1001)
+    assert answer.status == 413
     assert answer.body == b"the body has more than 1,000 bytes; see max_body\n"
 
 
@@ -431,9 +427,9 @@ async def test_request_that_comes_while_the_serving_ends_is_not_handled() -> Non
             raise
         raise AssertionError("unreachable because nobody sets the event")
 
-    with listening(LOOPBACK) as listener:
+    with listening(ReplayOptions()) as listener:
         url = listener.url("/early")
-        async with serving(handler, listener, LOOPBACK, None):
+        async with serving(handler, listener, ReplayOptions(), None):
             early = asyncio.ensure_future(http("GET", url))
             await started.wait()
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
@@ -454,10 +450,10 @@ async def test_what_has_begun_is_finished_where_there_is_time() -> None:
             await go_on.wait()
         await downstream.send_whole(200, (), request.target.encode())
 
-    with listening(LOOPBACK) as listener:
+    with listening(ReplayOptions()) as listener:
         url = listener.url("/slow")
         timeouts = RequestTimeouts(drain_s=60)
-        taken = serving(handler, listener, LOOPBACK, None, timeouts=timeouts)
+        taken = serving(handler, listener, ReplayOptions(), None, timeouts=timeouts)
         async with connected(url) as idle, taken:
             await (await idle.ask("GET", "/quick"))[1].rest()
             slow = asyncio.ensure_future(http("GET", url))

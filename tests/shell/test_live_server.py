@@ -34,17 +34,15 @@ from mrtr_cassette.core.drive.conversation import (
     Conversation,
     Finished,
     LiveAsk,
-    LivePush,
     NeedsAnswers,
-    Posted,
 )
 from mrtr_cassette.core.drive.server_session import ServerSession
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.errors import UpstreamError
 from mrtr_cassette.shell.http.client import connecting
-from mrtr_cassette.shell.live_server import LiveServer
-from mrtr_cassette.shell.pipe_upstream import pipe_upstream
+from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.runs.live_server import LiveServer
 
 CALL = tool("deploy", env="prod")
 SESSION = ("Mcp-Session-Id", "live-session-0123456789")
@@ -64,12 +62,8 @@ class Fixed:
         self.asks.append(ask)
         return self.reply(ask) if callable(self.reply) else self.reply
 
-    def answer_push(self, push: LivePush) -> Any:
-        """Give it."""
-        return self.answer(push)  # type: ignore[arg-type]
 
-
-def refusing(ask: LiveAsk | LivePush) -> AskedOtherwise:
+def refusing(ask: LiveAsk) -> AskedOtherwise:
     """Say that another question was expected."""
     return AskedOtherwise(ask, ())
 
@@ -125,7 +119,7 @@ class Pushing:
 async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> None:
     """The answer is posted in the session, and the call goes on to its result."""
     for on_session in (False, True):
-        server, script = Pushing(on_session=on_session), Fixed(Posted(b'{"action":"accept"}'))
+        server, script = Pushing(on_session=on_session), Fixed(Answered(b'{"action":"accept"}'))
         own = session()
         async with live(server) as (live_server, seen):
             if on_session:
@@ -138,20 +132,7 @@ async def test_pushed_question_is_answered_on_whatever_stream_it_stands() -> Non
             [SESSION[1]] for _ in seen.received
         ]
         (push,) = script.asks
-        assert (push.turn, push.message.method) == (1, "elicitation/create")
-
-
-@looped
-async def test_refused_question_is_not_answered_and_its_call_is_cancelled() -> None:
-    """The server gets no answer, but the notification that nobody waits for its result."""
-    server = Pushing()
-    async with live(server) as (live_server, _):
-        conversation = Conversation(post(CALL), Fixed(refusing), session())
-        await live_server.follow(conversation)
-    assert isinstance(conversation.standing, AskedOtherwise)
-    (cancelled,) = server.posted
-    assert cancelled["method"] == "notifications/cancelled"
-    assert cancelled["params"] == {"requestId": "mrtr-cassette-1"}
+        assert (push.turn, push.push.method) == (1, "elicitation/create")
 
 
 @looped
@@ -159,10 +140,10 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
     """What the script has no answer to is supplied, or the conversation stands there."""
     asked: list[Any] = []
 
-    async def supply(ask: LiveAsk | LivePush) -> Answered | Posted:
+    async def supply(ask: LiveAsk) -> Answered:
         asked.append(ask)
         await asyncio.sleep(0)
-        return Posted(b"{}") if isinstance(ask, LivePush) else Answered(b'{"a":{}}')
+        return Answered(b"{}") if ask.push is not None else Answered(b'{"a":{}}')
 
     async def rounds(visit: Visit) -> None:
         body = visit.request.json
@@ -180,24 +161,6 @@ async def test_whoever_supplies_answers_may_take_their_time() -> None:
         assert isinstance(conversations[0].standing, Finished)
         assert isinstance(conversations[1].standing, NeedsAnswers)
     assert len(asked) == 2
-
-
-@looped
-async def test_result_that_comes_without_the_answer_counts() -> None:
-    """A server need not wait for an answer that it asked for on another stream."""
-    server, own = Pushing(on_session=True, waits=False), session()
-
-    async def supply(_ask: LiveAsk | LivePush) -> Answered | Posted:
-        await has_finished.wait()
-        return Posted(b"{}")
-
-    has_finished = asyncio.Event()
-    async with live(server) as (live_server, _):
-        await live_server.listen(Conversation(get("/mcp"), Fixed(refusing), own), supply)
-        conversation = Conversation(post(CALL), Fixed(NeedsAnswers), own)
-        await live_server.follow(conversation, supply)
-        assert isinstance(conversation.standing, Finished)
-        has_finished.set()
 
 
 @looped
@@ -240,31 +203,6 @@ async def test_server_without_a_listening_stream_is_no_problem() -> None:
         assert seen is not None
         assert seen.status == 405
         assert await live_server.listen(listening) is None
-
-
-PIPED = """
-import json, sys
-asked = json.loads(sys.stdin.readline())
-print(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "roots/list"}), flush=True)
-answer = json.loads(sys.stdin.readline())
-print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answer}), flush=True)
-"""
-
-
-@looped
-async def test_server_on_pipes_is_used_like_any_other(tmp_path: Path) -> None:
-    """What it pushes in a line is answered in a line."""
-    program = tmp_path / "server.py"
-    program.write_text(PIPED)
-    conversation = Conversation(
-        line_request(CALL), Fixed(Posted(b'{"roots":[]}')), ServerSession(Recorder(seals=True))
-    )
-    async with pipe_upstream([sys.executable, str(program)], 1000, Recorder(seals=True)) as server:
-        await LiveServer(server, "the server").follow(conversation)
-    assert isinstance(conversation.standing, Finished)
-    response_ = conversation.standing.exchange.response
-    assert response_ is not None
-    assert b'"result": {"roots": []}' in response_.body
 
 
 AT_ONCE = """

@@ -11,17 +11,16 @@ from builders import JOURNAL_HEADER, answer, converse, retry, tool
 from messages import Json, asks, text
 
 import mrtr_cassette
-from mrtr_cassette.core.format.journal import (
+from mrtr_cassette.core.cassette.journal import (
     JournalHeader,
     encode_header,
     encode_line,
 )
-from mrtr_cassette.core.format.load import load
+from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.errors import CassetteError, UsageError
-from mrtr_cassette.shell.journal_file import Journal, journal_path
-from mrtr_cassette.shell.merging import merge_files
-from mrtr_cassette.shell.publishing import publish_journal
+from mrtr_cassette.shell.files.journals import Journal, journal_path
+from mrtr_cassette.shell.files.publishing import merge_files, publish_journal
 
 YES: Json = {"action": "accept"}
 CALL = tool("deploy")

@@ -14,8 +14,8 @@ from builders import notification, rpc
 from patience import HANGS_S
 from processes import CASSETTES
 
-from mrtr_cassette.core.exchange.sessions import session_of
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 APPEND = ("--append",)
 INITIALIZED = notification("notifications/initialized") + b"\n"

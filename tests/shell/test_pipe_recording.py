@@ -5,27 +5,19 @@ from __future__ import annotations
 import json
 import os
 import random
-import select
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from pipes import LINES_SERVER, piped, processes_with, recorder, spoken, until
-from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import pytest
 from builders import rpc
 from processes import PROGRAM, run
 
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.exchange.sessions import session_of
-from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.line_pipes import write_at_once
-from mrtr_cassette.shell.pipe_recording import PipeEnds, Pump, pipe_recording
-from mrtr_cassette.shell.server_process import server_process
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.calls import session_of
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -333,58 +325,3 @@ def test_what_the_server_says_by_itself_is_on_disk_before_the_client_has_it(tmp_
 
     assert run([*PROGRAM, "recover", str(output)]).code == 0
     assert lines_of(load_cassette(output)) == [(b"", heard)]
-
-
-class Noting(SimpleQueue[Any]):
-    """Takes what happens, and down where the server's stdin led to when it did."""
-
-    def __init__(self, stdin: int) -> None:
-        """Begin with nothing."""
-        super().__init__()
-        self._stdin = stdin
-        self.led_to: dict[str, str] = {}
-
-    def put(self, happened: Any, *_: object, **__: object) -> None:
-        """Take one thing down."""
-        place = Path(f"/proc/self/fd/{self._stdin}")
-        self.led_to.setdefault(happened.name, str(place.readlink()))
-        super().put(happened)
-
-
-def test_client_that_closes_has_ended_before_the_server_can(tmp_path: Path) -> None:
-    """The server's stdin is closed after that is known, so its own end is never taken for the first."""
-    (source, said), (heard, target) = os.pipe(), os.pipe()
-    with (
-        pipe_recording(LINES_SERVER, tmp_path / "c.json", RecordOptions()) as (_, watcher),
-        server_process(LINES_SERVER, watcher.recorder) as server,
-        os.fdopen(heard, "rb") as messages,
-    ):
-        happened = Noting(server.stdin.fileno())
-        pump = Pump(server, watcher, happened, PipeEnds(source, target))
-        running = Thread(target=pump.run)
-        running.start()
-        os.write(said, call(1))
-        assert json.loads(messages.readline())["id"] == 1
-        os.close(said)
-        running.join()
-
-    assert happened.led_to["CLIENT_CLOSED"].startswith("pipe:")
-    assert len(load_cassette(tmp_path / "c.json").interactions) == 1
-
-
-def test_what_may_take_long_is_not_written_at_once() -> None:
-    """A pipe that is full, and a line that may not fit into one, are left to who may wait."""
-    source, target = os.pipe()
-    try:
-        assert write_at_once(target, b"x" * select.PIPE_BUF)
-        assert not write_at_once(target, b"x" * (select.PIPE_BUF + 1))
-        os.set_blocking(target, False)
-        with suppress(BlockingIOError):
-            while True:
-                os.write(target, b"x" * select.PIPE_BUF)
-        os.set_blocking(target, True)
-        assert not write_at_once(target, b"x")
-        os.close(source)
-        assert not write_at_once(target, b"x")
-    finally:
-        os.close(target)

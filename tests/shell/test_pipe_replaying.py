@@ -107,7 +107,7 @@ def test_what_the_server_said_by_itself_is_said_again(tmp_path: Path) -> None:
     )
     output = tmp_path / "c.json"
     initialized = notification("notifications/initialized") + b"\n"
-    with piped(recorder(output, sys.executable, "-c", code, "--publish-anyway")) as pipe:
+    with piped(recorder(output, sys.executable, "-c", code)) as pipe:
         assert pipe.hear() == b"ready\n"
         pipe.say(initialized)
         assert pipe.hear() == b"noted\n"

@@ -16,9 +16,9 @@ from harness import looped
 from processes import PROGRAM, run
 
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.cassette_file import load_cassette
-from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.files.cassettes import load_cassette
+from mrtr_cassette.shell.runs.record_session import RecordSession
+from mrtr_cassette.shell.runs.recording import recording
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
@@ -135,14 +135,12 @@ async def test_server_that_has_ended_is_no_upstream(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("--upstream-command", "a", "--upstream", "http://x"), "don't go together"),
-        (("--upstream-command", ""), "Missing option"),
-        (("--upstream-command", " "), "Missing option"),
-        (("--upstream-command", "a 'b"), '--upstream-command "a \'b": no closing quotation'),
+        (("--upstream", " "), "Missing option"),
+        (("--upstream", "a 'b"), '--upstream "a \'b": no closing quotation'),
     ],
 )
 def test_command_line_takes_one_upstream(arguments: tuple[str, ...], reason: str) -> None:
-    """A URL and a command at once, or an empty command, are a usage error."""
+    """An empty command, or one that a shell could not read, is a usage error."""
     done = run([*PROGRAM, "record", *arguments])
 
     assert done.code == 2

@@ -1,4 +1,6 @@
-"""Facts about recordings: what is sealed, what is the same when recorded again, what is refused."""
+"""Facts about recordings: what is kept of what passes, what is refused, and that a recorder breaks no call."""
+
+from __future__ import annotations
 
 import asyncio
 import gzip
@@ -23,7 +25,6 @@ from harness import (
 )
 from messages import NO, JsonObject, compact, input_required, message, result, tool_call, yes
 from standin import (
-    EVENTS,
     JSON,
     Visit,
     answering,
@@ -36,18 +37,15 @@ from standin import (
     upstream,
 )
 
+from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.recording import recording
+from mrtr_cassette.shell.files import journals
+from mrtr_cassette.shell.runs.recording import recording
 
 # --- Sealing ---
 
 STATE = "eyJrZXkiOiJzZWNyZXQtc3RhdGUifQ.MEUCIQDx/y+z=="
-JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
-
-
-def _ask_in_json(state: str) -> bytes:
-    return json_response(input_required("confirm", state=state))
 
 
 def _ask_in_stream(state: str) -> bytes:
@@ -69,170 +67,19 @@ def _ask_in_pieces(state: str) -> bytes:
     )
 
 
-def _ask_escaped(state: str) -> bytes:
-    spelled = json.dumps(state).replace("/", "\\/").encode()
-    body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":%b}}'
-    return response(body % spelled, JSON)
-
-
-REPEATS: dict[str, Callable[[str], bytes]] = {
-    "error message": lambda state: json_response(
-        {"jsonrpc": "2.0", "id": 2, "error": {"code": -32602, "message": f"Invalid: {state}"}},
-        status="400 Bad Request",
-    ),
-    "event": lambda state: event_stream(
-        message("notifications/message", {"data": f"got {state}!"}, id=None), result({}, id=2)
-    ),
-    "gzip": lambda state: response(
-        gzip.compress(compact(result({"text": state}, id=2))), JSON, "Content-Encoding: gzip"
-    ),
-    "text": lambda state: response(f"no such state: {state}\n".encode(), status="400 Bad Request"),
-}
-
-
-def spellings(secret: str) -> list[bytes]:
-    """Return how a secret would stand in our files."""
-    once = json.dumps(secret)[1:-1]
-    twice = json.dumps(once)[1:-1]
-    return [text.encode() for text in (secret, once, twice, json.dumps(twice)[1:-1])]
-
-
-async def _leaks(
-    tmp_path: Path, state: str, ask: bytes, repeat: bytes, **options: Any
-) -> tuple[bool, bool]:
-    """Record an ask and its answer; tell whether the raw state is in the journal, the cassette."""
-    async with taping(tmp_path / "c.json", answering(ask, repeat), **options) as tape:
+@pytest.mark.parametrize("ask", [_ask_in_stream, _ask_in_gzip, _ask_in_pieces])
+@looped
+async def test_no_raw_state_is_written(tmp_path: Path, ask: Callable[[str], bytes]) -> None:
+    """However an ask passes, its raw state is in neither journal nor cassette nor log."""
+    script = answering(ask(STATE), json_response(result({}, id=2)))
+    async with taping(tmp_path / "c.json", script) as tape:
         await post(tape.url, tool_call("deploy"))
-        answers = {"inputResponses": yes("confirm"), "requestState": state}
+        answers = {"inputResponses": yes("confirm"), "requestState": STATE}
         await post(tape.url, tool_call("deploy", id=2, **answers))
-        journal = (tmp_path / "c.json.journal").read_bytes()
-        assert tape.server.received[1].json["params"]["requestState"] == state
-        assert not any(state in line for line in tape.log)
-    cassette = (tmp_path / "c.json").read_bytes()
-    return tuple(any(one in data for one in spellings(state)) for data in (journal, cassette))  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("state", [STATE, JSON_STATE], ids=["token", "JSON"])
-@pytest.mark.parametrize(
-    "ask", [_ask_in_json, _ask_in_stream, _ask_in_gzip, _ask_in_pieces, _ask_escaped]
-)
-@looped
-async def test_no_raw_state_that_was_asked_with_is_written(
-    tmp_path: Path, state: str, ask: Callable[[str], bytes]
-) -> None:
-    """However an ask is spelled, its raw state is neither in the journal nor in the cassette."""
-    done = json_response(result({}, id=2))
-    assert await _leaks(tmp_path, state, ask(state), done) == (False, False)
-
-
-@pytest.mark.parametrize("state", [STATE, JSON_STATE], ids=["token", "JSON"])
-@pytest.mark.parametrize("repeat", [name for name in REPEATS if name != "text"])
-@looped
-async def test_no_raw_state_that_an_answer_repeats_is_written(
-    tmp_path: Path, state: str, repeat: str
-) -> None:
-    """A server that repeats the state in other text doesn't bring it to disk."""
-    repeated = REPEATS[repeat](state)
-    assert await _leaks(tmp_path, state, _ask_in_json(state), repeated) == (False, False)
-
-
-@looped
-async def test_no_raw_state_that_plain_text_repeats_is_written(tmp_path: Path) -> None:
-    """A server that repeats the state in a body that is no JSON doesn't bring it to disk."""
-    repeated = REPEATS["text"](STATE)
-    assert await _leaks(tmp_path, STATE, _ask_in_json(STATE), repeated) == (False, False)
-
-
-@looped
-async def test_no_raw_json_state_that_plain_text_repeats_is_written(tmp_path: Path) -> None:
-    """A state with quotes that plain text repeats, unescaped there, is not written."""
-    repeated = REPEATS["text"](JSON_STATE)
-    assert await _leaks(tmp_path, JSON_STATE, _ask_in_json(JSON_STATE), repeated) == (False, False)
-
-
-@looped
-async def test_no_raw_state_in_json_within_json_is_written(tmp_path: Path) -> None:
-    """A state with quotes in JSON that is the text of a JSON string, escaped twice, is not written."""
-    repeated = json_response(result({"text": json.dumps({"got": JSON_STATE})}, id=2))
-    assert await _leaks(tmp_path, JSON_STATE, _ask_in_json(JSON_STATE), repeated) == (False, False)
-
-
-@looped
-async def test_no_raw_state_with_escaped_slashes_is_written(tmp_path: Path) -> None:
-    """A state that is repeated with its slashes escaped, as PHP does, is not written."""
-    body = compact(result({"text": f"got {STATE}"}, id=2)).replace(b"/", b"\\/")
-    async with taping(
-        tmp_path / "c.json", answering(_ask_in_json(STATE), response(body, JSON))
-    ) as tape:
-        await post(tape.url, tool_call("deploy"))
-        await post(tape.url, tool_call("deploy", id=2, requestState=STATE))
+        assert tape.server.received[1].json["params"]["requestState"] == STATE
         journal = (tmp_path / "c.json.journal").read_text()
-    for text in (journal, (tmp_path / "c.json").read_text()):
-        assert STATE not in text.replace("\\", "")
-
-
-@looped
-async def test_no_raw_state_of_a_broken_ask_is_written(tmp_path: Path) -> None:
-    """An ask that breaks off behind its state doesn't bring the state to disk."""
-    body = compact(input_required("confirm", state=STATE))
-    reply = response(b"", JSON, f"Content-Length: {len(body)}", length=False) + body[:-1]
-    gate = asyncio.Event()
-
-    async def script(visit: Visit) -> None:
-        await visit.send(reply)
-        await gate.wait()
-        visit.close()
-
-    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
-        _, answer = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("deploy")))
-        await answer.until(body[:-1])
-        gate.set()
-        assert await answer.rest() == b""
-        await client.closed()
-    assert STATE not in (tmp_path / "c.json").read_text()
-
-
-@pytest.mark.parametrize(
-    "half",
-    [
-        {"resultType": "input_required", "inputRequests": ["odd"], "requestState": STATE},
-        {"inputRequests": [], "requestState": STATE},
-        {"resultType": "complete", "requestState": STATE},
-    ],
-)
-@looped
-async def test_no_raw_state_of_a_half_shaped_ask_is_written(
-    tmp_path: Path, half: JsonObject
-) -> None:
-    """A `requestState` in a result that is no ask of any dialect is not written either."""
-    async with taping(tmp_path / "c.json", answering(json_response(result(half)))) as tape:
-        await post(tape.url, tool_call("deploy"))
-    assert STATE not in (tmp_path / "c.json").read_text()
-
-
-@looped
-async def test_no_raw_state_that_another_exchange_repeats_is_written(tmp_path: Path) -> None:
-    """A state that another call's answer shows, as a list of pending calls would, is not written."""
-    other = json_response(result({"pending": [STATE]}, id=2))
-    async with taping(tmp_path / "c.json", answering(_ask_in_json(STATE), other)) as tape:
-        await post(tape.url, tool_call("deploy"))
-        await post(tape.url, tool_call("pending", id=2))
-    assert STATE not in (tmp_path / "c.json").read_text()
-
-
-@looped
-async def test_no_raw_state_of_a_tampered_retry_is_written(tmp_path: Path) -> None:
-    """A state that the client lengthened, and the refusal that quotes it, are not written."""
-    tampered = STATE + "A"
-    refusal = {"jsonrpc": "2.0", "id": 2, "error": {"code": -32602, "message": f"Bad {tampered}"}}
-    replies = (_ask_in_json(STATE), json_response(refusal, status="400 Bad Request"))
-    async with taping(tmp_path / "c.json", answering(*replies)) as tape:
-        await post(tape.url, tool_call("deploy"))
-        await post(tape.url, tool_call("deploy", id=2, requestState=tampered))
-        journal = (tmp_path / "c.json.journal").read_text()
-    for text in (journal, (tmp_path / "c.json").read_text()):
-        assert STATE not in text
-    assert [one.get("orphan") for one in read(tmp_path / "c.json")["interactions"]] == [None, True]
+    for written in (journal, (tmp_path / "c.json").read_text(), *tape.log):
+        assert STATE not in written
 
 
 @looped
@@ -269,32 +116,9 @@ async def test_headers_that_the_user_named_are_kept(tmp_path: Path) -> None:
 
 
 @looped
-async def test_session_ids_are_sealed(tmp_path: Path) -> None:
-    """A raw session id is neither in the journal nor in the cassette, whoever sent it."""
-    session = "1868a90c-7f5e-4ac2-b0a1-4f1a4b8dd1b5"
-    replies = (
-        json_response(result({}), f"mcp-session-id: {session}"),
-        json_response(result({}, id=2)),
-        response(status="204 No Content", length=False),
-    )
-    async with taping(tmp_path / "c.json", answering(*replies)) as tape:
-        answer = await post(tape.url, message("initialize"))
-        assert answer.head.values("mcp-session-id") == [session]
-        await post(tape.url, message("ping", id=2), f"Mcp-Session-Id: {session}")
-        await http("DELETE", tape.url, f"Mcp-Session-Id: {session}")
-        journal = (tmp_path / "c.json.journal").read_text()
-    for text in (journal, (tmp_path / "c.json").read_text()):
-        assert session not in text
-    assert [
-        (one["request"]["http"]["headers"].get("Mcp-Session-Id"))
-        for one in read(tmp_path / "c.json")["interactions"]
-    ] == [None, "mrtr-session:1", "mrtr-session:1"]
-
-
-@pytest.mark.parametrize("state", [STATE, JSON_STATE], ids=["token", "JSON"])
-@looped
-async def test_verbatim_keeps_the_state(tmp_path: Path, state: str) -> None:
+async def test_verbatim_keeps_the_state(tmp_path: Path) -> None:
     """With `verbatim` the raw state is in ask and answer, and replay gives back the very bytes."""
+    state = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
     ask, done = input_required("confirm", state=state), result({}, id=2)
     retry = tool_call("deploy", id=2, inputResponses=yes("confirm"), requestState=state)
     script = answering(json_response(ask), json_response(done))
@@ -366,7 +190,7 @@ async def test_recording_an_unchanged_server_again_changes_no_line(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "url",
-    ["", "localhost:8000/mcp", "ftp://x/mcp", "http://", "http:///mcp", "http://x:99999/", "http://[::1", "stdio:cat"],
+    ["", "localhost:8000/mcp", "ftp://x/mcp", "http://", "http:///mcp", "http://x:99999/", "http://[::1", "stdio:cat", "http://a b/"],
 )  # fmt: skip
 @looped
 async def test_what_is_no_http_url_is_refused(tmp_path: Path, url: str) -> None:
@@ -414,15 +238,6 @@ async def test_upstreams_url_is_kept_and_shown_without_its_secrets(tmp_path: Pat
     assert session.shown_url.endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
     assert read(path)["upstream"].endswith("/%3Cgithub:1%3E?api_key=%3Capi-key:1%3E")
     assert not re.search("hunter2|sup3rs3cret|ghp_", path.read_text())
-
-
-@pytest.mark.parametrize("url", ["http://a b/", "http://localhost:8000/mcp "])
-@looped
-async def test_a_url_with_a_space_is_refused(tmp_path: Path, url: str) -> None:
-    """A URL with a space, such as one that was copied with what follows it, is a usage error."""
-    with pytest.raises(UsageError):
-        async with recording(url, tmp_path / "c.json"):
-            pass
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
@@ -478,54 +293,167 @@ async def test_a_second_recording_of_the_same_cassette_is_refused(tmp_path: Path
     assert len(read(path)["interactions"]) == 1
 
 
-# --- HTTP+SSE ---
+# --- The journal ---
 
 
-async def legacy_session(path: Path, session: str) -> tuple[bytes, bytes]:
-    """Record a session over HTTP+SSE; return what the client read on the stream."""
-    posted: asyncio.Queue[JsonObject] = asyncio.Queue()
+@pytest.mark.parametrize(
+    "reply",
+    [
+        json_response(result({"a": 1})),
+        stream_head(JSON) + chunk(compact(result({"a": 1}))) + chunk(b""),
+        stream_head() + chunk(event(result({"a": 1}))),
+        response(gzip.compress(compact(result({"a": 1}))), JSON, "Content-Encoding: gzip"),
+        response(status="202 Accepted"),
+        response(status="204 No Content", length=False),
+    ],
+    ids=["length", "chunked", "event", "gzip", "empty", "no content"],
+)
+@looped
+async def test_what_the_client_has_whole_is_in_the_journal(tmp_path: Path, reply: bytes) -> None:
+    """When the client has its last byte the exchange is on disk, even if the stream goes on."""
 
     async def script(visit: Visit) -> None:
-        head = visit.request.head
-        if head.line.startswith("GET"):
-            url = f"http://{head.values('host')[0]}/messages?session_id={session}"
-            await visit.send(
-                stream_head(EVENTS), chunk(f"event: endpoint\ndata: {url}\n\n".encode())
-            )
-            request = await posted.get()
-            await visit.send(chunk(event(result({"of": session}, id=request["id"]))))
-            await visit.left()
-        else:
-            assert f"/messages?session_id={session}" in head.line
-            await visit.send(
-                response(b"Accepted", "Content-Type: text/plain", status="202 Accepted")
-            )
-            posted.put_nowait(visit.request.json)
+        await visit.send(reply)
+        await visit.left()
 
-    async with taping(path, script, path="/sse") as tape, connected(tape.url) as client:
-        _, body = await client.ask("GET", "/sse", "Accept: text/event-stream")
-        endpoint = await body.until(b"\n\n")
-        target = re.findall(rb"data: (/\S+)", endpoint)[0].decode()
-        url = f"{tape.url.removesuffix('/sse')}{target}"
-        accepted = await post(url, message("tools/list", id=1))
-        assert accepted.status == 202
-        return endpoint, await body.until(b"}\n\n")
+    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping", id=1)))
+        if b"event-stream" in reply:
+            await body.until(b"\n\n")
+        else:
+            await body.rest()
+            assert body.is_whole
+        (line,) = tape.journal
+        assert line["response"][0] == int(reply.split()[1])
+        assert line["response"][2] == "complete"
+        if b"HTTP/1.1 200" in reply:
+            assert '"result":{"a":1}' in json.dumps(line["response"][3]).replace("\\", "")
 
 
 @looped
-async def test_the_old_transport_is_recorded(tmp_path: Path) -> None:
-    """A client comes back to the recorder to post, and no recording has the session's id."""
-    ids = ("0f9d8c7b6a5e4d3c", "a1b2c3d4e5f60718")
-    for name in ids:
-        endpoint, answer = await legacy_session(tmp_path / f"{name}.json", name)
-        assert endpoint == f"event: endpoint\ndata: /messages?session_id={name}\n\n".encode()
-        assert name.encode() in answer
-    one, other = (read(tmp_path / f"{name}.json") for name in ids)
-    assert one["interactions"] == other["interactions"]
-    stream, called = one["interactions"]
-    assert stream["request"]["http"]["path"] == "/sse"
-    assert called["request"]["http"]["path"] == "/messages?session_id=mrtr-session:1"
-    assert stream["response"]["events"][0]["text"] == (
-        "event: endpoint\ndata: /messages?session_id=mrtr-session:1\n\n"
-    )
-    assert ids[0] not in str(one)
+async def test_nothing_recorded_writes_nothing(tmp_path: Path) -> None:
+    """A recording in which nothing passed leaves neither cassette nor journal."""
+    async with taping(tmp_path / "c.json", answering()) as tape:
+        assert (tmp_path / "c.json.journal").exists()
+    assert tape.session.published is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@looped
+async def test_a_recording_that_fails_publishes_what_it_has(tmp_path: Path) -> None:
+    """An error in the block, such as a failing test, still publishes what was recorded."""
+
+    async def failing() -> None:
+        async with taping(tmp_path / "c.json", answering(response(b"x"))) as tape:
+            await http("GET", tape.url)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await failing()
+    assert len(read(tmp_path / "c.json")["interactions"]) == 1
+    assert not (tmp_path / "c.json.journal").exists()
+
+
+# --- The recorder is a spectator ---
+
+WATCHED = [
+    (Recorder, "request_received"),
+    (Observation, "response_bytes"),
+    (Recorder, "seal"),
+    (journals.Journal, "append"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), WATCHED)
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), RuntimeError("boom")])
+@looped
+async def test_a_failing_recorder_never_breaks_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, error: Exception
+) -> None:
+    """Whatever fails in the recording, each client gets every byte, and the user is told once."""
+
+    def failing(*_: object) -> None:
+        raise error
+
+    async with taping(tmp_path / "c.json", answering(*[event_stream(result({}))] * 2)) as tape:
+        monkeypatch.setattr(owner, name, failing)
+        for _ in range(2):
+            answer = await post(tape.url, message("ping"))
+            assert (answer.body, answer.is_whole) == (event(result({})), True)
+        monkeypatch.undo()
+    assert tape.session.problem is not None
+    told = [line for line in tape.log if line.startswith("RECORDING FAILED: ")]
+    assert len(told) == 1
+
+
+@looped
+async def test_pushed_requests_and_their_answers_are_told_as_they_pass(tmp_path: Path) -> None:
+    """The log has what a server asks while its call is pending, and that it was answered."""
+    events: list[dict[str, Any]] = []
+    pushed = message("elicitation/create", {"message": "Sure?"}, id="push")
+    answered = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if "method" in visit.request.json:
+            await visit.send(stream_head(), chunk(event(pushed)))
+            await answered.wait()
+            await visit.send(chunk(event(result({"done": 1}))), chunk(b""))
+        else:
+            await visit.send(response(status="202 Accepted"))
+            answered.set()
+
+    async with (
+        taping(tmp_path / "c.json", script, on_event=events.append) as tape,
+        connected(tape.url) as client,
+    ):
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("deploy")))
+        await body.some()
+        told = [each["event"] for each in events]
+        await post(tape.url, result({"action": "decline"}, id="push"))
+        await body.rest()
+    assert told == ["started", "asked"]
+    assert events[1]["keys"] == {"elicitation-1": "form"}
+    answers = [each for each in events if each["event"] == "answered"]
+    assert [(each["exchange"], each["call"], each["keys"]) for each in answers] == [
+        (2, 'tools/call "deploy"', ["elicitation-1"])
+    ]
+    assert '   1  tools/call "deploy" asks elicitation-1 (form)' in tape.log
+    assert "decline" not in json.dumps(events)
+    assert "Sure?" not in json.dumps(events)
+
+
+@looped
+async def test_a_failing_log_never_breaks_the_call(tmp_path: Path) -> None:
+    """When nobody reads the log any more, as after `2>&1 | head`, the client gets every byte."""
+
+    def broken(_: str) -> None:
+        raise BrokenPipeError
+
+    async with (
+        upstream(answering(event_stream(result({})))) as server,
+        recording(server.url, tmp_path / "c.json", RecordOptions(log=broken)) as session,
+    ):
+        answer = await post(session.url, message("ping"))
+        assert (answer.body, answer.is_whole) == (event(result({})), True)
+    assert len(read(tmp_path / "c.json")["interactions"]) == 1
+
+
+@looped
+async def test_a_line_that_was_cut_short_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a line that the full disk cut short, the lines that fit again are whole."""
+    append = journals.Journal.append
+
+    def half(journal: journals.Journal, line: bytes) -> None:
+        append(journal, line[: len(line) // 2])
+        raise OSError(28, "No space left on device")
+
+    async with taping(tmp_path / "c.json", answering(*[response(b"x")] * 3)) as tape:
+        await http("GET", tape.url, target="/1")
+        monkeypatch.setattr(journals.Journal, "append", half)
+        await http("GET", tape.url, target="/2")
+        monkeypatch.undo()
+        await http("GET", tape.url, target="/3")
+    kept = [one["request"]["http"]["path"] for one in read(tmp_path / "c.json")["interactions"]]
+    assert kept == ["/1", "/3"]

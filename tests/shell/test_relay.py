@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -10,17 +10,15 @@ from harness import looped, read
 from messages import compact, message, result
 from standin import event
 
-from mrtr_cassette.core.format.journal import JournalHeader
+from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.wire.http import Headers, Request
-from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.clock import CLOCK
-from mrtr_cassette.shell.journal_file import Journal, journal_path
-from mrtr_cassette.shell.publishing import publish_journal
-from mrtr_cassette.shell.record_session import RecordSession
-from mrtr_cassette.shell.relay import Relay
-from mrtr_cassette.shell.transport import RawHeaders
-from mrtr_cassette.shell.watching import Watcher
+from mrtr_cassette.shell.files.journals import Journal, journal_path
+from mrtr_cassette.shell.files.log import CLOCK, Announcer
+from mrtr_cassette.shell.files.publishing import publish_journal
+from mrtr_cassette.shell.http.transport import RawHeaders
+from mrtr_cassette.shell.runs.record_session import RecordSession, Watcher
+from mrtr_cassette.shell.runs.relay import Relay
 
 PING = Request("POST", "/mcp", (("Content-Type", "application/json"),), compact(message("ping")))
 TOLD = Request("POST", "/mcp", (), compact({"jsonrpc": "2.0", "method": "notifications/x"}))
@@ -33,6 +31,8 @@ class Client:
 
     got: list[object] = field(default_factory=list)
     has_left: bool = False
+    journal: Path | None = None
+    """Where it looks, whenever it gets something, how many lines are written."""
 
     def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
         self.got.append((status, headers))
@@ -41,6 +41,8 @@ class Client:
         if self.has_left:
             raise ConnectionResetError
         self.got.append((chunk, is_last))
+        if self.journal is not None:
+            self.got.append(self.journal.read_bytes().count(b"\n") - 1)
 
     async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
         self.got += [(status, headers), (body, True)]
@@ -109,37 +111,19 @@ async def relaying(path: Path, server: Server) -> AsyncIterator[tuple[Relay, Rec
 
 
 @looped
-async def test_chunks_pass_one_by_one_and_are_recorded(tmp_path: Path) -> None:
-    """Each chunk is passed on as it comes, and the last one says so; the upstream is asked once."""
+async def test_response_is_in_the_journal_before_its_last_byte_is_passed_on(
+    tmp_path: Path,
+) -> None:
+    """A client that has its response whole finds it on disk, whenever the recorder is killed."""
     path = tmp_path / "c.json"
     raw = event(result({}))
-    server, client = Server(Response([raw[:5], raw[5:]])), Client()
-    async with relaying(path, server) as (relay, _):
-        await relay.handle(PING, client)
-
-    assert client.got == [
-        (200, (("Content-Type", "text/event-stream"),)),
-        (b"", False),
-        (raw[:5], False),
-        (raw[5:], True),
-    ]
-    assert server.requests == [PING]
-    assert len(read(path)["interactions"]) == 1
-
-
-@looped
-async def test_response_that_breaks_is_broken_off(tmp_path: Path) -> None:
-    """The client sees that the response is not whole, and it is recorded as broken."""
-    path = tmp_path / "c.json"
-    client = Client()
-    async with relaying(path, Server(Response([b": a\n\n", ConnectionError("gone")]))) as (
-        relay,
-        _,
-    ):
-        await relay.handle(PING, client)
-
-    assert client.got[-2:] == [(b": a\n\n", False), "broken off"]
-    assert read(path)["interactions"][0]["response"]["end"] == "broken"
+    for rest in ([raw[5:]], [raw[5:], b": bye\n\n"]):
+        client = Client(journal=journal_path(path))
+        async with relaying(path, Server(Response([raw[:5], *rest]))) as (relay, _):
+            await relay.handle(PING, client)
+        at = [index for index, each in enumerate(client.got) if each == (raw[5:], len(rest) == 1)]
+        assert (client.got[at[0] - 1], client.got[at[0] + 1]) == (0, 1)
+        path.unlink()
 
 
 @looped
@@ -203,13 +187,17 @@ async def test_acknowledgement_that_breaks_is_broken(tmp_path: Path) -> None:
 
 
 @looped
-async def test_upstream_that_gives_no_response_is_answered_for(tmp_path: Path) -> None:
-    """The client gets a whole response that says so, and nothing is recorded."""
-    client = Client()
-    server = Server(ConnectionRefusedError(111, "refused"))
-    async with relaying(tmp_path / "c.json", server) as (relay, session):
-        await relay.handle(PING, client)
+async def test_stream_that_says_where_to_post_leads_its_client_back(tmp_path: Path) -> None:
+    """A client of HTTP+SSE posts to the recorder, whatever the upstream calls itself."""
+    path, client = tmp_path / "c.json", Client()
+    chunks: list[bytes | OSError] = [
+        b"event: endpoint\ndata: http://ser",
+        b"ver/post?id=1\n\n",
+        b": x",
+    ]
+    get = Request("GET", "/sse", (("Accept", "text/event-stream"),), b"")
+    async with relaying(path, Server(Response(chunks))) as (relay, _):
+        await replace(relay, shown_as="http://server").handle(get, client)
 
-    assert client.got[0] == (502, (("Content-Type", "application/json"),))
-    assert session.unreachable == 1
-    assert not (tmp_path / "c.json").exists()
+    passed = b"".join(each[0] for each in client.got[1:] if isinstance(each, tuple))
+    assert passed == b"event: endpoint\ndata: /post?id=1\n\n: x"

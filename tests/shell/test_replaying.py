@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-import random
-import socket
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 from builders import Answer, Conversation, loaded, notification, stream, tool, without_digests
 from builders import post as posted
 from harness import (
-    call,
-    demo_server,
+    ACCEPT,
+    connected,
     http,
     looped,
     playing,
@@ -21,14 +20,21 @@ from harness import (
     read,
     taped,
     taping,
+    until_stopped,
 )
-from messages import JsonObject, compact, input_required, message, result, tool_call, yes
+from messages import JsonObject, compact, message, result, tool_call
 from shown import ROOT
 from standin import (
+    EVENTS,
+    JSON,
+    Visit,
     answering,
+    chunk,
     event,
     event_stream,
     json_response,
+    response,
+    stream_head,
 )
 
 from mrtr_cassette.cli.common import TERMS
@@ -36,12 +42,8 @@ from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.wire.http import Headers
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.options import ReplayOptions
-from mrtr_cassette.shell.announcing import Announcer
-from mrtr_cassette.shell.clock import Clock
-from mrtr_cassette.shell.recording import recording
-from mrtr_cassette.shell.replaying import ReplayServer, replaying
-
-MISS_CODE = -32010
+from mrtr_cassette.shell.files.log import Announcer, Clock
+from mrtr_cassette.shell.runs.replaying import ReplayServer, replaying
 
 
 @looped
@@ -87,16 +89,6 @@ async def test_a_miss_is_an_error_with_the_callers_id(tmp_path: Path) -> None:
     ]
     assert log == [error["message"]]
     assert "/arguments/a: recorded 1, received 2" in error["message"]
-
-
-@looped
-async def test_a_miss_of_a_notification_is_counted(tmp_path: Path) -> None:
-    """A notification that is not harmless is a miss too, though it has no id to answer."""
-    await taped(tmp_path / "c.json", (message("ping"), json_response(result({}))))
-    async with playing(tmp_path / "c.json", strict=True) as replay:
-        answer = await post(replay.url, message("notifications/x", id=None))
-        assert answer.json["id"] is None
-        assert [miss.reason.value for miss in replay.player.misses] == ["unknown-method"]
 
 
 @looped
@@ -151,27 +143,6 @@ async def test_a_cassette_that_is_missing_or_damaged_serves_nothing(tmp_path: Pa
 
 
 @looped
-async def test_repeats_and_ignored_members_are_the_users_choice(tmp_path: Path) -> None:
-    """`repeat` and `ignore` decide what may be played again and what need not be equal."""
-    path = tmp_path / "c.json"
-    call_at = [tool_call("x", arguments={"at": at}) for at in (1, 2)]
-    await taped(
-        path, (call_at[0], json_response(result({}))), (message("ping"), json_response(result({})))
-    )
-    async with playing(path, ignore=["/arguments/at"]) as replay:
-        assert (await post(replay.url, call_at[1])).json == result({})
-        assert (await post(replay.url, call_at[1])).reason == "already-played"
-        for _ in range(2):
-            assert (await post(replay.url, message("ping"))).json == result({})
-    async with playing(path, repeat="never") as replay:
-        assert (await post(replay.url, message("ping"))).json == result({})
-        assert (await post(replay.url, message("ping"))).reason == "already-played"
-    async with playing(path, repeat="always") as replay:
-        for _ in range(3):
-            assert (await post(replay.url, call_at[0])).json == result({})
-
-
-@looped
 async def test_without_memory_replicas_are_alike_and_what_tells_requests_apart_is_told(
     tmp_path: Path,
 ) -> None:
@@ -216,37 +187,6 @@ async def test_without_memory_a_counter_is_refused(tmp_path: Path) -> None:
     assert f"error: {line}\n" in (ROOT / "docs" / "fleet.md").read_text()
 
 
-@looped
-async def test_replay_connects_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While hits, streams, misses and other traffic are served no connection goes out."""
-    path = tmp_path / "c.json"
-    await taped(
-        path,
-        (tool_call("x"), event_stream(input_required(state="S" * 30))),
-        (message("ping"), json_response(result({}))),
-    )
-    called: list[object] = []
-    connect = socket.socket.connect
-
-    async with playing(path) as replay:
-        port = int(replay.url.split(":")[2].partition("/")[0])
-
-        def guarded(one: socket.socket, address: Any) -> None:
-            called.append(address)
-            if address != ("127.0.0.1", port):
-                raise AssertionError(address)
-            connect(one, address)
-
-        monkeypatch.setattr(socket.socket, "connect", guarded)
-        monkeypatch.setattr(socket.socket, "connect_ex", guarded)
-        await post(replay.url, tool_call("x"))
-        await post(replay.url, message("ping"))
-        assert (await post(replay.url, message("unknown"))).json["error"]["code"] == MISS_CODE
-        assert (await http("GET", replay.url, target="/other")).status == 404
-        monkeypatch.undo()
-    assert called == [("127.0.0.1", port)] * 4
-
-
 @pytest.mark.parametrize(("pace", "expected"), [("recorded", [0.5, 1.0, 2.5]), ("none", [])])
 @looped
 async def test_pace_asks_for_the_recorded_delays(
@@ -278,110 +218,6 @@ async def test_pace_asks_for_the_recorded_delays(
         answer = await post(replay.url, message("ping", id=2))
     assert answer.body == b"".join(map(event, (*notes, result({}, id=2))))
     assert asked == expected
-
-
-CLIENTS = 200
-
-
-VERSION: JsonObject = {"version": "2.0"}
-
-
-def text_answer(key: str, value: str) -> JsonObject:
-    """Accept a form with one text field."""
-    return {key: {"action": "accept", "content": {key: value}}}
-
-
-async def ride(url: str, number: int, meta: JsonObject, answers_to: Callable[[str], int]) -> int:
-    """Have one conversation of three rounds; return whose answers its result has.
-
-    `answers_to` tells, by the state of the first ask, whose answers this client gives.
-    """
-
-    async def step(turn: int, **params: Any) -> JsonObject:
-        identity = f"{number}-{turn}"
-        answer = await call(url, "release-train", VERSION, id=identity, meta=meta, **params)
-        assert answer.json["id"] == identity
-        assert "result" in answer.json, answer.body
-        found: JsonObject = answer.json["result"]
-        return found
-
-    ask = await step(0)
-    whose = answers_to(ask["requestState"])
-    rounds = (yes("approve"), text_answer("window", f"w{whose}"), text_answer("notes", f"n{whose}"))
-    for turn, answers in enumerate(rounds, start=1):
-        ask = await step(turn, inputResponses=answers, requestState=ask["requestState"])
-    text = ask["content"][0]["text"]
-    assert text == f"Train 2.0: w{whose}, n{whose}"
-    return whose
-
-
-def client_info(name: str) -> JsonObject:
-    """Return the `_meta` of a client with a name."""
-    return {"io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"}}
-
-
-def window_of(interaction: JsonObject) -> int:
-    """Return whose answers an interaction has."""
-    whose = []
-    for turn, key in zip(interaction["elicitation_turns"][1:], ("window", "notes"), strict=True):
-        answer = turn["answer"]["body"]["params"]["inputResponses"][key]["content"][key]
-        whose.append(int(answer[1:]))
-    text = interaction["response"]["body"]["result"]["content"][0]["text"]
-    assert text == f"Train 2.0: w{whose[0]}, n{whose[0]}"
-    assert whose[0] == whose[1]
-    return whose[0]
-
-
-@looped
-async def test_parallel_equal_calls_never_mix(tmp_path: Path) -> None:
-    """200 clients that make the same call at once are recorded as 200 conversations, and play so."""
-    path = tmp_path / "c.json"
-
-    async def all_at_once(
-        url: str, names: Callable[[int], str], whose: Callable[[str], int] | None, seed: int
-    ) -> list[int]:
-        def own(number: int) -> Callable[[str], int]:
-            return lambda _: number
-
-        order = random.Random(seed).sample(range(CLIENTS), CLIENTS)
-        return await asyncio.gather(
-            *(ride(url, n, client_info(names(n)), whose or own(n)) for n in order)
-        )
-
-    async with demo_server() as upstream, recording(upstream, path) as session:
-        await all_at_once(session.url, str, None, 1)
-        assert session.exchanges == 4 * CLIENTS
-    interactions = read(path)["interactions"]
-    assert sorted(map(window_of, interactions)) == list(range(CLIENTS))
-    by_state = {
-        one["elicitation_turns"][0]["ask"]["body"]["result"]["requestState"]: window_of(one)
-        for one in interactions
-    }
-    assert len(by_state) == CLIENTS
-
-    # A client that names itself gets the conversation that it had.
-    async with playing(path) as replay:
-        assert sorted(await all_at_once(replay.url, str, None, 2)) == list(range(CLIENTS))
-        assert (len(replay.player.misses), replay.player.plays) == (0, 4 * CLIENTS)
-
-    # Among clients that can't be told apart, each conversation is played once, from end to end.
-    async with playing(path) as replay:
-        seen = await all_at_once(replay.url, lambda _: "anybody", by_state.__getitem__, 3)
-        assert sorted(seen) == list(range(CLIENTS))
-        assert (len(replay.player.misses), replay.player.unplayed) == (0, [])
-        one_more = await call(replay.url, "release-train", VERSION, meta=client_info("anybody"))
-        assert one_more.reason == "already-played"
-
-
-@looped
-async def test_an_upstream_that_is_no_url_is_damage(tmp_path: Path) -> None:
-    """A replay listens under the path of the upstream; where that can't be told, it says so."""
-    path = tmp_path / "c.json"
-    await taped(path, (message("ping"), json_response(result({}))))
-    path.write_bytes(compact(without_digests({**read(path), "upstream": "http://["})))
-    with pytest.raises(CassetteError, match="at /upstream: no URL: "):
-        async with playing(path):
-            pass
 
 
 class Downstream:
@@ -421,3 +257,120 @@ async def test_call_whose_client_never_sends_a_notification_ends_after_some_sile
 
     assert b'"done":1' in downstream.got
     assert not player.misses
+
+
+LISTEN = message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=1)
+
+
+CHANGED = message("notifications/tools/list_changed", id=None)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@looped
+async def test_a_subscription_plays_what_calls_cause(
+    tmp_path: Path,
+    *,
+    is_stream: bool,
+) -> None:
+    """Each line of a never-ending body passes at once; on replay it waits for the call that caused it."""
+    path = tmp_path / "c.json"
+    spell: Callable[[Any], bytes] = event if is_stream else lambda value: compact(value) + b"\n"
+    acknowledged = spell(message("notifications/subscriptions/acknowledged", id=None))
+    changed = spell(CHANGED)
+    caused = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        method = visit.request.json["method"]
+        if method == "subscriptions/listen":
+            await visit.send(stream_head(EVENTS if is_stream else JSON), chunk(acknowledged))
+            await caused.wait()
+            await visit.send(chunk(changed))
+            await visit.left()
+        else:
+            await visit.send(json_response(result({}, id=visit.request.json["id"])))
+
+    async with taping(path, script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
+        assert await body.some() == acknowledged
+        await post(tape.url, message("tools/list", id=2))
+        await post(tape.url, tool_call("add", id=3))
+        caused.set()
+        assert await body.some() == changed
+    assert read(path)["interactions"][0]["response"]["end"] == "open"
+
+    async with (
+        until_stopped(replaying(path)) as (replay, stop),
+        connected(replay.url) as client,
+    ):
+        head, body = await client.ask("POST", "/mcp", JSON, ACCEPT, body=compact(LISTEN))
+        assert head.values("content-type") == [
+            "text/event-stream" if is_stream else "application/json"
+        ]
+        assert await body.some() == acknowledged
+        more = asyncio.create_task(body.some())
+        await post(replay.url, message("tools/list", id=12))
+        assert not more.done()
+        await post(replay.url, tool_call("add", id=13))
+        assert await more == changed
+        await stop()
+        assert await body.rest() == b""
+        assert not body.is_whole
+
+
+@looped
+async def test_a_held_stream_ends_when_its_client_leaves(tmp_path: Path) -> None:
+    """A client that leaves a stream without an end is no trouble: others go on, the replay ends."""
+    path = tmp_path / "c.json"
+
+    async def script(visit: Visit) -> None:
+        await visit.send(stream_head(), chunk(b": open\n\n"))
+        await visit.left()
+
+    async with taping(path, script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("GET", "/mcp")
+        assert await body.some() == b": open\n\n"
+    async with playing(path) as replay:
+        for _ in range(3):
+            async with connected(replay.url) as client:
+                _, body = await client.ask("GET", "/mcp")
+                assert await body.some() == b": open\n\n"
+        assert replay.player.plays == 3
+        assert not replay.player.misses
+
+
+@looped
+async def test_a_pushed_request_keeps_its_id_and_the_rest_waits(tmp_path: Path) -> None:
+    """A request that the server pushes under the call's own id keeps it; what follows waits for the answer."""
+    path = tmp_path / "c.json"
+    pushed = message("elicitation/create", {"message": "Sure?"}, id=1)
+    posted = result({"action": "accept"}, id=1)
+    answered = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if "method" in visit.request.json:
+            await visit.send(stream_head(), chunk(event(pushed)))
+            await answered.wait()
+            await visit.send(chunk(event(result({"done": 1}))), chunk(b""))
+        else:
+            await visit.send(response(status="202 Accepted"))
+            answered.set()
+
+    async with taping(path, script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x")))
+        assert await body.some() == event(pushed)
+        assert (await post(tape.url, posted)).status == 202
+        assert await body.rest() == event(result({"done": 1}))
+    async with playing(path) as replay, connected(replay.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
+        assert await body.some() == event(pushed)
+        rest = asyncio.create_task(body.rest())
+        assert (await post(replay.url, posted)).status == 202
+        assert await rest == event(result({"done": 1}, id="mine"))
+    async with playing(path) as replay, connected(replay.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(tool_call("x", id="mine")))
+        assert await body.some() == event(pushed)
+        rest = asyncio.create_task(body.rest())
+        assert (await post(replay.url, result({"action": "decline"}, id=1))).status == 202
+        error = json.loads((await rest).removeprefix(b"event: message\ndata: "))
+        assert error["id"] == "mine"
+        assert error["error"]["data"]["reason"] == "answers-differ"

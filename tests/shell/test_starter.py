@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-ASKS = "from mrtr_cassette.shell.starter import client_sha256; print(client_sha256())"
+ASKS = "from mrtr_cassette.shell.pipes.processes import client_sha256; print(client_sha256())"
 STARTS_TWO = (
     "import subprocess, sys\n"
     "for _ in 'ab': print(subprocess.check_output(sys.argv[1:], text=True), end='')"

@@ -1,4 +1,4 @@
-"""Facts about a person at a terminal: the program on one, and without one."""
+"""Facts about a person at a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from patience import HANGS_S
-from processes import PROGRAM, listening, run
+from processes import PROGRAM, listening
 
 SERVER = (sys.executable, "-m", "mrtr_cassette.demo.server", "--port", "0")
 
@@ -69,11 +69,3 @@ def test_person_may_go_without_an_answer(call: tuple[str, ...]) -> None:
     code, _, out = typed(call, "\x04")
     assert code == 5
     assert '"Deploy to production?"' in out
-
-
-def test_nobody_is_asked_without_a_terminal(call: tuple[str, ...]) -> None:
-    """The program does not wait for anybody."""
-    ended = run(call)
-    assert ended.code == 5
-    assert '"turn":1' in ended.stdout
-    assert "nothing answers it" in ended.stderr

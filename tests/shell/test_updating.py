@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from contract import FORM, TOOLS, Contract, Plant, Reply, progress, record_contract, text
+from contract import FORM, TOOLS, Contract, Plant, Reply, record_contract, text
 from harness import looped, post, read, taping
 from messages import JsonObject, result, tool_call
 from standin import Script, Visit, json_response, upstream
 
-from mrtr_cassette.core.drive.acceptance import ACCEPTABLE, Proposal, accepted_by_verdict
+from mrtr_cassette.core.drive.accepting import ACCEPTABLE, Proposal, accepted_by_verdict
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.updating import Update, update_cassette
-from mrtr_cassette.shell.verifying import verify_cassette
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.runs.verifying import Update, update_cassette, verify_cassette
 
 
 @pytest.fixture(scope="module")
@@ -122,16 +121,6 @@ async def test_what_is_not_accepted_is_not_written(cassette: Path) -> None:
 
 
 @looped
-async def test_a_response_is_taken_whole_or_not_at_all(cassette: Path) -> None:
-    """Words that changed beside a member that is gone wait for that to be accepted too."""
-    plants = {"report": result_of({**text("none"), "more": 1})}
-    update = await updated(cassette, Contract(**plants), by("text-changed"))
-    assert update.accepted == ()
-    update = await updated(cassette, Contract(**plants), by("text-changed", "shape-changed"))
-    assert [each.call for each in update.accepted] == ['tools/call "report"']
-
-
-@looped
 async def test_an_accepted_question_is_answered_and_the_conversation_goes_on(
     cassette: Path,
 ) -> None:
@@ -190,57 +179,6 @@ async def test_errors_and_rounds_are_not_accepted_by_their_verdicts(cassette: Pa
     assert len(update.accepted) == 2
     left = await counts(cassette, Contract(**plants))
     assert left == {"same": 16, "rounds-changed": 1}
-
-
-@looped
-async def test_streams_headers_and_statuses_are_taken(cassette: Path) -> None:
-    """A stream with fewer events, another header, a session: whatever belongs to a response."""
-
-    def quiet(reply: Reply) -> None:
-        reply.said[:-1] = [progress(7)]
-
-    def cached(reply: Reply) -> None:
-        reply.headers = ["Cache-Control: max-age=5"]
-
-    plants = {
-        "build": quiet,
-        "resources_read": cached,
-        "initialize": result_of({"capabilities": {}}),
-    }
-    update = await updated(cassette, Contract(**plants), all_possible)
-    assert {each.call for each in update.accepted} == {
-        'tools/call "build"',
-        'resources/read "config://port"',
-        "initialize",
-    }
-    assert update.left == ()
-    assert set(await counts(cassette, Contract(**plants))) == {"same"}
-
-
-@looped
-async def test_a_result_after_a_pushed_question_is_taken(cassette: Path) -> None:
-    """The question keeps the id that the posted answer has."""
-    before = lines_of(cassette)
-    plants = {"push.end": result_of(text("Popped"))}
-    update = await updated(cassette, Contract(**plants))
-    assert update.left == ()
-    assert new_lines(cassette, before) == ['"text": "Popped"']
-    assert set(await counts(cassette, Contract(**plants))) == {"same"}
-
-
-@looped
-async def test_a_pushed_question_is_not_taken(cassette: Path) -> None:
-    """It is part of another response, with what the client posted; that is recorded again."""
-    before = cassette.read_bytes()
-
-    def other(reply: Reply) -> None:
-        reply.said[0]["params"]["message"] = "Really?"
-
-    update = await updated(cassette, Contract(push=other), all_possible)
-    (left,) = update.left
-    assert left.problem is not None
-    assert "pushed" in left.problem
-    assert cassette.read_bytes() == before
 
 
 @looped

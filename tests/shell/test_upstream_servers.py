@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from mrtr_cassette.errors import UpstreamError, UsageError
-from mrtr_cassette.shell.background import in_thread
-from mrtr_cassette.shell.upstream_servers import running_command, serving_application
+from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.upstreams import running_command, serving_application
 
 SERVER = """
 import http.server, os, signal, subprocess, sys
@@ -53,8 +53,9 @@ def is_running(pid):
 
 
 def test_a_command_runs_while_the_block_does(tmp_path):
-    """When the block begins, it listens on its port; when it has ended, nobody does."""
-    with running_command(python(SERVER, "{port}"), tmp_path) as running:
+    """It runs in the given folder, listens when the block begins, and has ended after it."""
+    (tmp_path / "server.py").write_text(SERVER)
+    with running_command([sys.executable, "server.py", "{port}"], tmp_path) as running:
         assert status(running.url) == 204
     with pytest.raises(OSError, match="refused"):
         status(running.url)
@@ -70,13 +71,6 @@ def test_a_child_that_ignores_the_signal_is_stopped_too(tmp_path):
     # would keep this test until its timeout.
     while is_running(child):
         pass
-
-
-def test_a_command_runs_where_it_is_told_to(tmp_path):
-    """Relative names in a command are taken from the given folder."""
-    (tmp_path / "server.py").write_text(SERVER)
-    with running_command([sys.executable, "server.py", "{port}"], tmp_path) as running:
-        assert status(running.url) == 204
 
 
 def test_a_command_that_ends_is_an_error_with_its_output(tmp_path):

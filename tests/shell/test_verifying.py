@@ -9,24 +9,21 @@ from typing import Any, NamedTuple
 import pytest
 from contract import (
     FORM,
-    PROMPTS,
     TOOLS,
     Contract,
     Plant,
     Reply,
-    progress,
     record_contract,
-    say_everything,
     text,
 )
 from harness import looped, post, taping
 from messages import tool_call
 from standin import Script, Visit, response, upstream
 
-from mrtr_cassette.core.report.verification import Verification
+from mrtr_cassette.core.report.comparison import Verification
 from mrtr_cassette.errors import UsageError
-from mrtr_cassette.shell.verifying import verify_cassette
-from mrtr_cassette.verify_options import VerifyOptions
+from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.runs.verifying import verify_cassette
 
 SMALL_TIMEOUT = 2
 ALL_SAME = {"same": 17}
@@ -91,38 +88,6 @@ def refused(reply: Reply) -> None:
     reply.said[-1] = {"jsonrpc": "2.0", "error": {"code": -32603, "message": "Broken"}}
 
 
-def status(text_: str) -> Plant:
-    """Give another HTTP status."""
-
-    def plant(reply: Reply) -> None:
-        reply.status = text_
-
-    return plant
-
-
-def header(*lines: str) -> Plant:
-    """Give other headers."""
-
-    def plant(reply: Reply) -> None:
-        reply.headers = list(lines)
-
-    return plant
-
-
-def as_json(reply: Reply) -> None:
-    """Respond with JSON in the place of a stream."""
-    reply.is_stream = False
-
-
-def said(*messages: Any) -> Plant:
-    """Say other messages before the response."""
-
-    def plant(reply: Reply) -> None:
-        reply.said[:-1] = messages
-
-    return plant
-
-
 def asks_again(reply: Reply) -> None:
     """Ask once more in the place of the result."""
     reply.said[-1]["result"] = {
@@ -174,114 +139,37 @@ class Planted(NamedTuple):
 
 
 REQUESTS = "/inputRequests/confirm"
-SCHEMA = f"{REQUESTS}/params/requestedSchema"
 ASKED = "question-changed"
 PLANTED: dict[str, Planted] = {
     "a word in a question": Planted(
         "deploy.1", ask_at("message")("Deploy to production?"), ASKED, f"{REQUESTS}/params/message", 0
     ),
-    "a default": Planted(
-        "deploy.1", ask_at("requestedSchema", "properties", "size", "default")("large"), ASKED,
-        f"{SCHEMA}/properties/size/default", 0,
-    ),
-    "an enum": Planted(
-        "deploy.1", ask_at("requestedSchema", "properties", "size", "enum")(["small", "huge"]), ASKED,
-        f"{SCHEMA}/properties/size/enum/1", 0,
-    ),
     "a required field": Planted(
         "deploy.1", ask_at("requestedSchema", "required")(["size", "note"]), ASKED,
-        f"{SCHEMA}/required/1", 0,
-    ),
-    "a field": Planted(
-        "deploy.1", ask_at("requestedSchema", "properties", "note")(None), ASKED,
-        f"{SCHEMA}/properties/note", 0,
-    ),
-    "another kind of input": Planted(
-        "deploy.1", at("result", "inputRequests", "confirm")({"method": "roots/list"}), ASKED,
-        f"{REQUESTS}/method", 0,
+        f"{REQUESTS}/params/requestedSchema/required/1", 0,
     ),
     "another key": Planted(
         "deploy.1", at("result", "inputRequests")({"sure": FORM}), ASKED, "/inputRequests/sure", 0
     ),
-    "one more key": Planted(
-        "deploy.1", at("result", "inputRequests", "more")(FORM), ASKED, "/inputRequests/more", 0
-    ),
-    "a URL": Planted(
-        "train.2", at("result", "inputRequests", "b", "params", "url")("https://id.example/x"), ASKED,
-        "/inputRequests/b/params/url", 0,
-    ),
-    "a sampling prompt": Planted(
-        "plan.1",
-        at("result", "inputRequests", "sample", "params", "messages", 0, "content", "text")("Do it"),
-        ASKED, "/content/text", 0,
-    ),
     "one question more": Planted("deploy.end", asks_again, "rounds-changed", "/inputRequests"),
     "one question less": Planted("train.2", finished, "rounds-changed", "/inputRequests", 0),
-    "no question": Planted("late.1", finished, "rounds-changed", "/inputRequests", 0),
-    "other order of rounds": Planted(
-        "train.1", at("result", "inputRequests")({"b": FORM}), ASKED, "/inputRequests/b", 0
-    ),
     "no state": Planted("plan.1", at("result", "requestState")(None), ASKED, "/requestState", 0),
-    "a state only": Planted("late.1", at("result", "inputRequests")(None), ASKED, "/inputRequests/confirm", 0),
+    "a state only": Planted(
+        "late.1", at("result", "inputRequests")(None), ASKED, "/inputRequests/confirm", 0
+    ),
     "text of a result": Planted(
         "train.end", at("result", "content", 0, "text")("Finished"), "text-changed", "/content/0/text"
-    ),
-    "a number": Planted(
-        "deploy.end", at("result", "structuredContent")({"total": 4, "items": ["a", "b"], "ok": True}),
-        "text-changed", "/structuredContent/total",
-    ),
-    "a type": Planted(
-        "deploy.end", at("result", "structuredContent")({"total": "3", "items": ["a", "b"], "ok": True}),
-        "shape-changed", "/structuredContent/total",
-    ),
-    "a list's length": Planted(
-        "deploy.end", at("result", "structuredContent")({"total": 3, "items": ["a"], "ok": True}),
-        "shape-changed", "/structuredContent/items/1",
-    ),
-    "a member less": Planted(
-        "deploy.end", at("result", "structuredContent")(None), "shape-changed", "/structuredContent"
     ),
     "JSON in a text": Planted(
         "report", at("result", "content", 0, "text")('{"by":"me","lines":[1,3]}'), "text-changed",
         "/content/0/text#json/lines/1",
     ),
+    "a member less": Planted(
+        "deploy.end", at("result", "structuredContent")(None), "shape-changed", "/structuredContent"
+    ),
     "result to error": Planted("build", refused, "error-changed", "/#error"),
-    "error to result": Planted("unknown", lambda reply: at("result")({})(reply) or at("error")(None)(reply),
-        "error-changed", "/#error"),
-    "an error's code": Planted(
-        "unknown", at("error", "code")(-32601), "error-changed", "/#error/code"
-    ),
-    "an error's text": Planted(
-        "unknown", at("error", "message")("No such tool"), "text-changed", "/#error/message"
-    ),
-    "isError": Planted("plan.end", at("result", "isError")(True), "error-changed", "/isError"),
-    "HTTP status": Planted("report", status("404 Not Found"), "error-changed", "/#status"),
     "a tool removed": Planted(
         "tools_list", at("result", "tools")(TOOLS[1:]), "surface-changed", "/tools/0"
-    ),
-    "an argument made required": Planted(
-        "tools_list", at("result", "tools", 0, "inputSchema", "required")(["env", "dry"]),
-        "surface-changed", "/required/1",
-    ),
-    "a prompt argument": Planted(
-        "prompts_list",
-        at("result", "prompts")([{**PROMPTS[0], "arguments": [{"name": "whom", "required": True}]}]),
-        "surface-changed", "/prompts/0/arguments/0",
-    ),
-    "resource content": Planted(
-        "resources_read", at("result", "contents", 0, "text")("port: 81"), "text-changed", "/contents/0/text"
-    ),
-    "a prompt's text": Planted(
-        "prompt.end", at("result", "messages", 0, "content", "text")("Hi"), "text-changed",
-        "/messages/0/content/text",
-    ),
-    "a progress message": Planted(
-        "build", said(progress(1), progress(3)), "text-changed", "/params/message"
-    ),
-    "a progress message less": Planted("build", said(progress(2)), "shape-changed", "/#messages/0"),
-    "a stream that became JSON": Planted("build", as_json, "shape-changed", "/#headers/content-type"),
-    "a header": Planted(
-        "resources_read", header("Cache-Control: max-age=9"), "text-changed", "/#headers/cache-control"
     ),
     "a word in a pushed question": Planted(
         "push", pushed("params", "message", to="Sure?"), ASKED, "/params/message", 0
@@ -305,7 +193,6 @@ def test_every_planted_change_is_found_and_no_other(cassette: Path) -> None:
 
     check()
     assert problems == []
-    assert len(PLANTED) >= 30
 
 
 async def _problems(cassette: Path, planted: Planted) -> Iterator[str]:
@@ -328,32 +215,6 @@ def _compared(planted: Planted, differing: Any, server: Contract) -> Iterator[st
     given = sum(count for ask, count in server.answers.items() if ask.startswith(planted.reply))
     if planted.answers not in (None, given):
         yield f"{given} answers"
-
-
-@looped
-async def test_additions_are_information(cassette: Path) -> None:
-    """A new tool and a new version are told, and nothing fails."""
-    added = {"name": "extra", "inputSchema": {"type": "object"}}
-    server = Contract(
-        tools_list=at("result", "tools")([*TOOLS, added]),
-        server_discover=at("result", "serverInfo", "version")("2"),
-    )
-    verification = await verified(cassette, server)
-    assert verification.counts == ALL_SAME
-    notes = [change.change for each in verification.interactions for change in each.changes]
-    assert [note.pointer for note in notes] == ["/serverInfo/version", "/tools/3"]
-    assert all(note.is_information for note in notes)
-
-
-@looped
-async def test_refused_session_leaves_its_calls_unreached(cassette: Path) -> None:
-    """What should have been sent in a session that was not opened is not reached."""
-    verification = await verified(cassette, Contract(initialize=refused))
-    by_number = {each.number: each for each in verification.interactions}
-    assert by_number[14].verdict == "error-changed"
-    assert [by_number[number].verdict for number in (15, 16, 17)] == ["not-reached"] * 3
-    assert "session was not opened" in str(by_number[16].reason)
-    assert verification.exit_code == 1
 
 
 def failing(server: Script, fault: Script, name: str) -> Script:
@@ -382,11 +243,6 @@ async def says_html(visit: Visit) -> None:
     await visit.send(response(b"<html>Sign in</html>", "Content-Type: text/html"))
 
 
-async def wants_authorization(visit: Visit) -> None:
-    """Refuse."""
-    await visit.send(response(b"", "WWW-Authenticate: Bearer", status="401 Unauthorized"))
-
-
 class DiesBetween:
     """Asks, and is gone when the answer comes."""
 
@@ -402,31 +258,15 @@ class DiesBetween:
             await self.server(visit)
 
 
-async def asks_forever(visit: Visit) -> None:
-    """Ask the same again and again."""
-    from messages import compact
-
-    body = visit.request.json
-    result = {
-        "resultType": "input_required",
-        "inputRequests": {"confirm": FORM},
-        "requestState": "s" * 30,
-    }
-    reply = compact({"jsonrpc": "2.0", "id": body["id"], "result": result})
-    await visit.send(response(reply, "Content-Type: application/json"))
-
-
 @pytest.mark.parametrize(
     ("fault", "verdict", "reason"),
     [
         (breaks_off, "not-reached", "gave no response"),
         (says_nothing, "not-reached", "nothing whole within 2 s"),
         (says_html, "not-reached", "HTTP 200, which is no response of MCP"),
-        (wants_authorization, "not-reached", "HTTP 401, which is no response of MCP"),
         (DiesBetween(), "not-reached", "gave no response"),
-        (asks_forever, "rounds-changed", ""),
     ],
-    ids=["breaks off", "times out", "HTML", "401", "dies between turns", "too many rounds"],
+    ids=["breaks off", "times out", "HTML", "dies between turns"],
 )
 @looped
 async def test_broken_server_is_never_the_same(
@@ -444,28 +284,12 @@ async def test_broken_server_is_never_the_same(
 
 
 @looped
-async def test_run_that_compared_nothing_is_no_good_one(cassette: Path) -> None:
-    """A server that is away, or a selection of nothing, is exit code 4."""
+async def test_server_that_is_away_is_compared_with_nothing(cassette: Path) -> None:
+    """Nothing is reached, and the exit code says so."""
     async with upstream(Contract()) as server:
         gone = server.url
     away = await verify_cassette(cassette, gone, VerifyOptions())
-    nothing = await verified(cassette, Contract(), only=["tools/call none"])
-    assert (away.exit_code, nothing.exit_code) == (4, 4)
-    assert away.counts == {"not-reached": 17}
-    assert nothing.counts == {"skipped": 17}
-
-
-@looped
-async def test_selection(cassette: Path) -> None:
-    """By name, by method and by number."""
-    server = Contract()
-    verification = await verified(cassette, server, only=["train", "tools/list", "9"])
-    assert [each.number for each in verification.interactions if each.verdict == "same"] == [
-        2,
-        6,
-        9,
-    ]
-    assert set(server.answers) == {"train.1", "train.2", "train.3", "deploy.1"}
+    assert (away.exit_code, away.counts) == (4, {"not-reached": 17})
 
 
 @looped
@@ -482,53 +306,8 @@ async def test_places_are_left_out_where_they_are_named(cassette: Path, tmp_path
         ({"ignore_from": other}, False),
     ):
         assert (await verified(cassette, changed, **options)).is_good is is_good
-    for content, problem in (("[ignore]", "one table"), ("x", "Expected"), ("", "no file")):
-        broken = tmp_path / f"{problem[:3]}.toml"
-        if content:
-            broken.write_text(content)
-        with pytest.raises(UsageError, match=problem):
-            await verified(cassette, changed, ignore_from=broken)
-
-
-@looped
-async def test_only_chosen_verdicts_fail(cassette: Path) -> None:
-    """A change of text is told, and fails only where it is one of the verdicts that fail."""
-    changed = Contract(**{"train.end": at("result", "content", 0, "text")("Finished")})
-    for verdict, code in (("question-changed", 0), ("text-changed", 1)):
-        assert (await verified(cassette, changed, fail_on=[verdict])).exit_code == code
-
-
-DESTRUCTIVE = {"annotations": {"destructiveHint": True}}
-
-
-@looped
-async def test_tool_that_may_destroy_is_called_only_if_allowed(cassette: Path) -> None:
-    """The live server's hint counts, not what was recorded."""
-    tools = at("result", "tools")([{**TOOLS[0], **DESTRUCTIVE}, *TOOLS[1:]])
-    server = Contract(tools_list=tools)
-    verification = await verified(cassette, server, only=["deploy"])
-    assert verification.counts == {"skipped": 17}
-    assert "may destroy" in str(verification.interactions[4].reason)
-    assert server.called["deploy"] == 0
-    allowed = await verified(cassette, server, only=["deploy"], allow_destructive=True)
-    assert allowed.counts["same"] == 2
-
-
-@looped
-async def test_what_cannot_be_sent_again_is_skipped(tmp_path: Path) -> None:
-    """Sealed answers and redacted secrets are not known, so nothing else is sent in their place."""
-    sealed, redacted = tmp_path / "sealed.json", tmp_path / "redacted.json"
-    async with taping(sealed, Contract(), seal_answers=True) as tape:
-        await say_everything(tape.url)
-    async with taping(redacted, Contract(), redact=["small", "config://port"]) as tape:
-        await say_everything(tape.url)
-    for path, reason in ((sealed, "sealed"), (redacted, "redacted secrets")):
-        server = Contract()
-        verification = await verified(path, server)
-        skipped = [each for each in verification.interactions if each.verdict == "skipped"]
-        assert any(reason in str(each.reason) for each in skipped)
-        assert verification.is_good
-        assert not server.answers["train.1"]
+    with pytest.raises(UsageError, match="no file"):
+        await verified(cassette, changed, ignore_from=tmp_path / "none.toml")
 
 
 @looped
@@ -576,12 +355,12 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path
     learning = await verified(path, Contract(), learn=rules)
     assert learning.counts == {"same": 1}
     assert set(learning.learned) == {(CLOCK, pointer) for pointer in LEARNED}
-    assert learning.refused == ()
+    assert learning.refused == []
     for _ in range(3):
         assert (await verified(path, Contract(), ignore_from=rules)).counts == {"same": 1}
     for plant, pointer in (
         (in_clock("stable", to="no"), "/structuredContent/stable"),
-        (in_clock("list", to=["y", "x"]), "/structuredContent/list/"),
+        (in_clock("list", to=["y", "x"]), "/structuredContent/list#order"),
         (in_clock("more", to=1), "/structuredContent/more"),
         (item_less, "/structuredContent/items/"),
         (other_zone, "/content/0/text#json/zone"),
@@ -591,7 +370,7 @@ async def test_what_differs_by_itself_is_learned_and_hides_nothing_else(tmp_path
         assert changes, pointer
         assert all(change.pointer.startswith(pointer) for _, change in changes), changes
     again = await verified(path, Contract(), learn=rules)
-    assert again.learned == ()
+    assert again.learned == []
 
 
 @looped

@@ -24,7 +24,7 @@ from pipes import processes_with, recorder
 
 from processes import PROGRAM, run
 
-from mrtr_cassette.shell.cassette_file import load_cassette
+from mrtr_cassette.shell.files.cassettes import load_cassette
 
 
 class UnexpectedError(Exception):

@@ -54,8 +54,7 @@ def test_every_option_but_what_becomes_of_a_cassette_can_be_set():
                 "test",
                 {
                     "host": "127.0.0.2",
-                    "allow_hosts": ["proxy"],
-                    "allow_origins": ["https://a.example"],
+                    "allow_hosts": ["proxy", "https://a.example"],
                     "max_body": 100,
                     "redact": ["pin=(.*)"],
                     "redact_keys": ["pin"],
@@ -70,7 +69,7 @@ def test_every_option_but_what_becomes_of_a_cassette_can_be_set():
         ]
     )
     assert settings.record.redaction.keys == ("pin",)
-    assert settings.record.max_body == settings.replay.max_body == 100
+    assert settings.record.max_body == settings.verify.max_body == 100
     assert settings.replay.pace == "recorded"
     assert "existing" not in OPTIONS
 

@@ -1,18 +1,25 @@
-"""Whether an answer fits the request for input that it answers, before anything is sent.
+"""Whether an answer fits the request for input that it answers; reading a text as a field's type.
 
-Rule: an answer is a value as it goes on the wire: of a form or a URL an `ElicitResult`, of sampling
-and roots the result, in the array dialect an object with a `value`.
-Source: MCP 2026-07-28, `ElicitResult`, `CreateMessageResult`, `ListRootsResult`; docs/answers.md.
+Rule: what is no `PrimitiveSchemaDefinition` is the server's to judge; no valid value is refused,
+and no message quotes a value, which may be a secret.
+Source: MCP 2026-07-28, `PrimitiveSchemaDefinition`, `ElicitResult`, `CreateMessageResult`,
+`ListRootsResult`; `Tool.inputSchema` for the type of a text; docs/answers.md.
 """
 
 from __future__ import annotations
 
+import re
+from calendar import monthrange
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final
 
-from mrtr_cassette.core.answers.schemas import problem_of_value, type_name
-from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest, spelled_requests
+from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
 from mrtr_cassette.core.wire.pointers import escape_pointer
+from mrtr_cassette.errors import NotJsonError, counted
 
 ACTIONS: Final = ("accept", "decline", "cancel")
 ELICITATIONS: Final = frozenset({"form", "url"})
@@ -21,6 +28,37 @@ RESULTS: Final = frozenset({"sampling", "roots"})
 """Those that a result of their own answers."""
 VALUES: Final = frozenset({"string", "number", "integer", "boolean"})
 """Those of the array dialect, which a value answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The requests for input of one turn by key, and their call, whose method may be empty."""
+
+    method: str
+    name: str
+    arguments: Any
+    turn: int
+    requests: Mapping[str, InputRequest]
+
+    def data(self) -> dict[str, Any]:
+        """Return it for programs, with each request as the server spelled it."""
+        return {
+            "method": self.method,
+            "name": self.name,
+            "arguments": self.arguments,
+            "turn": self.turn,
+            "inputRequests": spelled_requests(self.requests),
+        }
+
+    def of(self, requests: Mapping[str, InputRequest]) -> Asked:
+        """Return the same for some of its requests."""
+        return replace(self, requests=requests)
+
+
+def asked_in(call: Call, turn: int, requests: Mapping[str, InputRequest]) -> Asked:
+    """Return what is asked in a turn of a call."""
+    arguments = None if call.message is None else call.message.params.get("arguments")
+    return Asked(call.method, call.name, arguments, turn, requests)
 
 
 def problem_of(request: InputRequest, answer: Any) -> str | None:
@@ -112,3 +150,170 @@ def sampled(text: str) -> dict[str, Any]:
     """Return the answer to a sampling request that a person wrote."""
     content = {"type": "text", "text": text}
     return {"role": "assistant", "content": content, "model": "none", "stopReason": "endTurn"}
+
+
+# Fields of forms
+
+_TYPES: Final = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_PYTHON_TYPES: Final = {
+    "string": str,
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
+_BOUNDS: Final = {
+    "string": ("minLength", "maxLength", "character"),
+    "array": ("minItems", "maxItems", "value"),
+    "integer": ("minimum", "maximum", ""),
+    "number": ("minimum", "maximum", ""),
+}
+"""The least and the most of each type, and what is counted; numbers are compared themselves."""
+FORMATS: Final = {
+    "email": "e-mail address",
+    "uri": "URI, such as https://example.com",
+    "date": "date, such as 2026-07-28",
+    "date-time": "date and time, such as 2026-07-28T09:30:00Z",
+}
+"""The formats that forms have, in words."""
+_DATE: Final = r"(?P<year>[0-9]{4})-(?P<month>0[1-9]|1[0-2])-(?P<day>0[1-9]|[12][0-9]|3[01])"
+_TIME: Final = r"[Tt](?:[01]\d|2[0-4]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)"
+_FORM_OF: Final = {
+    "email": re.compile(r"[^\s@]+@[^\s@]+"),
+    "uri": re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+"),
+    "date": re.compile(_DATE),
+    "date-time": re.compile(_DATE + _TIME),
+}
+_TRUE: Final = frozenset({"true", "yes", "y", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "n", "off", "0"})
+
+
+def problem_of_value(value: Any, schema: Any) -> str | None:
+    """Return why a value doesn't fit the field that has this schema; None where it does."""
+    wanted = schema.get("type") if isinstance(schema, Mapping) else None
+    if not isinstance(wanted, str) or wanted not in _TYPES:
+        return None
+    if not _is_of_type(value, wanted):
+        return f"is {type_name(value)}, and not {_TYPES[wanted]}"
+    is_list = isinstance(value, list)
+    choices = [canonical(each) for each, _ in titled_choices(schema)]
+    if not {*map(canonical, value if is_list else [value])} <= {*choices} and choices:
+        return f"{'has a value that ' if is_list else ''}is not one of {', '.join(choices)}"
+    form = FORMATS.get(str(schema.get("format")))
+    if isinstance(value, str) and form is not None and not _has_form(value, schema["format"]):
+        return f"is no {form}"
+    return _problem_of_size(value, wanted, schema)
+
+
+def _problem_of_size(value: Any, wanted: str, schema: Mapping[str, Any]) -> str | None:
+    least, most, noun = _BOUNDS.get(wanted, ("", "", ""))
+    size = Decimal(len(value)) if noun else _decimal_of(value)
+    told = f"has {counted(len(value), noun)}, and" if noun else "is"
+    lower, upper = _decimal_of(schema.get(least)), _decimal_of(schema.get(most))
+    if size is not None and lower is not None and size < lower:
+        return f"{told} not at least {canonical(schema[least])}"
+    if size is not None and upper is not None and size > upper:
+        return f"{told} not at most {canonical(schema[most])}"
+    return None
+
+
+def _is_of_type(value: Any, name: str) -> bool:
+    if name in _PYTHON_TYPES:
+        return isinstance(value, _PYTHON_TYPES[name])
+    number = _decimal_of(value)
+    return number is not None and (name == "number" or number == number.to_integral_value())
+
+
+def type_name(value: Any) -> str:
+    """Return what a value is, in words."""
+    return next(words for name, words in _TYPES.items() if _is_of_type(value, name))
+
+
+def _decimal_of(value: Any) -> Decimal | None:
+    """Return a JSON number exactly; None for any other value."""
+    if isinstance(value, Number):
+        return Decimal(value.text)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Decimal(str(value))
+    return None
+
+
+def titled_choices(schema: Any) -> list[tuple[Any, str]]:
+    """Return the values that a field lists as choices, each with the title that people read."""
+    if not isinstance(schema, Mapping):
+        return []
+    values, titles = schema.get("enum"), schema.get("enumNames")
+    if isinstance(values, list):
+        if not isinstance(titles, list) or len(titles) != len(values):
+            titles = values
+        return [(value, _text(title)) for value, title in zip(values, titles, strict=True)]
+    for combined in ("oneOf", "anyOf"):
+        parts = schema.get(combined)
+        if (
+            isinstance(parts, list)
+            and parts
+            and all(isinstance(each, Mapping) and "const" in each for each in parts)
+        ):
+            return [(part["const"], _text(part.get("title", part["const"]))) for part in parts]
+    return titled_choices(schema.get("items"))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical(value)
+
+
+def _has_form(value: str, wanted: str) -> bool:
+    found = _FORM_OF[wanted].fullmatch(value)
+    if found is None or wanted not in ("date", "date-time"):
+        return found is not None
+    return int(found["day"]) <= monthrange(int(found["year"]), int(found["month"]))[1]
+
+
+def type_of_text(schema: Any) -> str:
+    """Return the JSON type as which a text that somebody writes is read."""
+    if not isinstance(schema, Mapping):
+        return "string"
+    named = schema.get("type")
+    types = named if isinstance(named, list) else [named]
+    if named is None:
+        # An optional argument is one of its type and of null.
+        parts = schema.get("anyOf")
+        parts = parts if isinstance(parts, list) else []
+        types = [each.get("type") for each in parts if isinstance(each, Mapping)]
+    known = [each for each in map(str, types) if each in _TYPES and each != "null"]
+    return "string" if not known or "string" in known else known[0]
+
+
+def value_of_text(text: str, schema: Any) -> Any:
+    """Return the value that a text means, by the type that its schema has.
+
+    A text that doesn't read as that type stays a text.
+    """
+    match type_of_text(schema):
+        case "boolean":
+            folded = text.strip().lower()
+            return True if folded in _TRUE else False if folded in _FALSE else text
+        case "integer" | "number" | "object":
+            return _json_or_text(text)
+        case "array":
+            value = _json_or_text(text)
+            if isinstance(value, list):
+                return value
+            parts = [part.strip() for part in text.split(",")] if text.strip() else []
+            return [value_of_text(part, schema.get("items")) for part in parts]
+    return text
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return parse(text.strip().encode("utf-8", "surrogatepass"))
+    except NotJsonError:
+        return text

@@ -6,38 +6,36 @@ source that answers wrongly is a fault; the next one is not asked in its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.asked import Asked
+from mrtr_cassette.core.answers.answers_file import AnswersFile
 from mrtr_cassette.core.answers.checking import (
     ELICITATIONS,
     RESULTS,
+    Asked,
     elicited,
     is_required,
     problem_of,
 )
 from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.rest import read_reply, request_body
-from mrtr_cassette.core.answers.rules import AnswersFile
-from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, InputRequest, answers_in
+from mrtr_cassette.core.wire.jsonbytes import canonical, find_spans, parse
+from mrtr_cassette.errors import NotJsonError
 
-ALL_KINDS = ELICITATIONS | RESULTS
+_ALL_KINDS: Final = ELICITATIONS | RESULTS
+LARGEST_REPLY: Final = 16 * 1024 * 1024
+"""Bytes of a reply; sampled images are large, and nothing else is."""
+_SHOWN: Final = {"call": "the call", "rest": "the endpoint", "person": "the person"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Who answers.
+    """Who answers: the call's own answers, an answers file, and perhaps a person."""
 
-    Attributes:
-        given: the call's own answers.
-        file: rules, an endpoint, and what happens otherwise.
-        has_person: somebody is there to be asked.
-    """
-
-    given: GivenAnswers = field(default_factory=lambda: GivenAnswers(()))
-    file: AnswersFile = field(default_factory=lambda: AnswersFile(""))
+    given: GivenAnswers = field(default_factory=GivenAnswers)
+    file: AnswersFile = field(default_factory=AnswersFile)
     has_person: bool = False
 
     @property
@@ -47,24 +45,28 @@ class Sources:
         Without any it declares all, as a server never asks what is not declared, and what it asks
         is to be shown.
         """
-        kinds = set(self.file.kinds)
+        kinds = self.file.kinds()
         if self.given:
             kinds |= self.given.kinds
-        return ALL_KINDS if self.has_person or not kinds else ALL_KINDS & kinds
+        return _ALL_KINDS if self.has_person or not kinds else _ALL_KINDS & kinds
 
 
 class AskEndpoint(NamedTuple):
-    """The endpoint is to be asked.
-
-    Attributes:
-        body: what it gets.
-    """
+    """The endpoint is asked with this body; its `EndpointReply` is sent, or why there is none."""
 
     body: bytes
 
 
+class EndpointReply(NamedTuple):
+    """What the endpoint replied."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
 class AskPerson(NamedTuple):
-    """A person is to be asked one request for input."""
+    """A person is asked one request for input; the answer is sent, or None."""
 
     key: str
     request: InputRequest
@@ -86,109 +88,144 @@ class Fulfilled:
 
 @dataclass(frozen=True, slots=True)
 class Unanswered:
-    """A request for input has no answer, so nothing is answered.
-
-    Attributes:
-        asked: what is asked.
-        key: the request's key.
-        detail: why, as a part of a sentence.
-    """
+    """A request for input has no answer, so nothing is answered; `detail` says why."""
 
     asked: Asked
     key: str
     detail: str
 
 
-class Fulfilment:
-    """One ask on its way to its answers."""
+class _FaultError(Exception):
+    """A source answers a request wrongly."""
 
-    def __init__(self, asked: Asked, sources: Sources) -> None:
-        """Begin with what needs nobody to wait for."""
-        self._asked = asked
-        self._sources = sources
-        self._answers: dict[str, Answer] = {}
-        self._fault: Unanswered | None = None
-        self._has_asked_endpoint = False
-        self._seen_by_person: set[str] = set()
-        for key, request in asked.requests.items():
-            own = sources.given.answer_to(key, request)
-            if own is not None:
-                self._take(key, own, "call")
-                continue
-            rule = sources.file.rule_for(asked, key, request)
-            if rule is not None:
-                self._take(key, rule.answer, f"rule {rule.number}")
+    def __init__(self, key: str, detail: str) -> None:
+        super().__init__(detail)
+        self.key = key
 
-    def next(self) -> AskEndpoint | AskPerson | Fulfilled | Unanswered:
-        """Return who is to be asked next, or what has come of it."""
-        if self._fault is not None:
-            return self._fault
-        missing = self._missing
-        if missing and self._sources.file.rest is not None and not self._has_asked_endpoint:
-            return AskEndpoint(request_body(self._asked.of(missing)))
-        if self._sources.has_person:
-            for key, request in missing.items():
-                if key not in self._seen_by_person:
-                    return AskPerson(key, request)
-        return self._otherwise(missing)
 
-    @property
-    def _missing(self) -> dict[str, InputRequest]:
-        requests = self._asked.requests
-        return {key: each for key, each in requests.items() if key not in self._answers}
+Fulfilment = Generator[AskEndpoint | AskPerson, Any, Fulfilled | Unanswered]
+"""One ask on its way to its answers."""
 
-    def replied(self, status: int, content_type: str, body: bytes) -> None:
-        """Take the endpoint's reply."""
-        self._has_asked_endpoint = True
-        missing = self._missing
-        answers = read_reply(self._asked.of(missing), status, content_type, body)
-        if isinstance(answers, str):
-            self.endpoint_failed(answers)
-            return
-        for key, answer in answers.items():
-            self._take(key, answer, "rest")
 
-    def endpoint_failed(self, reason: str) -> None:
-        """Take that the endpoint gave no answer."""
-        self._fail(next(iter(self._missing)), f"the endpoint gives no answer: {reason}")
+def fulfilment(asked: Asked, sources: Sources) -> Fulfilment:
+    """Answer an ask from sources; whoever has to be waited for is yielded."""
+    try:
+        answers = yield from _answers_of_sources(asked, sources)
+    except _FaultError as fault:
+        return Unanswered(asked, fault.key, str(fault))
+    for key, request in asked.requests.items():
+        if key in answers:
+            continue
+        action = sources.file.otherwise
+        if action != "fail" and request.kind in ELICITATIONS and not request.takes_value:
+            answers[key] = Answer(elicited(action), "otherwise")
+        elif is_required(request):
+            return Unanswered(asked, key, _why_open(key, request, sources.given))
+    # As the server asked, not as the sources came.
+    return Fulfilled({key: answers[key] for key in asked.requests if key in answers})
 
-    def person_answered(self, key: str, answer: Any) -> None:
-        """Take a person's answer; None where there is none."""
-        self._seen_by_person.add(key)
+
+def _answers_of_sources(
+    asked: Asked, sources: Sources
+) -> Generator[AskEndpoint | AskPerson, Any, dict[str, Answer]]:
+    answers: dict[str, Answer] = {}
+
+    def take(key: str, answer: Any, source: str) -> None:
+        problem = problem_of(asked.requests[key], answer)
+        if problem is not None:
+            shown = _SHOWN.get(source, source)
+            raise _FaultError(key, f"the answer of {shown} doesn't fit: {problem}")
+        answers[key] = Answer(answer, source)
+
+    def missing() -> dict[str, InputRequest]:
+        return {key: each for key, each in asked.requests.items() if key not in answers}
+
+    given = {key: sources.given.answer_to(key, each) for key, each in asked.requests.items()}
+    for key, request in asked.requests.items():
+        if given[key] is not None:
+            take(key, given[key], "call")
+        elif (rule := sources.file.rule_for(asked, key, request)) is not None:
+            take(key, rule[1].answer(), f"rule {rule[0]}")
+    if missing() and sources.file.rest is not None:
+        part = asked.of(missing())
+        reply = yield AskEndpoint(canonical(part.data()).encode())
+        found = reply if isinstance(reply, str) else read_reply(part, reply)
+        if isinstance(found, str):
+            raise _FaultError(next(iter(missing())), f"the endpoint gives no answer: {found}")
+        for key, answer in found.items():
+            take(key, answer, "rest")
+    for key, request in missing().items() if sources.has_person else ():
+        answer = yield AskPerson(key, request)
         if answer is not None:
-            self._take(key, answer, "person")
-
-    def _take(self, key: str, answer: Any, source: str) -> None:
-        problem = problem_of(self._asked.requests[key], answer)
-        if problem is None:
-            self._answers[key] = Answer(answer, source)
-        else:
-            self._fail(key, f"the answer of {_SHOWN.get(source, source)} doesn't fit: {problem}")
-
-    def _fail(self, key: str, detail: str) -> None:
-        if self._fault is None:
-            self._fault = Unanswered(self._asked, key, detail)
-
-    def _otherwise(self, missing: Mapping[str, InputRequest]) -> Fulfilled | Unanswered:
-        action = self._sources.file.otherwise
-        for key, request in missing.items():
-            is_elicitation = request.kind in ELICITATIONS and not request.takes_value
-            if action != "fail" and is_elicitation:
-                self._answers[key] = Answer(elicited(action), "otherwise")
-            elif is_required(request):
-                return Unanswered(self._asked, key, self._why_open(key, request))
-        # As the server asked, not as the sources came.
-        requests = self._asked.requests
-        return Fulfilled({key: self._answers[key] for key in requests if key in self._answers})
-
-    def _why_open(self, key: str, request: InputRequest) -> str:
-        spent = self._sources.given.spent_name(key, request)
-        if spent is None:
-            return "nothing answers it"
-        return (
-            f"nothing answers it: the answer {spent!r} is for one question, and was given "
-            f"before; name the key too, {key}.{spent}=…"
-        )
+            take(key, answer, "person")
+    return answers
 
 
-_SHOWN: Mapping[str, str] = {"call": "the call", "rest": "the endpoint", "person": "the person"}
+def _why_open(key: str, request: InputRequest, given: GivenAnswers) -> str:
+    spent = given.spent_name(key, request)
+    if spent is None:
+        return "nothing answers it"
+    return (
+        f"nothing answers it: the answer {spent!r} is for one question, and was given "
+        f"before; name the key too, {key}.{spent}=…"
+    )
+
+
+# Replies of an endpoint
+
+
+def read_reply(asked: Asked, reply: EndpointReply) -> Mapping[str, Any] | str:
+    """Return the answers of a reply by key, or why it gives none: it is wholly right or nothing."""
+    return _fault_of_head(reply.status, reply.content_type) or _answers_in(asked, reply.body)
+
+
+def _fault_of_head(status: int, content_type: str) -> str:
+    if 300 <= status < 400:
+        return f"it redirects (HTTP {status}), which is not followed"
+    if not 200 <= status < 300:
+        return f"it answered HTTP {status}"
+    media = content_type.partition(";")[0].strip().lower()
+    if media != "application/json" and not media.endswith("+json"):
+        return f"it answered {media or 'without a content type'}, and not application/json"
+    return ""
+
+
+def _answers_in(asked: Asked, body: bytes) -> Mapping[str, Any] | str:
+    try:
+        tree = parse(body)
+    except NotJsonError:
+        return "its reply is no JSON"
+    if not isinstance(tree, dict) or tree.keys() != {INPUT_RESPONSES}:
+        return f"its reply is no object with `{INPUT_RESPONSES}` and nothing else"
+    twice = _given_twice(tree[INPUT_RESPONSES], body)
+    if twice is not None:
+        return f"its reply has {twice!r} twice"
+    return _answers_of(asked, tree)
+
+
+def _given_twice(responses: Any, body: bytes) -> str | None:
+    """Return a key, or an id of an array, that comes more than once."""
+    if isinstance(responses, dict):
+        paths = [(INPUT_RESPONSES, key) for key in responses]
+        spans = {**find_spans(body, [(INPUT_RESPONSES,)]), **find_spans(body, paths)}
+        return next((path[-1] for path, each in spans.items() if len(each) > 1), None)
+    ids = [each.get("id") for each in responses or () if isinstance(each, dict)]
+    return next((str(each) for each in ids if ids.count(each) > 1), None)
+
+
+def _answers_of(asked: Asked, tree: Mapping[str, Any]) -> Mapping[str, Any] | str:
+    answers = answers_in(tree)
+    wanted = "array" if any(each.takes_value for each in asked.requests.values()) else "map"
+    if answers is None or answers.shape != wanted or answers.input_responses is None:
+        form = "an array of objects with `id`" if wanted == "array" else "an object of answers"
+        return f"its `{INPUT_RESPONSES}` is not {form}"
+    responses = answers.input_responses
+    unknown = [key for key in responses if key not in asked.requests]
+    if unknown:
+        return f"it answers {unknown[0]!r}, which was not asked"
+    missing = [
+        key
+        for key, request in asked.requests.items()
+        if key not in responses and is_required(request)
+    ]
+    return f"it does not answer {missing[0]!r}" if missing else responses

@@ -8,21 +8,26 @@ a result that asks with neither requests nor state fails at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.answers.asked import Asked, asked_in
-from mrtr_cassette.core.answers.fulfilment import Fulfilled, Fulfilment, Sources, Unanswered
+from mrtr_cassette.core.answers.checking import asked_in
+from mrtr_cassette.core.answers.fulfilment import (
+    AskEndpoint,
+    AskPerson,
+    Fulfilled,
+    Sources,
+    Unanswered,
+    fulfilment,
+)
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     LiveAsk,
-    LivePush,
     NeedsAnswers,
-    Posted,
 )
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.dialect import (
     DIALECTS,
     INPUT_REQUESTS,
@@ -32,8 +37,9 @@ from mrtr_cassette.core.protocol.dialect import (
     input_request,
     write_answers,
 )
+from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.protocol.messages import Via
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.jsonbytes import canonical
 
 MOST_ROUNDS: Final = 10
@@ -49,23 +55,10 @@ class LeavesToSources:
         """Leave it to them."""
         return NeedsAnswers(ask)
 
-    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
-        """Leave it to them."""
-        return NeedsAnswers(push)
-
 
 @dataclass(frozen=True, slots=True)
 class CallTurn:
-    """One turn of a call.
-
-    Attributes:
-        number: from 1.
-        via: how the server asked.
-        requests: what it asked, by key.
-        answers: what was answered, by key, as it goes on the wire; empty where nothing was.
-        answered_by: who answered, by key.
-        state_sha256: hash of the request state; None where there was none.
-    """
+    """One turn of a call, with requests, answers as on the wire and who answered, each by key."""
 
     number: int
     via: Via
@@ -75,48 +68,42 @@ class CallTurn:
     state_sha256: str | None
 
 
+class Pause(NamedTuple):
+    """Nothing is done for so many seconds."""
+
+    seconds: float
+
+
 @dataclass(slots=True)
 class Rounds:
-    """The rounds of one call.
-
-    Attributes:
-        sources: who answers.
-        most: how many rounds there may be.
-        turns: what was asked and answered so far.
-        unanswered: what nobody may answer; the call ends with it.
-        overrun: the server asked more often than that.
-    """
+    """The rounds of one call; what nobody may answer, or more rounds than allowed, end it."""
 
     sources: Sources
-    most: int = MOST_ROUNDS
     turns: list[CallTurn] = field(default_factory=list)
     unanswered: Unanswered | None = None
     overrun: bool = False
 
-    def asked(self, ask: LiveAsk | LivePush) -> Fulfilment | None:
-        """Take an ask; return its way to its answers, or None if the call ends here."""
-        if ask.turn > self.most:
+    def answer(
+        self, ask: LiveAsk
+    ) -> Generator[Pause | AskEndpoint | AskPerson, Any, Answered | None]:
+        """Take an ask; return the answer to send, or None if the call ends here."""
+        if ask.turn > MOST_ROUNDS:
             self.overrun = True
             return None
-        return Fulfilment(asked_by(ask), self.sources)
-
-    @staticmethod
-    def pause_s(ask: LiveAsk | LivePush) -> float:
-        """Return the seconds to wait before an ask is answered."""
-        return 0.0 if requests_of(ask) else PACE_S
-
-    def concluded(
-        self, ask: LiveAsk | LivePush, outcome: Fulfilled | Unanswered
-    ) -> Answered | Posted | None:
-        """Take what came of an ask; return the answer to send, or None if the call ends here."""
+        requests = requests_of(ask)
+        if not requests:
+            yield Pause(PACE_S)
+        asked = asked_in(ask.exchange.call, ask.turn, requests)
+        outcome = yield from fulfilment(asked, self.sources)
         answers = outcome.answers if isinstance(outcome, Fulfilled) else {}
-        state = ask.request_state if isinstance(ask, LiveAsk) else None
+        values = {key: answer.value for key, answer in answers.items()}
+        state = ask.request_state
         self.turns.append(
             CallTurn(
                 ask.turn,
-                "result" if isinstance(ask, LiveAsk) else "push",
-                requests_of(ask),
-                {key: answer.value for key, answer in answers.items()},
+                "result" if ask.push is None else "push",
+                requests,
+                values,
                 {key: answer.answered_by for key, answer in answers.items()},
                 None if state is None else sha256_of(state),
             )
@@ -124,31 +111,25 @@ class Rounds:
         if isinstance(outcome, Unanswered):
             self.unanswered = outcome
             return None
-        if isinstance(ask, LivePush):
-            return Posted(canonical(answers[ask.key].value).encode())
+        if ask.push is not None:
+            return Answered(canonical(values[ask.key]).encode())
         live = ask.exchange.ask
-        if live is None or not live.input_requests:
+        if live is None or not requests:
             return Answered(None)
-        values = {key: answer.value for key, answer in answers.items()}
         return Answered(write_answers(live.dialect, values))
 
 
-def requests_of(ask: LiveAsk | LivePush) -> Mapping[str, InputRequest]:
+def requests_of(ask: LiveAsk) -> Mapping[str, InputRequest]:
     """Return the requests for input of an ask, by key."""
-    if isinstance(ask, LivePush):
-        return {ask.key: input_request(ask.message.method, ask.message.params)}
+    if ask.push is not None:
+        return {ask.key: input_request(ask.push.method, ask.push.params)}
     return {} if ask.exchange.ask is None else ask.exchange.ask.input_requests
 
 
-def asked_by(ask: LiveAsk | LivePush) -> Asked:
-    """Return what an ask asks, as sources see it."""
-    return asked_in(ask.exchange.call, ask.turn, requests_of(ask))
-
-
-def refused(push: LivePush) -> Posted:
+def refused(push: Message) -> Answered:
     """Return the answer to what is pushed outside of the call and nobody answers."""
-    error = {"code": -32601, "message": f"nobody answers {push.message.method}"}
-    return Posted(canonical(error).encode(), "error")
+    error = {"code": -32601, "message": f"nobody answers {push.method}"}
+    return Answered(canonical(error).encode(), "error")
 
 
 def fault_of(exchange: RecordedExchange) -> str | None:

@@ -1,34 +1,41 @@
-"""What differs between two recorded conversations, stage by stage.
-
-Rule: a turn that only one of them has is a change of rounds, and the others are compared all the
-same.
-"""
+"""What differs between two recorded conversations, stage by stage, and between two cassettes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.compare.changes import Change, Verdict, heaviest, without_ignored
-from mrtr_cassette.core.compare.pairing import paired
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.compare.responses import (
+    ASKS,
     TRACE_MEMBERS,
     asked_question,
-    changes_beside,
-    changes_of_ask,
-    changes_of_result,
     comparable_text,
     comparable_tree,
     outcome_value,
     pinned_question,
     pushed_question,
     question_changes,
+    response_changes,
 )
-from mrtr_cassette.core.compare.values import ABSENT, change_of, pinned, value_changes
-from mrtr_cassette.core.exchange.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.compare.values import (
+    ABSENT,
+    Change,
+    Pair,
+    Verdict,
+    change_of,
+    heaviest,
+    in_order,
+    matches,
+    paired,
+    pinned,
+    value_changes,
+    without_ignored,
+)
 from mrtr_cassette.core.protocol.calls import TRAITS_OF_INITIALIZE, Call, CallKey
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, INPUT_RESPONSES, answers_text
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, answers_text
 from mrtr_cassette.core.protocol.messages import Via
 from mrtr_cassette.core.wire.http import (
     ANSWERED_BY_HEADER,
@@ -36,21 +43,20 @@ from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
 )
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 
 Mark = Literal["=", "~", "-", "+"]
-"""Both have it and it is the same, both have it and it differs, the first or the second lacks it.
-
-`-` stands for what only the first one has, `+` for what only the second one has.
-"""
+"""Both have it and it is the same, both have it and it differs, only the first, only the second."""
 StageKind = Literal["request", "ask", "answer", "result"]
 
+_ANSWERS = f"/{INPUT_RESPONSES}"
 _VOLATILE_OF_REQUESTS: frozenset[MemberPath] = frozenset(
     (name,) for name in ("progressToken", *TRACE_MEMBERS)
 )
 _VOLATILE_HEADERS = CREDENTIAL_HEADERS | {LAST_EVENT_ID_HEADER}
 """Headers of which it is told whether they are there."""
 _UNTOLD_HEADERS = frozenset({"content-type", SESSION_HEADER, ANSWERED_BY_HEADER})
+_LEVELS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,8 @@ class Stage:
     """One stage of a conversation, compared.
 
     Attributes:
-        kind: what it is.
-        turn: number of its turn where the conversation was recorded, or else in the other one;
-            None for the request and the result.
+        turn: number of its turn in the first conversation, or else in the other one; None for the
+            request and the result.
         mark: which of the two conversations have it.
         changes: where it differs; what only one of them has is one change.
     """
@@ -72,38 +77,107 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """One interaction as a comparison reads it.
+class InteractionComparison:
+    """One interaction of two cassettes, or of one of them.
 
     Attributes:
-        interaction: the interaction.
-        turns: its turns.
-        page: how many recorded pages of its list come before the page that it requests.
+        recorded: its number in the first one; None where that lacks it.
+        received: its number in the second one; None where that lacks it.
+        call: what was called, such as `tools/call "deploy"`.
+        is_moved: it has another place among those that both have.
+        stages: the request, each ask and answer, and the result.
     """
 
-    interaction: RecordedInteraction
-    turns: tuple[AskedTurn, ...]
-    page: int = 0
+    recorded: int | None
+    received: int | None
+    call: str
+    is_moved: bool
+    stages: tuple[Stage, ...]
 
     @property
-    def call(self) -> CallKey:
-        """What was called; of a page whose cursor a recorded one issued, without the cursor."""
-        return self.interaction.exchanges[0].call.key([("cursor",)] if self.page else ())
+    def mark(self) -> Mark:
+        """Which of the two have it, and whether it is the same."""
+        if self.recorded is None or self.received is None:
+            return "+" if self.recorded is None else "-"
+        return "=" if self.verdict == "same" else "~"
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        """Canonical text of all answers in order, those of an orphan's first request too."""
-        first = _given(self.interaction.exchanges[0])
-        given = [turn.answers for turn in self.turns]
-        return tuple("" if each is ABSENT else canonical(each) for each in (first, *given))
+    def verdict(self) -> Verdict:
+        """The heaviest of its changes."""
+        verdict = heaviest(change for stage in self.stages for change in stage.changes)
+        is_whole = self.recorded is not None and self.received is not None
+        return verdict if is_whole or verdict != "same" else "shape-changed"
 
 
-class AskedTurn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CassetteComparison:
+    """Two cassettes, compared.
+
+    Attributes:
+        recorded: the first cassette's path, as shown in messages.
+        received: that of the second one.
+        interactions: all of both, in the order of the second; what only the first has stands where
+            it stood.
+    """
+
+    recorded: str
+    received: str
+    interactions: tuple[InteractionComparison, ...]
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes, information included."""
+        stages = (stage for each in self.interactions for stage in each.stages)
+        return [change for stage in stages for change in stage.changes]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The heaviest of all changes."""
+        return heaviest(self.changes)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing that counts differs; the order of interactions doesn't count."""
+        return all(each.mark == "=" for each in self.interactions)
+
+    @property
+    def counts(self) -> Counter[Mark]:
+        """How many interactions have each mark."""
+        return Counter(each.mark for each in self.interactions)
+
+
+def compared(
+    recorded: Cassette, received: Cassette, ignored: Collection[str] = ()
+) -> CassetteComparison:
+    """Compare two cassettes; at the ignored pointers, and below them, nothing counts.
+
+    Interactions belong together by call and occurrence, those with the same answers first.
+    """
+    old, new = (list(_sides_of(cassette)) for cassette in (recorded, received))
+    partners = _partners(old, new)
+    kept = in_order(partners)
+    moved = set(partners).difference(kept)
+    interactions = []
+    for pair in _in_both(kept, partners, len(old), len(new)):
+        before = None if pair.old is None else old[pair.old]
+        after = None if pair.new is None else new[pair.new]
+        call = next(side.call for side in (after, before) if side is not None)
+        comparison = InteractionComparison(
+            None if before is None else before.interaction.number,
+            None if after is None else after.interaction.number,
+            str(call),
+            pair in moved,
+            tuple(_stages_of(before, after, ignored)),
+        )
+        interactions.append(comparison)
+    return CassetteComparison(recorded.path, received.path, tuple(interactions))
+
+
+class _Turn(NamedTuple):
     """One turn of an interaction.
 
     Attributes:
-        via: how the server asked.
-        question: what it asked, by key.
+        question: what the server asked, by key.
         answers: what was answered, by key, or `ABSENT`.
         exchange: the one whose response asks; None where requests were pushed.
     """
@@ -114,23 +188,57 @@ class AskedTurn(NamedTuple):
     exchange: RecordedExchange | None
 
 
-def side_of(interaction: RecordedInteraction, page: int = 0) -> Side:
-    """Read an interaction."""
-    return Side(interaction, tuple(_turns_of(interaction)), page)
+class _Side(NamedTuple):
+    """One interaction as a comparison reads it.
+
+    Attributes:
+        call: what was called; of a page whose cursor a recorded one issued, without the cursor.
+        page: how many recorded pages of its list come before the page that it requests.
+    """
+
+    interaction: RecordedInteraction
+    turns: list[_Turn]
+    call: CallKey
+    page: int
+
+    @property
+    def keys(self) -> tuple[object, object, object]:
+        """What it is found by, the strictest first."""
+        key = self.call
+        first = _given(self.interaction.exchanges[0])
+        given = [first, *(turn.answers for turn in self.turns)]
+        answers = tuple("" if each is ABSENT else canonical(each) for each in given)
+        # The path of a server may be another one; other HTTP traffic is nothing but its path.
+        endpoint = "" if key.method else comparable_text(key.endpoint)
+        texts = comparable_text(key.name), comparable_text(key.arguments)
+        call = (endpoint, key.method, *texts, self.page)
+        return (key.endpoint, call, answers), (call, answers), call
 
 
-def _turns_of(interaction: RecordedInteraction) -> Iterator[AskedTurn]:
+def _sides_of(cassette: Cassette) -> Iterator[_Side]:
+    """Read its interactions; a page is told by the one whose cursor its request has."""
+    pages: dict[tuple[str, str, str | None], int] = {}
+    for interaction in cassette.interactions:
+        call, issued = interaction.exchanges[0].call, interaction.exchanges[-1].next_cursor
+        page = pages.get((call.endpoint, call.method, call.cursor), 0)
+        if issued is not None:
+            pages[call.endpoint, call.method, issued] = page + 1
+        key = call.key([("cursor",)] if page else ())
+        yield _Side(interaction, list(_turns_of(interaction)), key, page)
+
+
+def _turns_of(interaction: RecordedInteraction) -> Iterator[_Turn]:
     exchanges = interaction.exchanges
     pushed = list(reversed(interaction.pushed_turns))
     for position, exchange in enumerate(exchanges):
         while pushed and pushed[-1].position == position:
             turn = pushed.pop()
             posted = {each.key: _posted(each.exchange) for each in turn.answers}
-            yield AskedTurn("push", pushed_question(turn), posted or ABSENT, None)
+            yield _Turn("push", pushed_question(turn), posted or ABSENT, None)
         if exchange.ask is not None:
             is_last = position + 1 == len(exchanges)
             answers = ABSENT if is_last else _given(exchanges[position + 1])
-            yield AskedTurn("result", asked_question(exchange), answers, exchange)
+            yield _Turn("result", asked_question(exchange), answers, exchange)
 
 
 def _given(retry: RecordedExchange) -> Any:
@@ -149,40 +257,72 @@ def _posted(exchange: RecordedExchange) -> Any:
 
 def _without_null(value: Any) -> Any:
     """Return answers without members that are null, which count as absent."""
-    if isinstance(value, list):
-        return [_without_null(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _without_null(item) for key, item in value.items() if item is not None}
-    return value
+    return parse(canonical(value, without_null=True).encode())
 
 
-def stages_of(old: Side | None, new: Side | None, ignored: Collection[str] = ()) -> list[Stage]:
+def _partners(old: Sequence[_Side], new: Sequence[_Side]) -> list[tuple[int, int]]:
+    """Return which interactions belong together: by call and answers, then by call alone."""
+    old_keys, new_keys = ([side.keys for side in sides] for sides in (old, new))
+    old_left, new_left = list(range(len(old))), list(range(len(new)))
+    partners: list[tuple[int, int]] = []
+    for level in range(_LEVELS):
+        found = matches(
+            [old_keys[index][level] for index in old_left],
+            [new_keys[index][level] for index in new_left],
+        )
+        partners += [(old_left[at_old], new_left[at_new]) for at_old, at_new in found]
+        taken_old, taken_new = {at_old for at_old, _ in found}, {at_new for _, at_new in found}
+        old_left = [index for at, index in enumerate(old_left) if at not in taken_old]
+        new_left = [index for at, index in enumerate(new_left) if at not in taken_new]
+    return sorted(partners)
+
+
+def _in_both(
+    kept: Sequence[tuple[int, int]],
+    partners: Sequence[tuple[int, int]],
+    old_count: int,
+    new_count: int,
+) -> Iterator[Pair]:
+    """Yield all interactions of both, in the order of the second one."""
+    partner_of = {new: old for old, new in partners}
+    has_partner = {old for old, _ in partners}
+    at_old = at_new = 0
+    for old, new in [*kept, (old_count, new_count)]:
+        yield from (Pair(index, None) for index in range(at_old, old) if index not in has_partner)
+        yield from (Pair(partner_of.get(index), index) for index in range(at_new, new))
+        if new < new_count:
+            yield Pair(old, new)
+        at_old, at_new = old + 1, new + 1
+
+
+def _stages_of(old: _Side | None, new: _Side | None, ignored: Collection[str]) -> Iterator[Stage]:
     """Compare two interactions stage by stage; one of them may be missing."""
-    stages = []
+    for stage in _all_stages_of(old, new):
+        changes = tuple(without_ignored(stage.changes, ignored)) if ignored else stage.changes
+        mark = _mark(changes) if stage.mark in ("=", "~") else stage.mark
+        yield replace(stage, mark=mark, changes=changes)
+
+
+def _all_stages_of(old: _Side | None, new: _Side | None) -> Iterator[Stage]:
     if old is not None and new is not None:
-        stages.append(_request_stage(old, new))
-    old_turns, new_turns = (() if side is None else side.turns for side in (old, new))
+        yield _request_stage(old, new)
+    old_turns, new_turns = ([] if side is None else side.turns for side in (old, new))
     keys = (
         [(canonical(pinned_question(turn.question)), turn.via) for turn in turns]
         for turns in (old_turns, new_turns)
     )
     verdict: Verdict = "shape-changed" if old is None or new is None else "rounds-changed"
     for at_old, at_new in paired(*keys):
-        turn = (at_new if at_old is None else at_old) or 0
+        number = (at_new if at_old is None else at_old) or 0
         before = None if at_old is None else old_turns[at_old]
         after = None if at_new is None else new_turns[at_new]
-        if before is not None and after is not None:
-            stages += _turn_stages(turn + 1, before, after)
-        else:
-            stages += _one_sided_stages(turn + 1, before, after, verdict)
-    stages += _result_stages(old, new)
-    return [_without_ignored(stage, ignored) for stage in stages] if ignored else stages
-
-
-def _without_ignored(stage: Stage, ignored: Collection[str]) -> Stage:
-    changes = tuple(without_ignored(stage.changes, ignored))
-    mark = _mark(changes) if stage.mark in ("=", "~") else stage.mark
-    return Stage(stage.kind, stage.turn, mark, changes)
+        yield from _turn_stages(number + 1, before, after, verdict)
+    first, last = (_final(side) for side in (old, new))
+    if first is not None and last is not None:
+        yield _compared("result", None, response_changes(first, last))
+    elif first is not None or last is not None:
+        outcomes = [ABSENT if each is None else outcome_value(each) for each in (first, last)]
+        yield _one_sided("result", None, change_of("shape-changed", "", *outcomes))
 
 
 def _mark(changes: Collection[Change]) -> Mark:
@@ -193,7 +333,11 @@ def _compared(kind: StageKind, turn: int | None, changes: list[Change]) -> Stage
     return Stage(kind, turn, _mark(changes), tuple(changes))
 
 
-def _request_stage(old: Side, new: Side) -> Stage:
+def _one_sided(kind: StageKind, turn: int | None, change: Change) -> Stage:
+    return Stage(kind, turn, "+" if change.recorded is None else "-", (change,))
+
+
+def _request_stage(old: _Side, new: _Side) -> Stage:
     """Compare what requests say beside their call: worth knowing, as servers may look at it."""
     changes: dict[Change, None] = {}
     pairs = zip(old.interaction.exchanges, new.interaction.exchanges, strict=False)
@@ -222,42 +366,27 @@ def _said_beside(call: Call) -> dict[str, Any]:
     }
 
 
-def _turn_stages(turn: int, old: AskedTurn, new: AskedTurn) -> Iterator[Stage]:
+def _turn_stages(
+    number: int, old: _Turn | None, new: _Turn | None, verdict: Verdict
+) -> Iterator[Stage]:
+    """Compare a turn; `verdict` is that on one which only one of the two has."""
+    answers = [ABSENT if turn is None else turn.answers for turn in (old, new)]
+    if old is None or new is None:
+        questions = [ABSENT if turn is None else turn.question for turn in (old, new)]
+        yield _one_sided("ask", number, change_of(verdict, ASKS, *questions))
+        if answers != [ABSENT, ABSENT]:
+            yield _one_sided("answer", number, change_of(verdict, _ANSWERS, *answers))
+        return
     if old.exchange is not None and new.exchange is not None:
-        changes = changes_of_ask(old.exchange, new.exchange)
-        changes = changes_beside(old.exchange, new.exchange) + changes
+        changes = response_changes(old.exchange, new.exchange)
     else:
         changes = question_changes(old.question, new.question)
-    yield _compared("ask", turn, changes)
-    if old.answers is not ABSENT or new.answers is not ABSENT:
-        changes = value_changes(old.answers, new.answers, f"/{INPUT_RESPONSES}")
-        yield _compared("answer", turn, changes)
-
-
-def _one_sided_stages(
-    number: int, old: AskedTurn | None, new: AskedTurn | None, verdict: Verdict
-) -> Iterator[Stage]:
-    questions = [ABSENT if turn is None else turn.question for turn in (old, new)]
-    answers = [ABSENT if turn is None else turn.answers for turn in (old, new)]
-    mark: Mark = "+" if old is None else "-"
-    change = change_of(verdict, f"/{INPUT_REQUESTS}", *questions)
-    yield Stage("ask", number, mark, (change,))
+    yield _compared("ask", number, changes)
     if answers != [ABSENT, ABSENT]:
-        change = change_of(verdict, f"/{INPUT_RESPONSES}", *answers)
-        yield Stage("answer", number, mark, (change,))
+        yield _compared("answer", number, value_changes(old.answers, new.answers, _ANSWERS))
 
 
-def _result_stages(old: Side | None, new: Side | None) -> Iterator[Stage]:
-    before, after = (_final(side) for side in (old, new))
-    if before is not None and after is not None:
-        yield _compared("result", None, changes_of_result(before, after))
-    elif before is not None or after is not None:
-        outcomes = [ABSENT if each is None else outcome_value(each) for each in (before, after)]
-        change = change_of("shape-changed", "", *outcomes)
-        yield Stage("result", None, "+" if before is None else "-", (change,))
-
-
-def _final(side: Side | None) -> RecordedExchange | None:
+def _final(side: _Side | None) -> RecordedExchange | None:
     """Return the exchange with the last response, unless that is an ask that nobody answered."""
     last = None if side is None else side.interaction.exchanges[-1]
     return None if last is None or last.ask is not None else last

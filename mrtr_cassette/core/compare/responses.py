@@ -1,45 +1,54 @@
-"""What differs between two responses to the same call, or between two asks.
+"""What differs between two responses to the same call.
 
-Rule: what is volatile is so by its place, never by its look. Whether it is there counts all the
-same.
-Source: docs/diff.md, "What counts".
+What is volatile is so by its place, never by its look (docs/diff.md, "What counts").
+Source: MCP 2026-07-28, "Discovery", "Tools", "Prompts", "Resources".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from mrtr_cassette.core.compare.changes import Change, Verdict
-from mrtr_cassette.core.compare.pairing import paired
-from mrtr_cassette.core.compare.surface import (
-    as_surface,
-    is_about_server,
-    is_surface,
-    surface_changes,
+from mrtr_cassette.core.cassette.recorded import PushedTurn, RecordedExchange
+from mrtr_cassette.core.compare.values import (
+    ABSENT,
+    ANY,
+    Change,
+    Pair,
+    by_place,
+    change_of,
+    is_below,
+    matches,
+    pinned,
+    value_changes,
 )
-from mrtr_cassette.core.compare.values import ABSENT, ANY, change_of, pinned, value_changes
-from mrtr_cassette.core.exchange.pushed import message_of
-from mrtr_cassette.core.exchange.recorded import PushedTurn, RecordedExchange
 from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import reveal_in_json
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Response, kept_response_headers
+from mrtr_cassette.core.secrets.sealed import reveal_in_json, without_numbers
+from mrtr_cassette.core.wire.http import (
+    EVENT_STREAM,
+    SESSION_HEADER,
+    End,
+    Response,
+    kept_response_headers,
+)
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
+from mrtr_cassette.core.wire.pointers import pointer_path, value_at
 from mrtr_cassette.errors import NotJsonError
 
+ASKS: Final = f"/{INPUT_REQUESTS}"
+"""Pointer to what a server asks."""
 NO_STATES: Final[Mapping[str, str]] = {}
+TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
+"""Members of `_meta` that tell a trace, which is another one in every run."""
 
 _SURROGATE = re.compile(
     rb"(mrtr-state)(?::|%3A)[0-9a-f]{16}(?::|%3A)[0-9]{1,9}((?::|%3A)[0-9]{1,9})"
     rb"|(mrtr-session|mrtr-event|mrtr-elicitation)(?:(?::|%3A)[0-9]{1,9}){1,2}"
 )
 """A surrogate; which interaction, session and event it is of depends on what else was recorded."""
-TRACE_MEMBERS: Final = ("baggage", "traceparent", "tracestate")
-"""Members of `_meta` that tell a trace, which is another one in every run."""
 _ANNOTATED: Final[tuple[MemberPath, ...]] = (
     ("content", ANY),
     ("content", ANY, "resource"),
@@ -80,32 +89,52 @@ _VOLATILE_OF_ASKS: Final[frozenset[MemberPath]] = frozenset(
         *((ANY, "params", "_meta", name) for name in ("progressToken", *TRACE_MEMBERS)),
     }
 )
-_NEGOTIATED: Final = frozenset({"content-encoding"})
-"""Headers that depend on what the client accepts."""
+_NEGOTIATED: Final = "content-encoding"
+"""The header that depends on what the client accepts."""
 _VALUE_IS_VOLATILE: Final = frozenset({SESSION_HEADER, "retry-after"})
 _OWN_ID: Final = "mrtr-elicitation"
-_SHORTEST_ID: Final = len(_OWN_ID)
-"""Characters of an id that is looked for in other texts; what is shorter may be a word."""
+"""Stands for an id that a server made up; one that is shorter may be a word, and counts."""
 
 
-def changes_of_ask(
+def response_changes(
     recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
 ) -> list[Change]:
-    """Return where two asks differ; only if none is `question-changed`, they are the same question.
+    """Return where two responses to the same call differ, and all that came with them.
 
-    Args:
-        live: the other one, in the form in which it is or would be recorded.
-        states: the recorded request state or session id by the SHA-256 of the live one, so that a
-            question that repeats them is the same one in every run.
+    Two asks are the same question only if no change is `question-changed`. `live` has the form in
+    which it is or would be recorded; `states` has the recorded request state or session id by the
+    SHA-256 of the live one, so that what repeats them is the same in every run.
     """
-    if _is_identical(recorded, live):
+    old, new = recorded.response, live.response
+    if old is None or new is None:
+        statuses = [ABSENT if each is None else each.status for each in (old, new)]
+        return [] if old is new else [change_of("shape-changed", "/#status", *statuses)]
+    if recorded.request.body == live.request.body and old.is_same_as(new):
         return []
-    old, new = _asking_result(recorded, states), _asking_result(live, states)
-    changes = question_changes(old.pop(INPUT_REQUESTS, None), new.pop(INPUT_REQUESTS, None))
-    for change in _changes_of_values(old, new, ""):
-        is_needed = change.pointer == f"/{REQUEST_STATE}" and change.received is None
-        changes.append(change._replace(verdict="question-changed") if is_needed else change)
-    return changes
+    if (recorded.ask is None) != (live.ask is None):
+        return [round_change(_asked_by(recorded), _asked_by(live))]
+    before, after = _read(recorded, old, states), _read(live, new, states)
+    if ("#error" in before) != ("#error" in after):
+        # Of what else differs between a result and an error, nothing is to be told.
+        before, after = (
+            {name: tree[name] for name in tree if name.startswith("#") and name != "#body"}
+            for tree in (before, after)
+        )
+    uncompared = {"#end"} if End.OPEN in (old.end, new.end) else set()
+    uncompared |= {"#status", "#headers"} if old.is_lines or new.is_lines else set()
+    for tree in (before, after):
+        for name in uncompared & tree.keys():
+            del tree[name]
+    if "#end" in uncompared:
+        # Of responses without end one may have fewer messages.
+        common = min(len(before["#messages"]), len(after["#messages"]))
+        for tree in (before, after):
+            tree["#messages"] = tree["#messages"][:common]
+    pair_items = _by_name if recorded.call.method in _SURFACES else by_place
+    return [
+        _judged(change, after, is_surface=pair_items is _by_name)
+        for change in value_changes(before, after, "", pair_items)
+    ]
 
 
 def question_changes(recorded: Any, received: Any) -> list[Change]:
@@ -113,9 +142,35 @@ def question_changes(recorded: Any, received: Any) -> list[Change]:
 
     Of pushed requests, such a value has the `method` and the `params` of each by our key.
     """
-    old, new = pinned_question(recorded), pinned_question(received)
-    changes = value_changes(old, new, f"/{INPUT_REQUESTS}")
+    changes = value_changes(pinned_question(recorded), pinned_question(received), ASKS)
     return [change._replace(verdict="question-changed") for change in changes]
+
+
+def round_change(recorded: Any, received: Any) -> Change:
+    """Return the change that there is a question more or less; the other one is `ABSENT`."""
+    return change_of("rounds-changed", ASKS, recorded, received)
+
+
+def _asked_by(exchange: RecordedExchange) -> Any:
+    return ABSENT if exchange.ask is None else asked_question(exchange)
+
+
+def asked_question(exchange: RecordedExchange) -> Any:
+    """Return what the response of an exchange asks, as `question_changes` takes it."""
+    ask = exchange.ask
+    result = {} if ask is None else comparable_tree(ask.message.raw)["result"]
+    return result.get(INPUT_REQUESTS, {})
+
+
+def pushed_question(turn: PushedTurn) -> dict[str, Any]:
+    """Return what the server asked in a pushed turn, as `question_changes` takes it."""
+    return {each.key: pushed_value(each.message.raw) for each in turn.asked}
+
+
+def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
+    """Return what a pushed request asks, as in a value of `inputRequests`."""
+    tree = comparable_tree(raw, states)
+    return {name: tree[name] for name in ("method", "params") if name in tree}
 
 
 def pinned_question(question: Any) -> Any:
@@ -130,134 +185,80 @@ def elicitation_id(request: Any) -> str | None:
     """Return the id that a server gave to a request for input, if it is one that is made up."""
     params = request.get("params") if isinstance(request, dict) else None
     identity = params.get("elicitationId") if isinstance(params, dict) else None
-    return identity if isinstance(identity, str) and len(identity) >= _SHORTEST_ID else None
+    return identity if isinstance(identity, str) and len(identity) >= len(_OWN_ID) else None
 
 
 def _without_own_id(request: Any) -> Any:
     """Return a request for input in which its own id is the same wherever it repeats it."""
     identity = elicitation_id(request)
-    return request if identity is None else _replaced(request, identity)
-
-
-def _replaced(value: Any, text: str) -> Any:
-    if isinstance(value, str):
-        return value.replace(text, _OWN_ID)
-    if isinstance(value, list):
-        return [_replaced(item, text) for item in value]
-    if isinstance(value, dict):
-        return {key: _replaced(item, text) for key, item in value.items()}
-    return value
-
-
-def changes_of_result(
-    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
-) -> list[Change]:
-    """Return where the last responses to the same call differ, and all that came with them.
-
-    The arguments are those of `changes_of_ask`; neither response asks.
-    """
-    if _is_identical(recorded, live):
-        return []
-    old, new = _read(recorded, states), _read(live, states)
-    return [*_changes_beside(old, new), *_changes_of_outcome(old, new, recorded.call.method)]
-
-
-def changes_beside(
-    recorded: RecordedExchange, live: RecordedExchange, states: Mapping[str, str] = NO_STATES
-) -> list[Change]:
-    """Return where two responses differ beside their results: status, headers, other messages.
-
-    The arguments are those of `changes_of_ask`. What the server pushed for input is no part of it.
-    """
-    if _is_identical(recorded, live):
-        return []
-    return _changes_beside(_read(recorded, states), _read(live, states))
-
-
-def _is_identical(recorded: RecordedExchange, live: RecordedExchange) -> bool:
-    """Tell, quickly, whether two exchanges are the same bytes, as most of two cassettes are."""
-    old, new = recorded.response, live.response
-    if old is None or new is None:
-        return False
-    return recorded.request.body == live.request.body and old.is_same_as(new)
-
-
-def pushed_question(turn: PushedTurn) -> dict[str, Any]:
-    """Return what the server asked in a pushed turn, as `question_changes` takes it."""
-    return {each.key: pushed_value(message_of(each).raw) for each in turn.asked}
-
-
-def pushed_value(raw: bytes, states: Mapping[str, str] = NO_STATES) -> dict[str, Any]:
-    """Return what a pushed request asks, as in a value of `inputRequests`."""
-    tree = comparable_tree(raw, states)
-    return {name: tree[name] for name in ("method", "params") if name in tree}
-
-
-def asked_question(exchange: RecordedExchange) -> Any:
-    """Return what the response of an exchange asks, as `question_changes` takes it."""
-    return _asking_result(exchange, NO_STATES).get(INPUT_REQUESTS, {})
+    if identity is None:
+        return request
+    return parse(canonical(request).replace(canonical(identity)[1:-1], _OWN_ID).encode())
 
 
 def outcome_value(exchange: RecordedExchange) -> Any:
     """Return what a last response came to: its result or error, or what it says instead."""
-    said = _read(exchange, NO_STATES)
-    if said.error is not ABSENT:
-        return {"error": said.error}
-    if said.result is not ABSENT:
-        return said.result
-    if said.body is not ABSENT or said.response is None:
-        return said.body
-    return said.others or said.response.status
+    if exchange.response is None:
+        return None
+    said = _read(exchange, exchange.response, NO_STATES)
+    if "#error" in said:
+        return {"error": said["#error"]}
+    result = {name: said[name] for name in said if not name.startswith("#")}
+    return result or said.get("#body") or said["#messages"] or said["#status"]
 
 
-class _Said(NamedTuple):
-    """A response, read, in a form in which two of them can be compared.
-
-    Attributes:
-        response: the response; None where none began.
-        result: the result of the call, or `ABSENT`.
-        error: its error, or `ABSENT`.
-        others: all other messages but requests.
-        token: canonical text of the progress token of the request, or None.
-        body: what it says that is no message, as JSON or else as text; or `ABSENT`.
-    """
-
-    response: Response | None
-    result: Any
-    error: Any
-    others: list[Any]
-    body: Any
-    token: str | None = None
+def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
+    """Return a JSON text as a value in which nothing differs that stands for a secret."""
+    return parse(_comparable(raw, states))
 
 
-def _asking_result(exchange: RecordedExchange, states: Mapping[str, str]) -> dict[str, Any]:
-    """Return the result that asks; empty where the response doesn't."""
-    ask = exchange.ask
-    return {} if ask is None else {**comparable_tree(ask.message.raw, states)["result"]}
+def comparable_text(text: str) -> str:
+    """Return a text in which nothing differs that stands for a secret."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return _comparable(raw, NO_STATES).decode("utf-8", "surrogatepass")
 
 
-def _read(exchange: RecordedExchange, states: Mapping[str, str]) -> _Said:
-    response = exchange.response
-    if response is None:
-        return _Said(None, ABSENT, ABSENT, [], ABSENT)
-    messages = [located.message for located in messages_in(response)]
+def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
+    return without_numbers(_SURROGATE.sub(rb"\1\2\3", reveal_in_json(raw, states)))
+
+
+def _read(
+    exchange: RecordedExchange, response: Response, states: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a response as one value: the members of its result, and `#…` for all beside it."""
     request = exchange.call.message
-    message = _own(messages, request)
-    others = [
-        comparable_tree(each.raw, states)
-        for each in messages
-        if each is not message and each.kind is not Kind.REQUEST
-    ]
-    tree = {} if message is None else comparable_tree(message.raw, states)
-    body: Any = ABSENT
-    if not messages and response.body and not response.is_framed:
-        try:
-            body = comparable_tree(response.body, states)
-        except NotJsonError:
-            body = _comparable(response.body, states).decode("utf-8", "replace")
-    result, error = tree.get("result", ABSENT), tree.get("error", ABSENT)
+    messages = [located.message for located in messages_in(response)]
+    own = _own(messages, request)
     token = None if request is None else request.progress_token
-    return _Said(response, result, error, others, body, token)
+    said: dict[str, Any] = {
+        "#status": response.status,
+        "#headers": _headers(response),
+        "#end": response.end.value,
+        "#messages": [
+            _message(comparable_tree(each.raw, states), token)
+            for each in messages
+            if each is not own and each.kind is not Kind.REQUEST
+        ],
+    }
+    tree = {} if own is None else comparable_tree(own.raw, states)
+    if "error" in tree:
+        return {**said, "#error": tree["error"]}
+    result = tree.get("result", {})
+    if not isinstance(result, dict):
+        return {**said, "#result": result}
+    if "result" in tree:
+        # Members whose absence means a value.
+        result = {"isError": False, RESULT_TYPE: "complete", **result}
+    elif not messages and response.body and not response.is_framed:
+        try:
+            said["#body"] = comparable_tree(response.body, states)
+        except NotJsonError:
+            said["#body"] = _comparable(response.body, states).decode("utf-8", "replace")
+    is_task = exchange.call.method.startswith("tasks/")
+    result = pinned(result, _VOLATILE_OF_TASKS if is_task else _VOLATILE)
+    if exchange.ask is not None:
+        result[INPUT_REQUESTS] = pinned_question(result.get(INPUT_REQUESTS))
+    return {**said, **result}
 
 
 def _own(messages: list[Message], request: Message | None) -> Message | None:
@@ -269,112 +270,14 @@ def _own(messages: list[Message], request: Message | None) -> Message | None:
     return next(iter(own or [each for each in responses if each.id is None]), None)
 
 
-def comparable_tree(raw: bytes, states: Mapping[str, str] = NO_STATES) -> Any:
-    """Return a JSON text as a value in which nothing differs that stands for a secret."""
-    return parse(_comparable(raw, states))
-
-
-def comparable_text(text: str) -> str:
-    """Return a text in which nothing differs that stands for a secret."""
-    return _comparable(text.encode("utf-8", "surrogatepass"), NO_STATES).decode(
-        "utf-8", "surrogatepass"
-    )
-
-
-def _comparable(raw: bytes, states: Mapping[str, str]) -> bytes:
-    raw = _SURROGATE.sub(rb"\1\2\3", reveal_in_json(raw, states))
-    return without_numbers(raw)
-
-
-def _changes_of_outcome(old: _Said, new: _Said, method: str) -> list[Change]:
-    if (old.error is ABSENT) != (new.error is ABSENT):
-        return [change_of("error-changed", "/#error", old.error, new.error)]
-    changes = [
-        change._replace(verdict="error-changed") if change.pointer == "/#error/code" else change
-        for change in value_changes(old.error, new.error, "/#error")
-    ]
-    changes += value_changes(old.body, new.body, "/#body")
-    before, after = _with_defaults(old.result), _with_defaults(new.result)
-    if is_surface(method):
-        return changes + surface_changes(pinned(before, _VOLATILE), pinned(after, _VOLATILE))
-    return changes + _changes_of_values(before, after, method)
-
-
-def _changes_of_values(old: Any, new: Any, method: str) -> list[Change]:
-    places = _VOLATILE_OF_TASKS if method.startswith("tasks/") else _VOLATILE
-    changes = []
-    for change in value_changes(pinned(old, places), pinned(new, places)):
-        if change.pointer == "/isError":
-            changes.append(change._replace(verdict="error-changed"))
-        else:
-            changes.append(as_surface(change) if is_about_server(change) else change)
-    return changes
-
-
-def _with_defaults(result: Any) -> Any:
-    """Return a result with the members whose absence means a value."""
-    if not isinstance(result, dict):
-        return result
-    return {"isError": False, RESULT_TYPE: "complete", **result}
-
-
-def _changes_beside(old: _Said, new: _Said) -> list[Change]:
-    if old.response is None or new.response is None:
-        statuses = [
-            ABSENT if each.response is None else each.response.status for each in (old, new)
-        ]
-        is_same = old.response is new.response
-        return [] if is_same else [change_of("shape-changed", "/#status", *statuses)]
-    ends = old.response.end, new.response.end
-    is_whole = End.OPEN not in ends
-    changes = []
-    if not (old.response.is_lines or new.response.is_lines):
-        changes += _changes_of_head(old.response, new.response)
-    if is_whole and ends[0] is not ends[1]:
-        changes.append(change_of("shape-changed", "/#end", ends[0].value, ends[1].value))
-    return changes + _changes_of_messages(old, new, is_whole=is_whole)
-
-
-def _changes_of_head(old: Response, new: Response) -> list[Change]:
-    changes = []
-    if old.status != new.status:
-        is_error = max(old.status, new.status) >= 400
-        verdict: Verdict = "error-changed" if is_error else "shape-changed"
-        changes.append(change_of(verdict, "/#status", old.status, new.status))
-    before, after = _headers(old), _headers(new)
-    if old.is_event_stream != new.is_event_stream:
-        types = [each.pop("content-type", ABSENT) for each in (before, after)]
-        changes.append(change_of("shape-changed", "/#headers/content-type", *types))
-    return changes + value_changes(before, after, "/#headers")
-
-
-def _headers(response: Response) -> dict[str, Any]:
-    headers: dict[str, Any] = {}
+def _headers(response: Response) -> dict[str, str]:
+    headers: dict[str, str] = {}
     for name, value in kept_response_headers(response.headers):
         key = name.lower()
-        if key not in _NEGOTIATED:
+        if key != _NEGOTIATED:
             same = "" if key in _VALUE_IS_VOLATILE else value
             headers[key] = f"{headers[key]}, {same}" if key in headers else same
     return headers
-
-
-def _changes_of_messages(before: _Said, after: _Said, *, is_whole: bool) -> list[Change]:
-    """Return where the other messages of two responses differ.
-
-    Args:
-        is_whole: both responses have ended; else one may have fewer messages.
-    """
-    old, new = ([_message(each, side.token) for each in side.others] for side in (before, after))
-    keys = ([(canonical(tree), tree.get("method")) for tree in side] for side in (old, new))
-    changes = []
-    for at_old, at_new in paired(*keys):
-        if is_whole or None not in (at_old, at_new):
-            changes += value_changes(
-                ABSENT if at_old is None else old[at_old],
-                ABSENT if at_new is None else new[at_new],
-                f"/#messages/{at_new if at_old is None else at_old}",
-            )
-    return changes
 
 
 def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
@@ -387,3 +290,115 @@ def _message(tree: dict[str, Any], token: str | None) -> dict[str, Any]:
     if "result" in kept:
         kept["result"] = pinned(kept["result"], _VOLATILE)
     return {key: value for key, value in kept.items() if value is not None}
+
+
+def _judged(change: Change, received: Any, *, is_surface: bool) -> Change:
+    """Return a change with the verdict that its place has."""
+    pointer = change.pointer
+    # The recorded answer repeats a state.
+    is_needed = pointer == f"/{REQUEST_STATE}" and change.received is None
+    if is_needed or is_below(pointer, ASKS):
+        return change._replace(verdict="question-changed")
+    if pointer in ("/#error", "/#error/code", "/isError"):
+        return change._replace(verdict="error-changed")
+    values = change.recorded or "", change.received or ""
+    if pointer == "/#status":
+        is_error = any(value >= "400" for value in values)
+        return change._replace(verdict="error-changed" if is_error else "shape-changed")
+    if pointer == "/#end" or (
+        pointer == "/#headers/content-type" and any(EVENT_STREAM in value for value in values)
+    ):
+        return change._replace(verdict="shape-changed")
+    steps = pointer_path(pointer) if pointer else ()
+    if (is_surface and not pointer.startswith("/#")) or not _SERVER_INFO.isdisjoint(steps):
+        is_information = _is_information(change, steps) and not _is_second(change, received)
+        return change._replace(verdict="surface-changed", is_information=is_information)
+    return change
+
+
+# What a server says that it can do: what is added or optional is information; what is gone, newly
+# required or says something else is not. The order of a list means nothing.
+
+_SURFACES: Final = frozenset(
+    {
+        "initialize",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "server/discover",
+        "tools/list",
+    }
+)
+_NAMES: Final = ("uri", "uriTemplate", "name")
+"""Members by which an item of a list is the same one in another list; the first counts."""
+_SERVER_INFO: Final = frozenset({"serverInfo", "io.modelcontextprotocol/serverInfo"})
+_INPUT: Final = "inputSchema"
+_REQUIRED: Final = "required"
+_SCHEMAS: Final = frozenset({_INPUT, "outputSchema"})
+_ANNOTATIONS: Final = frozenset({"$comment", "$id", "$schema", "examples", "title"})
+"""Keywords of JSON Schema that nothing depends on."""
+_ONLY_DESCRIBES: Final = _ANNOTATIONS | {"default", "deprecated", "description"}
+"""Keywords of JSON Schema that refuse no value."""
+_ALTERNATIVES: Final = frozenset(
+    {"$defs", "anyOf", "definitions", "enum", "oneOf", "properties", "type"}
+)
+"""Keywords of JSON Schema below which something more allows more."""
+
+
+def _by_name(recorded: list[Any], received: list[Any]) -> list[Pair]:
+    """Pair items by their names, and texts and numbers as those of sets; others by their place."""
+    old, new = ([_name_of(item) for item in items] for items in (recorded, received))
+    if None in old or None in new:
+        return by_place(recorded, received)
+    partners = dict(matches(old, new))
+    added = sorted(set(range(len(new))).difference(partners.values()))
+    both = [Pair(index, partners.get(index)) for index in range(len(old))]
+    return both + [Pair(None, index) for index in added]
+
+
+def _name_of(item: Any) -> str | None:
+    if not isinstance(item, dict | list):
+        return canonical(item)
+    names = [item[name] for name in _NAMES if name in item] if isinstance(item, dict) else []
+    return names[0] if names and isinstance(names[0], str) else None
+
+
+def _is_second(change: Change, received: Any) -> bool:
+    """Tell whether what is added is an item under a name that another item of its list has."""
+    if change.recorded is not None:
+        return False
+    *path, last = pointer_path(change.pointer)
+    items = value_at(received, tuple(path))
+    if not isinstance(items, list) or not isinstance(items[int(last)], dict):
+        return False
+    name = _name_of(items[int(last)])
+    return name is not None and [_name_of(item) for item in items].count(name) > 1
+
+
+def _is_information(change: Change, steps: tuple[str, ...]) -> bool:
+    about_server = [index for index, step in enumerate(steps) if step in _SERVER_INFO]
+    if about_server:
+        inner = steps[about_server[0] + 1 :]
+        return change.received is not None and inner != ("name",)
+    if change.recorded is None:
+        return not _demands_more(steps, change.received or "")
+    if change.received is None:
+        is_optional_now = _INPUT in steps and _REQUIRED in steps[-2:]
+        is_in_schema = _SCHEMAS.intersection(steps[:-1]) and steps[-2:-1] != ("properties",)
+        return is_optional_now or bool(is_in_schema and steps[-1] in _ANNOTATIONS)
+    return steps[-1:] == (_REQUIRED,) and change.received == "false"
+
+
+def _demands_more(steps: tuple[str, ...], added: str) -> bool:
+    """Tell whether something that is added makes a call fail that worked before."""
+    if "arguments" in steps:
+        # An argument of a prompt, or what is said of one.
+        return '"required":true' in added or (steps[-1] == _REQUIRED and added == "true")
+    if steps[2:3] == ("execution",):
+        # A tool that can be called as a task only (MCP 2025-11-25, "Tasks").
+        return f'"{_REQUIRED}"' in added
+    if _INPUT not in steps or steps[-1] == _INPUT:
+        return False
+    inner = steps[steps.index(_INPUT) + 1 :]
+    within = inner[-2] if len(inner) > 1 else ""
+    return within not in _ALTERNATIVES and inner[-1] not in _ONLY_DESCRIBES

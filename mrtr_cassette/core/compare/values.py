@@ -1,28 +1,183 @@
-"""Where two JSON values differ, and whether in text or in shape.
-
-Rule: no spelling is a difference: numbers compare by value, objects without order, and a text that
-is JSON as that JSON.
-"""
+"""Where two JSON values differ, by value and not by spelling, and how much each place matters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+import re
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from mrtr_cassette.core.compare.changes import TEXT_STEP, Change, Verdict
-from mrtr_cassette.core.compare.pairing import Pair, paired
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
-from mrtr_cassette.core.wire.numbers import Number
-from mrtr_cassette.core.wire.pointers import escape_pointer
-from mrtr_cassette.errors import NotJsonError
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, canonical, parse
+from mrtr_cassette.core.wire.pointers import Difference, escape_pointer
+from mrtr_cassette.errors import NotJsonError, UsageError
 
+Verdict = Literal[
+    "same",
+    "skipped",
+    "unstable",
+    "text-changed",
+    "shape-changed",
+    "surface-changed",
+    "error-changed",
+    "rounds-changed",
+    "question-changed",
+    "not-reached",
+]
+"""What came of comparing a conversation, a response or one place in it; see docs/diff.md.
+
+- `skipped`: nothing was compared, on purpose.
+- `unstable`: two live responses differ from one another.
+- `text-changed`: another value of the same type, or a list in another order.
+- `shape-changed`: a member, an item or a message is missing or new, or has another type.
+- `surface-changed`: lists, discovery or `initialize`: what the server says that it can do.
+- `error-changed`: an error where there was none, or the other way round, or another error.
+- `rounds-changed`: a question more or less.
+- `not-reached`: what should have been compared was not there to compare.
+"""
+
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+"""All verdicts, the lightest first."""
+
+TEXT_STEP: Final = "#json"
+"""In a pointer, the step from a text to the JSON that it is: `/content/0/text#json/total`."""
+ORDER: Final = "#order"
+"""At the end of a pointer to a list: the order of its items."""
 ANY: Final = "*"
 """In a path, every member or item."""
-
 ABSENT: Final = object()
-"""What stands for a value that is not there."""
+"""Stands for a value that is not there."""
 
 _PINNED: Final = "..."
+_BELOW = re.compile(rf"({TEXT_STEP})?($|/|{ORDER}$)")
+
+
+class Change(NamedTuple):
+    """One place where a recording and another one differ.
+
+    Attributes:
+        pointer: a JSON Pointer into the result. `#json` steps from a text to the JSON in it,
+            `#order` stands for the order of a list; `/#status`, `/#headers/…`, `/#messages/…`,
+            `/#error`, `/#body` and `/#end` stand beside the result.
+        recorded: canonical JSON of what was recorded; None where it is absent.
+        received: canonical JSON of the other value; None where it is absent.
+        is_information: it is worth knowing, and breaks nobody.
+    """
+
+    verdict: Verdict
+    pointer: str
+    recorded: str | None
+    received: str | None
+    is_information: bool = False
+
+    @property
+    def difference(self) -> Difference:
+        """The same without its verdict."""
+        return Difference(self.pointer, self.recorded, self.received)
+
+
+def heaviest(changes: Iterable[Change]) -> Verdict:
+    """Return the verdict on what has these changes; what is information doesn't count."""
+    verdicts = [change.verdict for change in changes if not change.is_information]
+    return max(verdicts, key=VERDICTS.index, default="same")
+
+
+def without_ignored(changes: Iterable[Change], ignored: Collection[str]) -> list[Change]:
+    """Return the changes that stand neither at one of these pointers nor below one."""
+    return [each for each in changes if not any(is_below(each.pointer, it) for it in ignored)]
+
+
+def unused_pointers(pointers: Iterable[str], left_out: Iterable[Change]) -> list[str]:
+    """Return the pointers at or below which nothing was left out."""
+    places = {change.pointer for change in left_out}
+    return [each for each in pointers if not any(is_below(place, each) for place in places)]
+
+
+def check_pointers(pointers: Collection[str]) -> None:
+    """Make sure that ignored places are JSON Pointers.
+
+    Raises:
+        UsageError: one is none.
+    """
+    for pointer in pointers:
+        if not pointer.startswith("/"):
+            raise UsageError(
+                f"<<ignore>> {pointer!r} is no JSON Pointer",
+                hint="it begins with a slash, such as /content/0/text or /#headers/vary",
+            )
+
+
+def is_below(pointer: str, outer: str) -> bool:
+    """Tell whether a place is another one, or is within it."""
+    return pointer.startswith(outer) and _BELOW.match(pointer, len(outer)) is not None
+
+
+class Pair(NamedTuple):
+    """Indices of two items that belong together; None where an item has no partner."""
+
+    old: int | None
+    new: int | None
+
+
+def paired(old: Sequence[Sequence[Hashable]], new: Sequence[Sequence[Hashable]]) -> list[Pair]:
+    """Pair the items of two sequences in order; partners never cross.
+
+    Each item is given by its keys, the strictest first: items with equal first keys are paired
+    first, and between these the ones with equal second keys, and so on.
+    """
+    levels = len(old[0]) if old else 0
+    return list(_paired(old, new, range(len(old)), range(len(new)), levels))
+
+
+def _paired(
+    old: Sequence[Sequence[Hashable]],
+    new: Sequence[Sequence[Hashable]],
+    old_range: range,
+    new_range: range,
+    levels: int,
+) -> Iterator[Pair]:
+    if not (old_range and new_range and levels):
+        yield from (Pair(index, None) for index in old_range)
+        yield from (Pair(None, index) for index in new_range)
+        return
+    level = len(old[0]) - levels
+    by_key = matches(
+        [old[index][level] for index in old_range], [new[index][level] for index in new_range]
+    )
+    at_old, at_new = old_range.start, new_range.start
+    for old_index, new_index in in_order(by_key):
+        old_stop, new_stop = old_range.start + old_index, new_range.start + new_index
+        yield from _paired(old, new, range(at_old, old_stop), range(at_new, new_stop), levels - 1)
+        yield Pair(old_stop, new_stop)
+        at_old, at_new = old_stop + 1, new_stop + 1
+    rest = range(at_old, old_range.stop), range(at_new, new_range.stop)
+    yield from _paired(old, new, *rest, levels - 1)
+
+
+def matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the indices of equal items, the first with the first and so on."""
+    waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+    for index, key in enumerate(new):
+        waiting[key].append(index)
+    return [(index, waiting[key].popleft()) for index, key in enumerate(old) if waiting.get(key)]
+
+
+def in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest choice of these pairs in which both indices rise."""
+    lowest: list[int] = []
+    ends: list[int] = []
+    before: list[int | None] = []
+    for position, (_, value) in enumerate(pairs):
+        at = bisect_left(lowest, value)
+        before.append(ends[at - 1] if at else None)
+        lowest[at : at + 1] = [value]
+        ends[at : at + 1] = [position]
+    chosen: list[tuple[int, int]] = []
+    last = ends[-1] if ends else None
+    while last is not None:
+        chosen.append(pairs[last])
+        last = before[last]
+    return chosen[::-1]
 
 
 class _Place(NamedTuple):
@@ -51,68 +206,62 @@ def value_changes(
 ) -> list[Change]:
     """Return the innermost places where two values differ, in order; JSON in a text is entered.
 
-    Args:
-        recorded: a value as `parse` returns it, or `ABSENT`.
-        pair_items: says which items of two arrays are compared.
+    A list whose items only stand in another order has one change; with `pair_items`, none.
     """
     changes: list[Change] = []
     # A list and no recursion, as JSON in a text may be as deep as the JSON around it.
     uncompared = [_Place(pointer, recorded, received)]
     while uncompared:
         place = uncompared.pop()
-        inner = _places_in(place, pair_items)
-        if inner is not None:
+        pointer, old, new = place
+        if pair_items is by_place and _is_reordered(old, new):
+            changes.append(change_of("text-changed", f"{pointer}{ORDER}", old, new))
+        elif (inner := _places_in(place, pair_items)) is not None:
             uncompared += reversed(inner)
-        elif (change := _change_at(place)) is not None:
-            changes.append(change)
+        else:
+            is_text = _type_of(old) == _type_of(new)
+            change = change_of("text-changed" if is_text else "shape-changed", *place)
+            changes += [] if change.recorded == change.received else [change]
     return changes
 
 
-def _change_at(place: _Place) -> Change | None:
-    has_same_type = _type_of(place.recorded) == _type_of(place.received)
-    change = change_of("text-changed" if has_same_type else "shape-changed", *place)
-    return None if change.recorded == change.received else change
+def _is_reordered(old: Any, new: Any) -> bool:
+    if not (isinstance(old, list) and isinstance(new, list) and len(old) == len(new) > 1):
+        return False
+    before, after = ([canonical(item) for item in items] for items in (old, new))
+    return before != after and sorted(before) == sorted(after)
 
 
 def change_of(verdict: Verdict, pointer: str, recorded: Any, received: Any) -> Change:
     """Return a change from one value to another; either may be `ABSENT`."""
-    return Change(
-        verdict,
-        pointer,
-        None if recorded is ABSENT else canonical(recorded),
-        None if received is ABSENT else canonical(received),
-    )
+    old, new = (None if each is ABSENT else canonical(each) for each in (recorded, received))
+    return Change(verdict, pointer, old, new)
 
 
 def _places_in(place: _Place, pair_items: PairItems) -> list[_Place] | None:
     """Return the places within two values that are both objects, arrays or such texts."""
-    pointer, recorded, received = place
-    if isinstance(recorded, dict) and isinstance(received, dict):
+    pointer, old, new = place
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [
+            _Place(f"{pointer}/{escape_pointer(key)}", old.get(key, ABSENT), new.get(key, ABSENT))
+            for key in sorted(old.keys() | new.keys())
+        ]
+    if isinstance(old, list) and isinstance(new, list):
         return [
             _Place(
-                f"{pointer}/{escape_pointer(key)}",
-                recorded.get(key, ABSENT),
-                received.get(key, ABSENT),
+                f"{pointer}/{at_new if at_old is None else at_old}",
+                ABSENT if at_old is None else old[at_old],
+                ABSENT if at_new is None else new[at_new],
             )
-            for key in sorted(recorded.keys() | received.keys())
+            for at_old, at_new in pair_items(old, new)
         ]
-    if isinstance(recorded, list) and isinstance(received, list):
-        return [
-            _Place(
-                f"{pointer}/{new if old is None else old}",
-                ABSENT if old is None else recorded[old],
-                ABSENT if new is None else received[new],
-            )
-            for old, new in pair_items(recorded, received)
-        ]
-    if isinstance(recorded, str) and isinstance(received, str) and recorded != received:
-        old, new = json_in(recorded), json_in(received)
-        if old is not None and new is not None:
-            return [_Place(f"{pointer}{TEXT_STEP}", old, new)]
+    if isinstance(old, str) and isinstance(new, str) and old != new:
+        trees = _json_in(old), _json_in(new)
+        return None if None in trees else [_Place(f"{pointer}{TEXT_STEP}", *trees)]
     return None
 
 
-def json_in(text: str) -> Any:
+def _json_in(text: str) -> Any:
     """Return the object or array that a text is; None for any other text."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return None
@@ -129,8 +278,7 @@ def _type_of(value: Any) -> type:
 def pinned(value: Any, places: Collection[MemberPath]) -> Any:
     """Return a value in which what stands at some places is the same wherever it is there at all.
 
-    Args:
-        places: paths, in which `ANY` stands for every member and item.
+    The places are paths, in which `ANY` stands for every member and item.
     """
     if () in places:
         return _PINNED

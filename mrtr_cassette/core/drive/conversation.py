@@ -1,6 +1,6 @@
 """Having a conversation with a live server: one call, from its first request to where it stands.
 
-Rule: an ask is answered only by who has answers to this very ask.
+An ask is answered only by who has answers to this very ask.
 Source: MCP 2026-07-28, "Multi Round-Trip Requests": a retry is the original call with
 `inputResponses` and the exact `requestState` of the last ask, under a new id. MCP 2025-11-25,
 "Elicitation", "Sampling", "Roots": what a server pushes is answered by a JSON-RPC response.
@@ -11,47 +11,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mrtr_cassette.core.compare.changes import Change
-from mrtr_cassette.core.drive.server_session import ServerSession, with_body
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.compare.values import Change
+from mrtr_cassette.core.drive.server_session import Requests, ServerSession, with_body
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.dialect import write_retry
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
-from mrtr_cassette.core.record.open_pushes import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import End, Request
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAsk:
-    """An ask of the live server, which its response to the call is.
-
-    Attributes:
-        turn: its turn, from 1.
-        exchange: its exchange, in the form in which it would be recorded.
-        request_state: the state that the server issued with it, as it is; or None.
-    """
-
-    turn: int
-    exchange: RecordedExchange
-    request_state: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LivePush:
-    """An ask of the live server, which is a request that it pushes while the call is pending.
+    """An ask of the live server: a response to the call, or a request pushed while it is pending.
 
     Attributes:
         turn: how many asks there were in the conversation, with this one.
-        exchange: the call with the pushed request as its response, as it would be recorded.
-        message: the pushed request, as it would be recorded.
-        key: our name for it within its turn, such as `elicitation-1`.
+        exchange: the call with the ask as its response, as it would be recorded.
+        request_state: the state that the server issued with it, as it is; or None.
+        push: the pushed request, as it would be recorded; None where the response asks.
+        key: our name for a pushed request within its turn, such as `elicitation-1`.
     """
 
     turn: int
     exchange: RecordedExchange
-    message: Message
-    key: str
+    request_state: str | None = None
+    push: Message | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +46,12 @@ class Answered:
     """An answer to an ask.
 
     Attributes:
-        input_responses: JSON text of the member `inputResponses`; None leaves it out.
+        value: JSON text of `inputResponses`, which None leaves out; to a pushed request, of the
+            member of its response.
+        member: of the response to a pushed request.
     """
 
-    input_responses: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Posted:
-    """An answer to a pushed request.
-
-    Attributes:
-        value: JSON text of the result, or of the error.
-        member: which of the two it is.
-    """
-
-    value: bytes
+    value: bytes | None
     member: Literal["result", "error"] = "result"
 
 
@@ -82,19 +59,14 @@ class Posted:
 class NeedsAnswers:
     """The server asks what the script expects, or anything, and the script has no answer."""
 
-    ask: LiveAsk | LivePush
+    ask: LiveAsk
 
 
 @dataclass(frozen=True, slots=True)
 class AskedOtherwise:
-    """The server asks something else than the script answers.
+    """The server asks something else than the script answers, with these differences."""
 
-    Attributes:
-        ask: what it asks.
-        changes: where that differs from what was expected.
-    """
-
-    ask: LiveAsk | LivePush
+    ask: LiveAsk
     changes: tuple[Change, ...]
 
 
@@ -111,10 +83,6 @@ class Finished:
     exchange: RecordedExchange
 
 
-Standing = NeedsAnswers | AskedOtherwise | Finished
-"""Where a conversation has come to, once there is nothing to send."""
-
-
 class Script(Protocol):
     """What is answered in a conversation."""
 
@@ -122,54 +90,23 @@ class Script(Protocol):
         """Answer an ask, or say why it is not answered."""
         ...
 
-    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
-        """Answer a pushed request, or say why it is not answered."""
-        ...
 
-
-class Steps(Protocol):
-    """What is sent to a live server, one request after the other."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing that still comes is of interest."""
-        ...
-
-    def next(self) -> Observation | None:
-        """Return the next request to send, to be shown its response; None where there is none."""
-        ...
-
-    def pushed(self, push: OpenPush) -> Observation | None:
-        """Take a request that the server pushed; return the request with its answer, or None."""
-        ...
-
-    def responded(self, observation: Observation) -> None:
-        """Take the response to the last request, which the observation has seen whole."""
-        ...
-
-
-class Conversation:
+class Conversation(Requests):
     """One call on a live server, or another request that is no part of one.
 
     Attributes:
         standing: where it has come to; None while there is a request to send or a response to
             come. `NeedsAnswers` ends with `answer`.
         request_state: the state that the server issued last, or None.
-        asked: how many asks there were.
     """
 
     def __init__(self, request: Request, script: Script, session: ServerSession) -> None:
-        """Begin with the first request.
-
-        Args:
-            request: the call; what makes a request a retry is left out of it.
-        """
-        self.standing: Standing | None = None
+        """Begin with the call; what makes the request a retry is left out of it."""
+        super().__init__(request, session)
+        self.standing: NeedsAnswers | AskedOtherwise | Finished | None = None
         self.request_state: str | None = None
-        self.asked = 0
-        self._request = request
+        self._asked = 0
         self._script = script
-        self._session = session
         self._input_responses: bytes | None = None
         self._is_due = True
         self._pending: Observation | None = None
@@ -189,7 +126,7 @@ class Conversation:
         if self.standing is not None or not self._is_due:
             return None
         self._is_due = False
-        request = self._request
+        request = self.request
         message = read_call(request).message
         if message is not None and message.kind is Kind.REQUEST:
             body = write_retry(request.body, self._input_responses, self.request_state)
@@ -207,24 +144,16 @@ class Conversation:
         cancelled = (
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%b}}'
         )
-        return self._session.post(self._request, cancelled % identity, self)
-
-    def pushed(self, push: OpenPush) -> Observation | None:
-        """Take a request that stood in a response; it may belong to another conversation.
-
-        Returns:
-            the request that posts the answer; None where there is none, or none yet.
-        """
-        return self._session.pushed(push)
+        return self._session.post(self.request, cancelled % identity, self)
 
     def push_received(self, push: OpenPush) -> Observation | None:
         """Take a request that the server pushed because of this call."""
         if self.standing is not None:
             return None
-        self.asked += 1
+        self._asked += 1
         exchange, message = self._session.as_recorded(push)
-        ask = LivePush(self.asked, exchange, message, push.key)
-        return self._replied(ask, self._script.answer_push(ask))
+        ask = LiveAsk(self._asked, exchange, None, message, push.key)
+        return self._replied(ask, self._script.answer(ask))
 
     def responded(self, observation: Observation) -> None:
         """Take the response to the last request, which the observation has seen whole."""
@@ -235,15 +164,15 @@ class Conversation:
             return
         self._pending = self.standing = None
         exchange = observation.seal(End.COMPLETE, 0.0)
-        self.asked += 1
+        self._asked += 1
         if observation.ask is None:
-            self.standing = Finished(self.asked, exchange)
+            self.standing = Finished(self._asked, exchange)
             return
         self.request_state = observation.ask.request_state
-        ask = LiveAsk(self.asked, exchange, self.request_state)
+        ask = LiveAsk(self._asked, exchange, self.request_state)
         self._replied(ask, self._script.answer(ask))
 
-    def answer(self, answer: Answered | Posted) -> Observation | None:
+    def answer(self, answer: Answered) -> Observation | None:
         """Answer what the script had no answer to.
 
         Returns:
@@ -256,17 +185,16 @@ class Conversation:
         return self._replied(ask, answer)
 
     def _replied(
-        self, ask: LiveAsk | LivePush, reply: Answered | Posted | NeedsAnswers | AskedOtherwise
+        self, ask: LiveAsk, reply: Answered | NeedsAnswers | AskedOtherwise
     ) -> Observation | None:
-        match reply:
-            case Answered(input_responses):
-                self._input_responses = input_responses
-                self._is_due = True
-            case Posted(value, member):
-                identity = ask.message.spelled(ID_PATH) if isinstance(ask, LivePush) else None
-                response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
-                body = response % (identity or b"null", member.encode(), value)
-                return self._session.post(self._request, body, self)
-            case _:
-                self.standing = reply
+        if not isinstance(reply, Answered):
+            self.standing = reply
+        elif ask.push is None:
+            self._input_responses = reply.value
+            self._is_due = True
+        else:
+            response = b'{"jsonrpc":"2.0","id":%b,"%b":%b}'
+            identity = ask.push.spelled(ID_PATH) or b"null"
+            body = response % (identity, reply.member.encode(), reply.value or b"{}")
+            return self._session.post(self.request, body, self)
         return None

@@ -1,7 +1,6 @@
-"""The requests of a client of our own: how it opens a session, and how it calls.
+"""The requests of the built-in client: how it opens a session, and how it calls.
 
-Rule: a server is first asked in the newer revision; one that doesn't know it is opened as an
-earlier one.
+A server is asked in the newer revision first; one that doesn't know it is opened as an earlier one.
 Source: MCP 2026-07-28, "Versioning", "Transports" (`Mcp-Param-*`); MCP 2025-11-25, "Lifecycle".
 """
 
@@ -11,8 +10,8 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal
 
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.drive.server_session import with_body
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import NAMED_BY, Call, read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH
 from mrtr_cassette.core.wire.http import EVENT_STREAM, POST_HEADERS, Headers, Request
@@ -33,19 +32,10 @@ _CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class OwnClient:
-    """A client, as its requests show it.
-
-    Attributes:
-        era: which revision the server speaks; None until that is known.
-    """
+    """The built-in client; its `era`, which revision the server speaks, is None until known."""
 
     def __init__(self, target: str, kinds: Collection[str], version: str) -> None:
-        """Take who it is.
-
-        Args:
-            target: path and query of the server's URL.
-            kinds: the kinds of requests for input that it can answer.
-        """
+        """Call a path and query; `kinds` are the requests for input that it can answer."""
         self.era: Era | None = None
         self._target = target
         self._about = {"name": "mrtr-cassette", "version": version}
@@ -94,12 +84,7 @@ class OwnClient:
     def call(
         self, method: str, params: Mapping[str, Any], input_schema: Mapping[str, Any] | None = None
     ) -> Request:
-        """Return the first request of a call.
-
-        Args:
-            params: less `_meta`.
-            input_schema: that of the tool, which may want arguments in headers.
-        """
+        """Return the first request of a call; the tool's schema may want arguments in headers."""
         headers = self._headers(method, input_schema, params)
         if self.era == "legacy":
             return self._post(method, params, headers)

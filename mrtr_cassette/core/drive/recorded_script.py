@@ -1,46 +1,36 @@
 """A script that gives the recorded answers, if the live server asks what was recorded.
 
-Rule: an ask that is not the recorded one is never answered.
+An ask that is not the recorded one is never answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from mrtr_cassette.core.compare.changes import Change, heaviest, without_ignored
-from mrtr_cassette.core.compare.own_ids import id_of, with_ids
-from mrtr_cassette.core.compare.responses import (
-    changes_beside,
-    changes_of_ask,
-    changes_of_result,
-    pushed_value,
-    question_changes,
-)
-from mrtr_cassette.core.drive.conversation import (
-    Answered,
-    AskedOtherwise,
-    LiveAsk,
-    LivePush,
-    NeedsAnswers,
-    Posted,
-)
-from mrtr_cassette.core.drive.ordering import without_reordered
-from mrtr_cassette.core.exchange.pushed import message_of
-from mrtr_cassette.core.exchange.recorded import (
+from mrtr_cassette.core.cassette.recorded import (
     PushedRequest,
     PushedTurn,
     RecordedExchange,
     asking_turn,
 )
-from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS, answers_text
-from mrtr_cassette.core.protocol.jsonrpc import Message
-from mrtr_cassette.core.secrets.answers import SEALED_ANSWER
-from mrtr_cassette.core.secrets.placeholders import without_numbers
-from mrtr_cassette.core.secrets.surrogates import sha256_of
-from mrtr_cassette.core.wire.jsonbytes import canonical
-
-_ASKS = f"/{INPUT_REQUESTS}"
+from mrtr_cassette.core.compare.responses import (
+    asked_question,
+    pushed_value,
+    question_changes,
+    response_changes,
+    round_change,
+)
+from mrtr_cassette.core.compare.values import ABSENT, Change, heaviest, without_ignored
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    AskedOtherwise,
+    LiveAsk,
+    NeedsAnswers,
+)
+from mrtr_cassette.core.drive.server_session import id_of, with_ids
+from mrtr_cassette.core.protocol.dialect import answers_text
+from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, sha256_of, without_numbers
 
 
 class IssuedState(NamedTuple):
@@ -51,12 +41,7 @@ class IssuedState(NamedTuple):
 
 
 class TurnChange(NamedTuple):
-    """One place where a live server differs from a recorded conversation.
-
-    Attributes:
-        turn: the turn that asks, from 1; or 0 for the final response.
-        change: the place.
-    """
+    """A change in the turn that asks, from 1, or 0 for the final response."""
 
     turn: int
     change: Change
@@ -67,9 +52,9 @@ class RecordedScript:
 
     Attributes:
         states: the states that the live server has issued so far.
-        changes: where its asks so far, and the final response, differ from the recorded ones.
-        left_out: where they differ at what is ignored.
-        live: the live exchange at the place of each recorded one so far, with the recorded ids.
+        changes: where its asks and the final response differ from the recorded ones.
+        left_out: where they differ at ignored places.
+        live: the live exchange in the place of each recorded one, with the recorded ids.
     """
 
     def __init__(
@@ -79,14 +64,10 @@ class RecordedScript:
         ignored: Collection[str] = (),
         listening: Sequence[RecordedScript] = (),
     ) -> None:
-        """Take a recorded conversation.
+        """Take a recorded conversation, whose last exchange may ask and have no answer here.
 
-        Args:
-            exchanges: from its first request on; the last one may ask, and have no answer here.
-            pushed_turns: the turns in which the server pushed what it asks.
-            ignored: pointers at which, and below which, nothing counts.
-            listening: those of the session's listening streams: while several calls were pending,
-                what was pushed belongs to these.
+        Requests that were pushed while several calls were pending belong to the scripts of the
+        session's `listening` streams.
         """
         self._listening = listening
         self._exchanges = exchanges
@@ -124,88 +105,76 @@ class RecordedScript:
     def _recorded_by_hash(self) -> dict[str, str]:
         return {sha256_of(live): recorded for live, recorded in self.states}
 
+    def _recorded_at(self, position: int) -> RecordedExchange:
+        return self._exchanges[min(position, len(self._exchanges) - 1)]
+
     def _as_recorded(self, position: int, live: RecordedExchange) -> RecordedExchange:
         """Return a live exchange with the ids that the recorded requests had."""
-        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
-        self._ids[id_of(live)] = id_of(recorded)
+        self._ids[id_of(live)] = id_of(self._recorded_at(position))
         return with_ids(live, self._ids)
 
     def answer(self, ask: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Give the recorded answers, if the ask is the recorded one."""
+        if ask.push is not None:
+            return self._answer_push(ask)
         position = ask.turn - 1 - self._answered
         turn = asking_turn(position, self._turns)
         live = self._as_recorded(position, ask.exchange)
         self.live.append(live)
         recorded = self._exchanges[position] if position < len(self._exchanges) else None
         if recorded is None or recorded.ask is None:
-            asked = None if live.ask is None else live.ask.message
-            return self._refused(ask, turn, [_round(None, asked)])
+            return self._refused(ask, turn, [round_change(ABSENT, asked_question(live))])
         if unasked := self._unasked_at(position):
-            return self._refused(ask, turn, [_round(message_of(unasked[0]), None)])
+            return self._refused(ask, turn, [round_change(_asked(unasked[0]), ABSENT)])
         if ask.request_state is not None and recorded.ask.request_state is not None:
             self.states.append(IssuedState(ask.request_state, recorded.ask.request_state))
-        states = self._recorded_by_hash
-        changes = self._counting(changes_of_ask(recorded, live, states))
+        changes = self._counting(response_changes(recorded, live, self._recorded_by_hash))
         if heaviest(changes) == "question-changed":
             return self._refused(ask, turn, changes)
-        changes += self._counting(changes_beside(recorded, live, states))
-        self.changes += [TurnChange(turn, change) for change in changes]
+        self._take(turn, changes)
         if position + 1 == len(self._exchanges):
             return NeedsAnswers(ask)
         return Answered(answers_text(self._exchanges[position + 1].request.body))
 
-    def answer_push(self, push: LivePush) -> Posted | NeedsAnswers | AskedOtherwise:
+    def _answer_push(self, push: LiveAsk) -> Answered | NeedsAnswers | AskedOtherwise:
         """Post the recorded answer, if what is pushed was recorded at this place."""
         position = push.turn - 1 - self._answered
-        open_turns = (
-            at
-            for at, turn in enumerate(self._turns)
-            if self._unasked[at] and turn.position <= position
-        )
-        at = next(open_turns, None)
         response = self._as_recorded(position, push.exchange).response
         raw = b"" if response is None else response.body
         asked = pushed_value(raw, self._recorded_by_hash)
-        if at is None:
-            posted = self._answered_elsewhere(asked)
-            changes = [_round(None, push.message)]
-            return posted or self._refused(push, asking_turn(position, self._turns), changes)
-        turn, unasked = self._turns[at], self._unasked[at]
-        number = turn.position + at + 1
-        # What was pushed together may come in another order.
-        compared = [self._changes_of_push(each, asked) for each in unasked]
-        index = next((index for index, changes in enumerate(compared) if not changes), None)
-        if index is None:
-            posted = self._answered_elsewhere(asked)
-            return posted or self._refused(push, number, compared[0])
-        self._answered += 1
-        return _posted(turn, unasked.pop(index)) or NeedsAnswers(push)
-
-    def _answered_elsewhere(self, asked: object) -> Posted | None:
-        """Return the recorded answer to what was pushed while several calls were pending."""
+        number, changes = asking_turn(position, self._turns), [round_change(ABSENT, asked)]
+        for at, (turn, unasked) in enumerate(zip(self._turns, self._unasked, strict=True)):
+            if unasked and turn.position <= position:
+                # What was pushed together may come in another order.
+                if pushed := self._same_as(asked, unasked):
+                    self._answered += 1
+                    return _posted(turn, pushed) or NeedsAnswers(push)
+                number, changes = turn.position + at + 1, self._changes_of_push(unasked[0], asked)
+                break
         for script in self._listening:
-            posted = script.taken(asked)
+            posted = script.posted(asked)
             if posted is not None:
                 self._answered += 1
                 return posted
-        return None
+        return self._refused(push, number, changes)
 
-    def taken(self, asked: object) -> Posted | None:
-        """Return the answer to what was pushed on this stream, whatever the turn; or None.
-
-        Args:
-            asked: the method and the params of a pushed request.
-        """
+    def posted(self, asked: object) -> Answered | None:
+        """Return the answer to what was pushed on this stream, whatever the turn; or None."""
         for turn, unasked in zip(self._turns, self._unasked, strict=True):
-            for pushed in unasked:
-                if not self._changes_of_push(pushed, asked):
-                    unasked.remove(pushed)
-                    return _posted(turn, pushed)
+            if pushed := self._same_as(asked, unasked):
+                return _posted(turn, pushed)
         return None
+
+    def _same_as(self, asked: object, unasked: list[PushedRequest]) -> PushedRequest | None:
+        """Take the recorded request that asks the same out of some; None where there is none."""
+        same = (each for each in unasked if not self._changes_of_push(each, asked))
+        pushed = next(same, None)
+        if pushed is not None:
+            unasked.remove(pushed)
+        return pushed
 
     def _changes_of_push(self, pushed: PushedRequest, asked: object) -> list[Change]:
-        recorded = pushed_value(message_of(pushed).raw)
-        changes = question_changes({pushed.key: recorded}, {pushed.key: asked})
+        changes = question_changes({pushed.key: _asked(pushed)}, {pushed.key: asked})
         return self._counting(changes)
 
     def _counting(self, changes: list[Change]) -> list[Change]:
@@ -219,30 +188,21 @@ class RecordedScript:
         position = len(self.live)
         exchange = self._as_recorded(position, exchange)
         self.live.append(exchange)
-        recorded = self._exchanges[min(position, len(self._exchanges) - 1)]
+        recorded, turn = self._recorded_at(position), asking_turn(position, self._turns)
         if unasked := self._unasked_at(position):
-            self._take(asking_turn(position, self._turns), [_round(message_of(unasked[0]), None)])
+            self._take(turn, [round_change(_asked(unasked[0]), ABSENT)])
         elif recorded.ask is not None:
-            self._take(asking_turn(position, self._turns), [_round(recorded.ask.message, None)])
+            self._take(turn, [round_change(asked_question(recorded), ABSENT)])
         else:
-            states = self._recorded_by_hash
-            changes = self._counting(changes_of_result(recorded, exchange, states))
-            kept = without_reordered(changes, recorded, exchange, self._ignored)
-            self.left_out += [change for change in changes if change not in kept]
-            self._take(0, kept)
+            changes = response_changes(recorded, exchange, self._recorded_by_hash)
+            self._take(0, self._counting(changes))
 
     def _unasked_at(self, position: int) -> list[PushedRequest]:
         """Return what was pushed up to an exchange's response, and has not been pushed now."""
-        return [
-            pushed
-            for turn, unasked in zip(self._turns, self._unasked, strict=True)
-            for pushed in unasked
-            if turn.position <= position
-        ]
+        turns = zip(self._turns, self._unasked, strict=True)
+        return [each for turn, unasked in turns if turn.position <= position for each in unasked]
 
-    def _refused(
-        self, ask: LiveAsk | LivePush, turn: int, changes: Sequence[Change]
-    ) -> AskedOtherwise:
+    def _refused(self, ask: LiveAsk, turn: int, changes: Sequence[Change]) -> AskedOtherwise:
         self._take(turn, changes)
         return AskedOtherwise(ask, tuple(changes))
 
@@ -250,24 +210,15 @@ class RecordedScript:
         self.changes += [TurnChange(turn, change) for change in changes]
 
 
-def _posted(turn: PushedTurn, pushed: PushedRequest) -> Posted | None:
+def _posted(turn: PushedTurn, pushed: PushedRequest) -> Answered | None:
     """Return the recorded answer to a pushed request; None where there was none."""
     response = next((each for each in turn.answers if each.key == pushed.key), None)
     message = None if response is None else response.exchange.call.message
     if message is None:
         return None
     result, error = message.spelled(("result",)), message.spelled(("error",))
-    return Posted(result) if result is not None else Posted(error or b"{}", "error")
+    return Answered(result) if result is not None else Answered(error or b"{}", "error")
 
 
-def _round(recorded: Message | None, received: Message | None) -> Change:
-    """Return the change that there is a question more or less."""
-    return Change("rounds-changed", _ASKS, _shown(recorded), _shown(received))
-
-
-def _shown(message: Message | None) -> str | None:
-    if message is None:
-        return None
-    result = message.tree.get("result")
-    asked = pushed_value(message.raw) if result is None else result.get(INPUT_REQUESTS)
-    return canonical(asked)
+def _asked(pushed: PushedRequest) -> dict[str, Any]:
+    return pushed_value(pushed.message.raw)

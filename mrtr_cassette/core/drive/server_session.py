@@ -1,21 +1,23 @@
-"""A session with a live server, as its client knows it.
+"""A session with a live server as its client knows it: requests, ids, pages, values issued anew.
 
-Rule: a server without sessions has one, without an id.
-Source: MCP 2025-11-25, "Session Management"; MCP 2024-11-05, "HTTP with SSE".
+Source: MCP 2025-11-25, "Session Management", "Tasks"; MCP 2026-07-28, "Tools", "Pagination".
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from json.encoder import encode_basestring_ascii
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.compare.own_ids import OWN_ID
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.lookup import caller_values
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
-from mrtr_cassette.core.record.open_pushes import OpenPush
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.record.sealer import Seen
+from mrtr_cassette.core.record.sealing import Seen
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -26,30 +28,47 @@ from mrtr_cassette.core.wire.http import (
     Request,
     Response,
 )
-from mrtr_cassette.core.wire.jsonbytes import find_spans, splice
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    canonical,
+    find_spans,
+    parse,
+    replace_members,
+    splice,
+)
 from mrtr_cassette.core.wire.lines import line_request
+from mrtr_cassette.core.wire.pointers import value_at
 from mrtr_cassette.core.wire.sse import event_id, retry_ms
+from mrtr_cassette.errors import shorten
 
+_OWN_ID: Final = b"mrtr-cassette-"
+"""The ids of verify's requests begin with this; a number follows."""
+_REPEATED = re.compile(
+    rb"""(?P<quote>\\*["'])?(?P<id>%b[0-9]+)(?(quote)(?P=quote))""" % re.escape(_OWN_ID)
+)
 _OF_ALL: Final = frozenset({"authorization", "mcp-protocol-version", SESSION_HEADER})
 """Headers that all requests of a session have alike."""
 _PAUSE_MS: Final = 1000
-"""How long the SDKs' clients wait where no server says it, and the longest wait of ours."""
-
-
-class TakesPushes(Protocol):
-    """Whoever can answer what a server pushes."""
-
-    def push_received(self, push: OpenPush) -> Observation | None:
-        """Take a pushed request; return the request that posts its answer, or None."""
-        ...
+"""How long the SDKs' clients wait by default, and the longest wait."""
+_MOST_PAGES: Final = 100
+"""Pages that are read; a server may have no last one."""
+_OF_CALL: Final = ("mcp-name", "mcp-param-")
+_ISSUED: Final[tuple[MemberPath, ...]] = (
+    ("result", "nextCursor"),
+    ("result", "taskId"),
+    ("result", "task", "taskId"),
+)
+_SENT_BACK: Final[tuple[MemberPath, ...]] = (
+    ("params", "cursor"),
+    ("params", "taskId"),
+    ("params", "_meta", "io.modelcontextprotocol/related-task", "taskId"),
+)
 
 
 class ServerSession:
     """What all conversations in one session with a live server have in common.
 
-    Attributes:
-        recorder: sees the exchanges, and gives them the form in which they would be recorded.
-        id: the server's id for the session; empty where it has none.
+    A server without sessions has one, whose `id` is empty.
     """
 
     def __init__(self, recorder: Recorder, session_id: str = "") -> None:
@@ -57,33 +76,27 @@ class ServerSession:
         self.recorder = recorder
         self.id = session_id
         self._sent = 0
-        self._owners: dict[int, TakesPushes] = {}
+        self._owners: dict[int, Requests] = {}
 
-    def request(self, request: Request, owner: TakesPushes) -> Observation:
-        """Return a request as it is sent in this session, to be shown its response.
+    def request(self, request: Request, owner: Requests) -> Observation:
+        """Return a request as it is sent in this session, a call with an id of its own.
 
-        Args:
-            request: a call gets an id of its own.
-            owner: gets what the server pushes because of it.
+        The observation is to be shown the response; the owner gets what the server pushes because
+        of the request.
         """
         self._sent += 1
         call = read_call(request)
         if call.message is not None and call.message.kind is Kind.REQUEST:
-            body, identity = request.body, b'"%b%d"' % (OWN_ID, self._sent)
+            body, identity = request.body, b'"%b%d"' % (_OWN_ID, self._sent)
             spans = find_spans(body, [ID_PATH])[ID_PATH]
             request = with_body(request, splice(body, [(span, identity) for span in spans]))
-        request = readable(in_session(request, self.id))
+        request = _readable(in_session(request, self.id))
         observation = self.recorder.request_received(request, 0.0)
         self._owners[observation.number] = owner
         return observation
 
-    def post(self, first: Request, body: bytes, owner: TakesPushes) -> Observation:
-        """Return the request that posts a message which is no call.
-
-        Args:
-            first: a request of this session.
-            owner: gets what the server pushes because of it.
-        """
+    def post(self, first: Request, body: bytes, owner: Requests) -> Observation:
+        """Return the request that posts a message which is no call, where `first` was sent."""
         if first.is_line:
             return self.request(line_request(body), owner)
         kept = tuple(pair for pair in first.headers if pair[0].lower() in _OF_ALL)
@@ -110,21 +123,52 @@ class ServerSession:
     def responded(self, observation: Observation) -> None:
         """Take the whole response to one of its requests.
 
-        A session has the id that comes with the result of `initialize` (MCP 2025-11-25, "Session
-        Management"); servers name one in errors too, which they forget at once.
+        A session has the id that comes with the result of `initialize`; servers name one in errors
+        too, which they forget at once.
         """
         if observation.call.method == "initialize" and observation.status == 200:
             self.id = observation.session or self.id
         self._owners.pop(observation.number, None)
 
 
-class Resumption(NamedTuple):
-    """How a client comes back for the rest of a response.
+def id_of(exchange: RecordedExchange) -> bytes:
+    """Return the id of a request as it is spelled; empty where it has none."""
+    return caller_values(exchange.call.message).id or b""
 
-    Attributes:
-        request: what it sends.
-        after_s: how many seconds it waits before that.
-    """
+
+def with_ids(exchange: RecordedExchange, recorded: Mapping[bytes, bytes]) -> RecordedExchange:
+    """Return a live exchange with the recorded ids, by our own, in whatever repeats them too."""
+
+    def as_recorded(found: re.Match[bytes]) -> bytes:
+        identity = recorded.get(b'"%b"' % found["id"])
+        if identity is None:
+            return found[0]
+        # A server that quotes a text writes a number without quotes.
+        quote = found["quote"] or b""
+        return quote + identity[1:-1] + quote if identity.startswith(b'"') else identity
+
+    def changed(raw: bytes) -> bytes:
+        return _REPEATED.sub(as_recorded, raw)
+
+    request, response = exchange.request, exchange.response
+    if _OWN_ID not in request.body:
+        return exchange
+    if response is not None:
+        pieces = tuple(piece._replace(raw=changed(piece.raw)) for piece in response.pieces)
+        response = replace(response, pieces=pieces)
+    request = replace(request, body=changed(request.body))
+    return replace(exchange, request=request, response=response)
+
+
+def repeats_own_id(live: RecordedExchange, recorded: RecordedExchange) -> bool:
+    """Tell whether a live response has an id of ours that is not its request's."""
+    live = with_ids(live, {id_of(live): id_of(recorded)})
+    body = b"" if live.response is None else live.response.body
+    return any(b'"%b"' % found["id"] != id_of(recorded) for found in _REPEATED.finditer(body))
+
+
+class Resumption(NamedTuple):
+    """What a client sends for the rest of a response, after so many seconds."""
 
     request: Request
     after_s: float
@@ -146,7 +190,7 @@ def resumption(observation: Observation) -> Resumption | None:
     waits = [wait for wait in map(retry_ms, events) if wait is not None]
     kept = tuple(pair for pair in call.request.headers if pair[0].lower() in _OF_ALL)
     headers = (("Accept", EVENT_STREAM), *kept, ("Last-Event-ID", last))
-    request = readable(Request("GET", call.request.target, headers, b""))
+    request = _readable(Request("GET", call.request.target, headers, b""))
     return Resumption(request, min(waits[-1] if waits else _PAUSE_MS, _PAUSE_MS) / 1000)
 
 
@@ -159,7 +203,7 @@ def in_session(request: Request, session: str) -> Request:
     return replace(request, headers=(*kept, *added))
 
 
-def readable(request: Request) -> Request:
+def _readable(request: Request) -> Request:
     """Return a request whose response comes in no coding, as it is for us and not the client."""
     if request.is_line:
         return request
@@ -171,3 +215,167 @@ def with_body(request: Request, body: bytes) -> Request:
     """Return a request with another body; the length that it announced goes."""
     headers = tuple(pair for pair in request.headers if pair[0].lower() != "content-length")
     return replace(request, headers=headers, body=body)
+
+
+def with_values(
+    body: bytes, paths: Sequence[MemberPath], new_value: Callable[[str], str | None]
+) -> bytes:
+    """Return a request with other texts at some places; None leaves one as it is."""
+    replacements = []
+    for span in (span for spans in find_spans(body, paths).values() for span in spans):
+        value = parse(body[span.start : span.end])
+        new = new_value(value) if isinstance(value, str) else None
+        if new is not None:
+            replacements.append((span, encode_basestring_ascii(new).encode()))
+    return splice(body, replacements)
+
+
+class LiveValues:
+    """Cursors and task ids that a live server issues anew, by those that were recorded."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, str] = {}
+
+    def issued(self, recorded: Message, live: Message) -> None:
+        """Take two responses to the same request."""
+        for path in _ISSUED:
+            old, new = (value_at(message.tree, path) for message in (recorded, live))
+            if isinstance(old, str) and isinstance(new, str):
+                self._live[old] = new
+
+    def in_live(self, body: bytes) -> bytes:
+        """Return a request with the live values in it."""
+        return with_values(body, _SENT_BACK, self._live.get) if self._live else body
+
+
+class Requests:
+    """Requests to a live server, each made of the response before it; no push is answered.
+
+    Attributes:
+        request: the next one, or the last one once it `is_over`.
+        last: the last exchange so far, in the form in which it would be recorded.
+    """
+
+    def __init__(self, first: Request, session: ServerSession) -> None:
+        """Begin before the first request."""
+        self.request = first
+        self.last: RecordedExchange | None = None
+        self._session = session
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing that still comes is of interest."""
+        return self._is_over
+
+    def next(self) -> Observation | None:
+        """Return the next request to send, to be shown its response; None where there is none."""
+        return None if self.is_over else self._session.request(self.request, self)
+
+    def pushed(self, push: OpenPush) -> Observation | None:
+        """Take a request that stood in a response; it may belong to other requests.
+
+        Returns:
+            the request that posts the answer; None where there is none, or none yet.
+        """
+        return self._session.pushed(push)
+
+    def push_received(self, push: OpenPush) -> Observation | None:  # noqa: ARG002
+        """Take a request that the server pushed because of one of these; leave it unanswered."""
+        return None
+
+    def responded(self, observation: Observation) -> None:
+        """Take the response to the last request, which the observation has seen whole."""
+        self._session.responded(observation)
+        self.last = observation.seal(End.COMPLETE, 0.0)
+        following = self._after(self.last)
+        self.request, self._is_over = following or self.request, following is None
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        """Return the next request after an exchange, or None."""
+        raise NotImplementedError
+
+
+class Pages(Requests):
+    """A list of a live server, page after page, at most so many."""
+
+    def __init__(self, listing: Request, session: ServerSession, most: int = _MOST_PAGES) -> None:
+        """Begin before the first page, which `listing` requests."""
+        super().__init__(listing, session)
+        self.left = most
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        self.left -= 1
+        cursor = exchange.next_cursor
+        return page_at(self.request, cursor) if cursor is not None and self.left else None
+
+
+def page_at(listing: Request, cursor: str | None) -> Request:
+    """Return the request for the page at a cursor; None stands for the first page."""
+    value = None if cursor is None else encode_basestring_ascii(cursor).encode()
+    return with_body(listing, replace_members(listing.body, ("params",), {"cursor": value}))
+
+
+class ToolList(Pages):
+    """The tools of a live server.
+
+    Attributes:
+        tools: what has been listed so far, as the server spelled it.
+        is_whole: each response so far was a list.
+    """
+
+    def __init__(self, listing: Request, session: ServerSession) -> None:
+        """Begin before the first page, which `listing` requests."""
+        super().__init__(listing, session)
+        self.tools: list[Any] = []
+        self.is_whole = True
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        result = exchange.rpc_members.get("result")
+        tools = result.get("tools") if isinstance(result, dict) else None
+        self.is_whole = isinstance(tools, list)
+        self.tools += tools if isinstance(tools, list) else ()
+        return super()._after(exchange) if self.is_whole else None
+
+    def destroys(self, name: str) -> bool:
+        """Tell whether the server says that a tool may destroy something."""
+        hints = self._hints_of(name)
+        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
+
+    def only_reads(self, name: str) -> bool:
+        """Tell whether the server says that a tool changes nothing."""
+        return self._hints_of(name).get("readOnlyHint") is True
+
+    def _hints_of(self, name: str) -> Mapping[str, Any]:
+        named = (each for each in self.tools if isinstance(each, dict) and each.get("name") == name)
+        hints = next(named, {}).get("annotations")
+        return hints if isinstance(hints, dict) else {}
+
+
+def listing_beside(call: Request) -> Request:
+    """Return the request that lists the tools, with the headers and `_meta` of a call."""
+    meta = parse(call.body).get("params", {}).get("_meta")
+    params = {} if meta is None else {"_meta": meta}
+    listing = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": params}
+    headers = tuple(
+        (name, "tools/list" if name.lower() == "mcp-method" else value)
+        for name, value in call.headers
+        if not name.lower().startswith(_OF_CALL)
+    )
+    request = Request(call.method, call.target, headers, b"")
+    return with_body(request, canonical(listing).encode())
+
+
+def has_error(exchange: RecordedExchange) -> bool:
+    """Tell whether an exchange ended with a JSON-RPC error."""
+    return exchange.rpc_members.get("error") is not None
+
+
+def outcome(exchange: RecordedExchange) -> str:
+    """Return what a live server responded, in a few words."""
+    response = exchange.response
+    if response is None:
+        return "no response"
+    text = "a response" if response.is_lines else f"HTTP {response.status}"
+    error = exchange.rpc_members.get("error")
+    return text if error is None else f"{text}, error {shorten(canonical(error))}"

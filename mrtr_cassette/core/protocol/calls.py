@@ -6,6 +6,7 @@ Source: docs/matching.md.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from sys import intern
@@ -13,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, REQUEST_STATE, Answers, answers_in
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.protocol.session_ids import session_in, without_session
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
     SESSION_HEADER,
@@ -25,6 +25,52 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, parse
 from mrtr_cassette.core.wire.pointers import without_paths
 from mrtr_cassette.errors import NotJsonError, printable
+
+NO_SESSION: Final = ""
+"""The session of all clients that have none."""
+
+_SHORTEST_ID: Final = 16
+"""Characters of a session id, which nobody must be able to guess; what is shorter may be a word."""
+_DIGIT: Final = re.compile("[0-9]")
+_SURROGATE: Final = r"mrtr-session(?::|%3A)[0-9]{1,9}"
+_HASH: Final = r"sha256(?::|%3A)[0-9a-f]{64}"
+_ANY = re.compile(f"{_SURROGATE}|{_HASH}", re.ASCII)
+# A hash may also be a digest that a client sends; under such a name it is a session's.
+_IN_URL = re.compile(f"{_SURROGATE}|(?<=[Ss]ession[Ii]d=){_HASH}|(?<=session_id=){_HASH}", re.ASCII)
+
+
+def session_of(request: Request) -> str:
+    """Return the id of the session in which a recorded request was sent."""
+    return header_value(request.headers, SESSION_HEADER) or session_in(request.target)
+
+
+@lru_cache(maxsize=1024)
+def session_in(text: str) -> str:
+    """Return the session id that stands in a URL of a recording."""
+    match = _ANY.search(text)
+    return NO_SESSION if match is None else match[0].replace("%3A", ":")
+
+
+def ids_given_in(url: str) -> list[str]:
+    """Return what tells the session in the URL that a client of HTTP+SSE has to post to.
+
+    These are the long values of its query, or else the last long segment of its path that is no
+    word.
+    """
+    path, _, query = url.partition("?")
+    pairs = (pair.partition("=") for pair in query.split("&"))
+    values = [value for _, _, value in pairs if len(value) >= _SHORTEST_ID]
+    if "://" in path:
+        path = path.partition("://")[2].partition("/")[2]
+    segments = [each for each in path.split("/") if len(each) >= _SHORTEST_ID]
+    return values or [each for each in segments if _DIGIT.search(each)][-1:]
+
+
+@lru_cache(maxsize=1024)
+def without_session(target: str) -> str:
+    """Return a URL in which every session id is the same one."""
+    return _IN_URL.sub("mrtr-session", target)
+
 
 NAMED_BY: Final[Mapping[str, str]] = {
     "tools/call": "name",

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.wire.jsonbytes import MemberPath, Span, canonical, find_spans, parse
-from mrtr_cassette.core.wire.numbers import Number
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, Number, Span, canonical, find_spans, parse
 from mrtr_cassette.errors import NotJsonError
 
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"

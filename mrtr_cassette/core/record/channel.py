@@ -1,8 +1,8 @@
-"""Which exchange each line of a pipe belongs to.
+"""Assign each line of a pipe to its exchange.
 
-Rule: the server's response to a request belongs to it, and so does what names the request by its
-progress token or its subscription, and what is said while it alone is pending. Everything else the
-server says of its own accord: that is the response to the channel's beginning.
+The server's response to a request belongs to it, and so does what names the request by its progress
+token or its subscription, and what is said while it alone is pending. Everything else the server
+says of its own accord: that is the response to the channel's beginning.
 Source: docs/cassette-format.md, "Over pipes"; MCP 2026-07-28, basic, "Transports", stdio.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from mrtr_cassette.core.exchange.sessions import listens
+from mrtr_cassette.core.cassette.sessions import listens
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import SUBSCRIPTION_ID, Kind, Message, classify
 from mrtr_cassette.core.wire.http import End, Request
@@ -23,24 +23,14 @@ E = TypeVar("E")
 
 
 class Placed(NamedTuple, Generic[E]):
-    """Where a line belongs.
-
-    Attributes:
-        exchange: its exchange.
-        is_over: nothing follows in this exchange.
-    """
+    """The exchange of a line, and whether nothing follows in it."""
 
     exchange: E
     is_over: bool
 
 
 class Ended(NamedTuple, Generic[E]):
-    """An exchange that the end of the channel ends.
-
-    Attributes:
-        exchange: the exchange.
-        end: how it ends; None where there is nothing to keep of it.
-    """
+    """How the end of the channel ends an exchange; None where there is nothing to keep of it."""
 
     exchange: E
     end: End | None
@@ -48,13 +38,7 @@ class Ended(NamedTuple, Generic[E]):
 
 @dataclass(slots=True, eq=False)
 class _Unanswered(Generic[E]):
-    """A request without its response.
-
-    Attributes:
-        exchange: its exchange.
-        id: canonical text of its id.
-        token: canonical text of its progress token, or None.
-    """
+    """A request without its response, with canonical texts of its id and progress token."""
 
     exchange: E
     id: str
@@ -63,15 +47,12 @@ class _Unanswered(Generic[E]):
 
 @dataclass(slots=True)
 class Channel(Generic[E]):
-    """One run of a server on a pipe.
-
-    Attributes:
-        begin: begins an exchange with its request.
-        session: which start of the server it is; empty for the first one.
-    """
+    """One run of a server on a pipe."""
 
     begin: Callable[[Request], E]
+    """Begins an exchange with its request."""
     session: str = ""
+    """Which start of the server it is; empty for the first one."""
     _listening: E = field(init=False)
     _has_spoken: bool = field(default=False, init=False)
     _pending: dict[str, list[_Unanswered[E]]] = field(default_factory=dict, init=False)
@@ -145,11 +126,7 @@ class Channel(Generic[E]):
         return same[0] if same else None
 
     def ended(self, *, by_server: bool) -> list[Ended[E]]:
-        """Return what the end of the channel ends, in the order of the requests.
-
-        Args:
-            by_server: the server ended first; else the client closed the channel.
-        """
+        """Return what the end of the channel ends; by the server, or by the client that left."""
         listening_end = End.COMPLETE if by_server else End.OPEN
         kept = listening_end if self._has_spoken or by_server else None
         end = End.BROKEN if by_server else End.OPEN

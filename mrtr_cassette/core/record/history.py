@@ -1,34 +1,26 @@
-"""What passed in the sessions of a recording, and when.
+"""Tell what passed in the sessions of a recording, and when.
 
-Rule: what has happened is counted in requests that had arrived; the clock only tells apart what
-happened between two of them.
+What has happened is counted in requests that had arrived; the clock only tells apart what happened
+between two of them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from sys import intern
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import (
-    NO_SESSION,
-    ends_session,
-    is_answered,
-    listens,
-    opened_session,
-    session_of,
-)
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
+from mrtr_cassette.core.cassette.sessions import ends_session, is_answered, listens, opened_session
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by
-from mrtr_cassette.core.secrets.placeholders import renumber
-from mrtr_cassette.core.secrets.surrogates import SEALED_HASH
-from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Request, Response
+from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber
+from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Request, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
 _LONGEST_TEXT = 200
@@ -37,12 +29,7 @@ _JOURNAL_TOKEN = re.compile("[0-9a-f]{24}")
 
 
 class Moment(NamedTuple):
-    """When something happened.
-
-    Attributes:
-        after: how many requests had arrived by then.
-        at_ms: milliseconds since the recording began.
-    """
+    """When something happened: how many requests had arrived, and milliseconds since the begin."""
 
     after: int
     at_ms: float
@@ -52,18 +39,13 @@ NEVER = Moment(2**53, 0.0)
 
 
 class Push(NamedTuple):
-    """A request that the server sent of itself.
-
-    Attributes:
-        id: canonical text of its id.
-        method: what it asks for.
-        piece: index of the piece of the response that completes it.
-        moment: when it had arrived.
-    """
+    """A request that the server sent of itself."""
 
     id: str
+    """Canonical text of its id."""
     method: str
     piece: int
+    """Index of the piece of the response that completes it."""
     moment: Moment
 
 
@@ -84,40 +66,35 @@ _RANKS = {"initialize": Rank.INITIALIZE, "notifications/initialized": Rank.INITI
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What is to know of an exchange in its session.
-
-    Attributes:
-        session: the session's id, as the journal has it.
-        text: the beginning of its call key, without what every recording has anew.
-        rank: which place in its session the request has.
-        request_id: canonical text of the id of the request; None for anything else.
-        posted_id: canonical text of the id of the JSON-RPC response that the request is, or None.
-        pushes: the requests in its response.
-        responses: the id of each JSON-RPC response to another request, and when it came.
-        ended: when the response ended, or the call whose stream it resumes; never where it says no
-            more than that the request has arrived, and the response comes on a listening stream.
-        is_answered: its response has the response to the request.
-        resumes: number of the call whose stream it resumes, or None.
-        ends_session: it is a DELETE, which was not refused.
-        seeks_stream: it is a GET of a listening stream.
-        is_silent: its response, if there is any, has no message of a server that lets it listen.
-        is_left: its client left its response.
-    """
+    """Facts about one exchange that ordering and push linking need."""
 
     session: str
-    text: str
-    rank: Rank
-    request_id: str | None
-    posted_id: str | None
-    pushes: tuple[Push, ...]
-    responses: tuple[tuple[str, Moment], ...]
-    ended: Moment
-    is_answered: bool
+    """The session's id, as the journal has it."""
+    text: str = ""
+    """The beginning of its call key, without what every recording has anew."""
+    rank: Rank = Rank.CALL
+    request_id: str | None = None
+    """Canonical text of the id of the request; None for anything else."""
+    posted_id: str | None = None
+    """Canonical text of the id of the JSON-RPC response that the request is."""
+    pushes: tuple[Push, ...] = ()
+    responses: tuple[tuple[str, Moment], ...] = ()
+    """The id of each JSON-RPC response to another request, and when it came."""
+    ended: Moment = NEVER
+    """When the response ended, or the call whose stream it resumes; never where it says no more
+    than that the request has arrived, and the response comes on a listening stream."""
+    is_answered: bool = True
+    """Its response has the response to the request."""
     resumes: int | None = None
+    """Number of the call whose stream it resumes."""
     ends_session: bool = False
+    """It is a DELETE, which was not refused."""
     seeks_stream: bool = False
+    """It is a GET of a listening stream."""
     is_silent: bool = False
+    """Its response, if there is any, has no message of a server that lets it listen."""
     is_left: bool = False
+    """Its client left its response."""
 
     @property
     def listens(self) -> bool:
@@ -128,20 +105,16 @@ class SessionFacts:
 def session_facts(
     exchange: RecordedExchange, call: Call, key: str, *, asks: bool, resumes: int | None = None
 ) -> SessionFacts:
-    """Return what is to know of an exchange, which has a number, in its session.
+    """Return what is to know of an exchange, which has a number and this call key, in its session.
 
-    Args:
-        exchange: the exchange.
-        call: its request, read.
-        key: the text of its call key.
-        asks: its response is an input-required result.
-        resumes: number of the call whose stream it resumes, or None.
+    It `asks` where its response is an input-required result, and `resumes` the stream of a call.
     """
     response, message = exchange.response, call.message
     session = session_of(exchange.request)
     opened = NO_SESSION if session else opened_session(response)
-    is_of_call = asks or resumes is not None
-    rank = Rank.CALL if is_of_call else _rank_of(call, response, opens=bool(opened))
+    rank = Rank.CALL
+    if not asks and resumes is None:
+        rank = _rank_of(call, response, opens=bool(opened))
     has_others = rank in _LISTENING or resumes is not None
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
@@ -153,7 +126,9 @@ def session_facts(
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
     is_request = kind is Kind.REQUEST
-    ended = _ended(exchange) if resumes is None or not responses else responses[-1][1]
+    ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
+    if resumes is not None and responses:
+        ended = responses[-1][1]
     is_accepted = is_request and response is not None and response.only_accepts
     return SessionFacts(
         session=intern(session or opened),
@@ -164,7 +139,9 @@ def session_facts(
         pushes=tuple(pushes),
         responses=tuple(responses),
         ended=NEVER if is_accepted else ended,
-        is_answered=not is_accepted and (response is None or _has_answer(response)),
+        # What is no stream is the response to its request.
+        is_answered=not is_accepted
+        and (response is None or not response.is_framed or is_answered(response)),
         resumes=resumes,
         ends_session=ends_session(exchange.request, response),
         seeks_stream=resumes is None and seeks_stream(exchange.request),
@@ -182,6 +159,29 @@ def _is_silent(response: Response | None) -> bool:
     if response is None or not response.is_event_stream:
         return response is None or response.status >= 400
     return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
+
+
+def _rank_of(call: Call, response: Response | None, *, opens: bool) -> Rank:
+    if listens(call, response):
+        return Rank.OPENING_STREAM if opens or opens_channel(call.request) else Rank.LISTENING
+    return _RANKS.get(call.method, Rank.CALL)
+
+
+def _messages(
+    response: Response | None, *, has_others: bool
+) -> Iterator[tuple[int, Moment, Message]]:
+    """Yield the messages of an event stream that have an id, with their piece and its moment."""
+    if response is None or not response.is_framed:
+        return
+    for index, piece in enumerate(response.pieces):
+        # On the stream of a call, what has an id and no method is the response to the call.
+        if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
+            message = completed_by(response, index)
+            if message is not None and message.id is not None:
+                yield index, Moment(piece.after, piece.at_ms), message
+
+
+# What every recording has anew
 
 
 def _beginning_of(key: str) -> str:
@@ -209,38 +209,42 @@ def is_journal_token(token: str) -> bool:
     return _JOURNAL_TOKEN.fullmatch(token) is not None
 
 
-def _rank_of(call: Call, response: Response | None, *, opens: bool) -> Rank:
-    if listens(call, response):
-        return Rank.OPENING_STREAM if opens or opens_channel(call.request) else Rank.LISTENING
-    return _RANKS.get(call.method, Rank.CALL)
+def recounted(
+    exchange: RecordedExchange,
+    by: RecordedBy | None,
+    number: int,
+    after: Callable[[int, float], int],
+    offset_ms: float = 0.0,
+) -> RecordedExchange:
+    """Return an exchange as another recording counts it.
+
+    Args:
+        exchange: the exchange.
+        by: which recorder saw it.
+        number: its number there.
+        after: how many requests had arrived there, by how many had and when.
+        offset_ms: how much earlier that recording began.
+    """
+
+    def time(at_ms: float) -> float:
+        return max(0.0, at_ms + offset_ms)
+
+    response, ended_after = exchange.response, exchange.ended_after
+    if response is not None:
+        pieces = [Piece(raw, time(ms), after(count, ms)) for raw, ms, count in response.pieces]
+        response = replace(response, pieces=tuple(pieces))
+    return replace(
+        exchange,
+        number=number,
+        response=response,
+        started_ms=time(exchange.started_ms),
+        ended_ms=time(exchange.ended_ms),
+        ended_after=None if ended_after is None else after(ended_after, exchange.ended_ms),
+        recorded_by=by,
+    )
 
 
-def _messages(
-    response: Response | None, *, has_others: bool
-) -> Iterator[tuple[int, Moment, Message]]:
-    """Yield the messages of an event stream that have an id, with their piece and its moment."""
-    if response is None or not response.is_framed:
-        return
-    for index, piece in enumerate(response.pieces):
-        # On the stream of a call, what has an id and no method is the response to the call.
-        if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
-            message = completed_by(response, index)
-            if message is not None and message.id is not None:
-                yield index, Moment(piece.after, piece.at_ms), message
-
-
-def _has_answer(response: Response) -> bool:
-    """Tell whether a response has the response to its request; what is no stream is that."""
-    return not response.is_framed or is_answered(response)
-
-
-def _ended(exchange: RecordedExchange) -> Moment:
-    after = exchange.ended_after
-    if after is None:
-        # Older journals lack it.
-        pieces = () if exchange.response is None else exchange.response.pieces
-        after = pieces[-1].after if pieces else exchange.number or 0
-    return Moment(after, exchange.ended_ms)
+# The ends of exchanges, by their facts in arrival order
 
 
 def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
@@ -248,9 +252,6 @@ def ends_of(facts: Mapping[int, SessionFacts]) -> dict[int, Moment]:
 
     That is the end of its response, or, where the response to the request came on another stream of
     its session, that moment.
-
-    Args:
-        facts: by number, in arrival order.
     """
     waiting: dict[tuple[str, str], deque[Moment]] = {}
     for each in facts.values():
@@ -274,9 +275,6 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     Where nothing but the DELETE came after its client left a stream, client and server were
     closing, and which of them was the first to close the stream is chance. One that the server
     ended before the DELETE was let go.
-
-    Args:
-        facts: by number, in arrival order.
     """
     deletes: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -300,9 +298,6 @@ def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
     """Return the streams that clients tried to open or to resume while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.
-
-    Args:
-        facts: by number, in arrival order.
     """
     ended = {each.session for each in facts.values() if each.ends_session} - {NO_SESSION}
     last: dict[str, int] = {}

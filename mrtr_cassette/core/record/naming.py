@@ -1,24 +1,28 @@
-"""What stands in a cassette for request states, session ids and the ids of events.
+"""What a cassette has for whatever every recording has anew: states, ids, and secrets.
 
-Rule: the names depend on what was exchanged, not on when, so that every re-recording has the same
-ones. What an earlier recording named keeps its name.
+The names and numbers depend on what was exchanged, not on when, so that every re-recording has the
+same ones. What an earlier recording named keeps its name.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.record.elicitation_ids import ElicitationIds
-from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts
-from mrtr_cassette.core.secrets.surrogates import (
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.record.history import is_journal_token, without_token
+from mrtr_cassette.core.record.linking import LinkedInteraction
+from mrtr_cassette.core.secrets.sealed import (
+    ELICITATION_SURROGATE_BYTES,
     EVENT_SURROGATE_BYTES,
     SEALED_HASH_BYTES,
     SESSION_SURROGATE,
+    elicitation_surrogate,
     event_surrogate,
     occurrence_in,
+    renumber,
     reveal,
     reveal_text,
     session_surrogate,
@@ -37,51 +41,128 @@ from mrtr_cassette.core.wire.http import (
 from mrtr_cassette.core.wire.jsonbytes import splice
 from mrtr_cassette.core.wire.sse import event_id_spans
 
+_LONGEST_NUMBER = 10
+_ELICITATION = b'"elicitationId"'
+_ISSUED_ID = re.compile(rb'"elicitationId"\s*:\s*"((?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{16,200})"')
+"""An id that a server made up for a question, which a word is not (MCP 2025-11-25, URL mode)."""
+_TOKEN = re.compile(rb"[0-9A-Za-z_-]{16,200}")
 
-class Surrogates:
-    """The surrogates of a recording; states are named when all exchanges are known."""
+TextChange = Callable[[bytes, str], bytes]
+"""What a text becomes, by the lower-case name of its header; of a target and a body, nothing."""
+
+
+def with_texts(exchange: RecordedExchange, change: TextChange) -> RecordedExchange:
+    """Return an exchange with other target, header values and bodies; itself if none changes."""
+    request, response = exchange.request, exchange.response
+    new_request = _request_with(request, change)
+    new_response = None if response is None else _response_with(response, change)
+    if new_request == request and new_response == response:
+        return exchange
+    return replace(exchange, request=new_request, response=new_response)
+
+
+def _request_with(request: Request, change: TextChange) -> Request:
+    target = _changed_text(request.target, change, "")
+    headers = _changed_headers(request.headers, change)
+    return Request(request.method, target, headers, change(request.body, ""))
+
+
+def _response_with(response: Response, change: TextChange) -> Response:
+    headers = _changed_headers(response.headers, change)
+    pieces = [Piece(change(raw, ""), at_ms, after) for raw, at_ms, after in response.pieces]
+    return Response(response.status, headers, tuple(pieces), response.end)
+
+
+def _changed_headers(headers: Headers, change: TextChange) -> Headers:
+    return tuple([(name, _changed_text(text, change, name.lower())) for name, text in headers])
+
+
+def _changed_text(text: str, change: TextChange, name: str) -> str:
+    raw = text.encode("utf-8", "surrogateescape")
+    return change(raw, name).decode("utf-8", "surrogateescape")
+
+
+def renumbered(
+    exchange: RecordedExchange, number: Callable[[str, str], int | str | None]
+) -> RecordedExchange:
+    """Return an exchange with other numbers in its placeholders; itself where nothing changes."""
+    return with_texts(exchange, lambda raw, _: renumber(raw, number))
+
+
+class SecretNumbers:
+    """The numbers of the secrets of a recording, given as the secrets turn up in the cassette."""
 
     def __init__(self) -> None:
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._last: Counter[str] = Counter()
+
+    def leave_out_those_in(self, file: bytes) -> None:
+        """Leave out the numbers that a cassette's file has."""
+        renumber(file, self.leave_out)
+
+    def leave_out(self, rule: str, token: str) -> None:
+        """Leave out a number that an earlier recording gave."""
+        if token.isascii() and token.isdigit() and len(token) < _LONGEST_NUMBER:
+            self._last[rule] = max(self._last[rule], int(token))
+
+    def number(self, rule: str, token: str) -> int | None:
+        """Return the number of a secret, a new one where it has none; None for other text."""
+        if not is_journal_token(token):
+            return None
+        if (rule, token) not in self._numbers:
+            self._last[rule] += 1
+            self._numbers[rule, token] = self._last[rule]
+        return self._numbers[rule, token]
+
+
+class Names:
+    """The names and numbers of a recording.
+
+    Exchanges are added in arrival order and named in the file's order, states after that.
+    """
+
+    def __init__(self) -> None:
+        self._secrets = SecretNumbers()
+        self._with_secrets: set[int] = set()
         self._occurrences: Counter[str] = Counter()
-        self._sessions: dict[str, str] = {}
-        self._last_session = 0
+        self._highest: Counter[str] = Counter()
+        # States: hashes of those that an exchange issued and echoed, and their names.
         self._raw: dict[int, tuple[str | None, str | None]] = {}
         self._issued_by: dict[int, str] = {}
         self._echoed_by: dict[int, str] = {}
-        self._named: dict[str, str] = {}
+        self._states: dict[str, str] = {}
+        # Sessions, and the ids of events and elicitations, which are counted in each.
         self._session_of: dict[int, str] = {}
+        self._sessions: dict[str, str] = {}
+        self._last_session = 0
         self._event_ids: dict[int, list[str]] = {}
         self._events: dict[tuple[str, str], str] = {}
-        self._last_events: Counter[int] = Counter()
-        self._elicitations = ElicitationIds()
+        self._last_event: Counter[int] = Counter()
+        self._elicitation_ids: dict[int, list[bytes]] = {}
+        self._elicitations: dict[str, dict[bytes, bytes]] = {}
+        self._last_elicitation: Counter[int] = Counter()
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
     ) -> None:
-        """Take the names from an exchange of an earlier recording.
-
-        Args:
-            number: what the exchange is known by from here on.
-            exchange: the exchange.
-            call: hash of its call key.
-            is_first: its request began an interaction.
-        """
+        """Take the names from an exchange of an earlier recording, and the hash of its call key."""
+        renumbered(exchange, self._secrets.leave_out)
         self._occurrences[call] += is_first
         ask = exchange.ask
         state = None if ask is None else ask.request_state
         if state is not None:
             self._issued_by[number] = state
-            self._named.setdefault(sha256_of(state), state)
+            self._states.setdefault(sha256_of(state), state)
             if exchange.issued_sha256 is not None:
-                self._named.setdefault(exchange.issued_sha256, state)
-        self._elicitations.add_earlier(exchange)
+                self._states.setdefault(exchange.issued_sha256, state)
+            self._highest[call] = max(self._highest[call], occurrence_in(state) or 0)
         response = exchange.response
         for piece in () if response is None else response.pieces:
-            for span in event_id_spans(piece.raw):
-                event = EVENT_SURROGATE_BYTES.fullmatch(piece.raw, span.start, span.end)
-                if event is not None:
-                    place, index = map(int, event.groups())
-                    self._last_events[place] = max(self._last_events[place], index)
+            if _ELICITATION in piece.raw:
+                _count_on(self._last_elicitation, ELICITATION_SURROGATE_BYTES.findall(piece.raw))
+            ids = [piece.raw[span.start : span.end] for span in event_id_spans(piece.raw)]
+            matches = [match for each in ids if (match := EVENT_SURROGATE_BYTES.fullmatch(each))]
+            _count_on(self._last_event, [match.groups() for match in matches])
         for headers in (exchange.request.headers, response.headers if response else ()):
             session = header_value(headers, SESSION_HEADER)
             if session:
@@ -90,32 +171,49 @@ class Surrogates:
                 if number_in is not None:
                     self._last_session = max(self._last_session, int(number_in[1]))
 
-    def add(self, number: int, exchange: RecordedExchange, session: str = "") -> None:
+    def add(self, number: int, exchange: RecordedExchange, session: str) -> None:
         """Take note of an exchange of this recording, and of its session as the journal has it."""
+        if renumbered(exchange, without_token) is not exchange:
+            self._with_secrets.add(number)
         if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
             self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
-        self._elicitations.add(number, exchange)
         if session:
             self._session_of[number] = session
         response = exchange.response
+        for piece in () if response is None else response.pieces:
+            if _ELICITATION in piece.raw:
+                found = _ISSUED_ID.findall(piece.raw)
+                self._elicitation_ids.setdefault(number, []).extend(found)
         if response is not None and response.is_event_stream:
             ids = [raw.decode() for piece in response.pieces for raw in _event_ids(piece.raw)]
             if ids:
                 self._event_ids[number] = ids
 
-    def name_session_of(self, number: int) -> None:
-        """Name the session of an exchange, the ids of its events and of its questions."""
+    def name(self, number: int, exchange: RecordedExchange) -> str | None:
+        """Number the secrets of an exchange, and name its session, its events and its questions.
+
+        Returns:
+            the hash of its call key as the cassette has it, where secrets stand in the exchange.
+        """
         session = self._session_of.get(number, "")
         name = reveal_text(session, self._name_session) if session else ""
         match = SESSION_SURROGATE.fullmatch(name)
         place = 0 if match is None else int(match[1])
-        self._elicitations.name(number, session, place)
+        for identity in self._elicitation_ids.get(number, ()):
+            names = self._elicitations.setdefault(session, {})
+            if identity not in names:
+                self._last_elicitation[place] += 1
+                surrogate = elicitation_surrogate(place, self._last_elicitation[place])
+                names[identity] = surrogate.encode()
         for sha256 in self._event_ids.get(number, ()):
             # A resumed stream has events again under the same ids.
             if (session, sha256) not in self._events:
-                self._last_events[place] += 1
-                surrogate = event_surrogate(place, self._last_events[place])
-                self._events[session, sha256] = surrogate
+                self._last_event[place] += 1
+                self._events[session, sha256] = event_surrogate(place, self._last_event[place])
+        if number not in self._with_secrets:
+            return None
+        numbered = renumbered(exchange, self._secrets.number)
+        return sha256_of("\n".join(numbered.call.key()))
 
     def _name_session(self, sha256: str) -> str:
         if sha256 not in self._sessions:
@@ -124,23 +222,16 @@ class Surrogates:
         return self._sessions[sha256]
 
     def name_states(
-        self, interactions: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts]
+        self, interactions: Iterable[LinkedInteraction], calls: Mapping[int, str]
     ) -> None:
-        """Name every state of this recording.
-
-        Args:
-            interactions: all of the cassette, in its order.
-            facts: the exchanges of this recording, by number.
-        """
-        for number, state in self._issued_by.items():
-            # Where interactions were taken out by hand, the count is too low.
-            call = facts[number].call
-            self._occurrences[call] = max(self._occurrences[call], occurrence_in(state) or 0)
+        """Name every state, by the hashes of the call keys as the cassette has them."""
+        # Where interactions were taken out by hand, the count is too low.
+        self._occurrences |= self._highest
         for interaction in interactions:
             recorded = [number for number in interaction.own if number > 0]
             if not recorded:
                 continue
-            call = facts[recorded[0]].call
+            call = calls[recorded[0]]
             occurrence = self._occurrence(interaction, call)
             for turn, number in enumerate(interaction.numbers):
                 if turn >= interaction.shared and number in self._raw:
@@ -163,95 +254,62 @@ class Surrogates:
         if issued is not None:
             name = state_surrogate(call, occurrence, turn + 1)
             self._issued_by[number] = name
-            self._named.setdefault(issued, name)
+            self._states.setdefault(issued, name)
         if echoed is not None:
             answered = None if before is None else self._issued_by.get(before)
             unknown = state_surrogate(call, occurrence, 0)
-            self._echoed_by[number] = answered or self._named.get(echoed) or unknown
+            self._echoed_by[number] = answered or self._states.get(echoed) or unknown
 
     def put_into(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
-        """Return an exchange of this recording with the names in it.
+        """Return an exchange of this recording with the names and numbers in it.
 
         States of other exchanges that it repeats are replaced too.
         """
-        exchange = self._elicitations.put_into(exchange, self._session_of.get(number, ""))
-        if not (self._named or self._echoed_by or self._sessions or self._events):
+        if number in self._with_secrets:
+            exchange = renumbered(exchange, self._secrets.number)
+        session = self._session_of.get(number, "")
+        has_names = self._states or self._echoed_by or self._sessions or self._events
+        if not has_names and session not in self._elicitations:
             return exchange
-        exchange = self._with_events(number, exchange)
-        own: dict[str, str] = {}
-
-        def name_of(sha256: str) -> str | None:
-            return own.get(sha256) or self._named.get(sha256) or self._sessions.get(sha256)
-
         issued, echoed = self._raw.get(number, (None, None))
-        if echoed is not None:
-            own[echoed] = self._echoed_by[number]
-        request = self._request(exchange.request, name_of)
+        own = {} if echoed is None else {echoed: self._echoed_by[number]}
+        request = _request_with(exchange.request, self._change(number, session, own))
         if issued is not None and number in self._issued_by:
-            own[issued] = self._issued_by[number]
+            own = {**own, issued: self._issued_by[number]}
         response = exchange.response
         if response is not None:
-            response = self._response(response, name_of)
+            response = _response_with(response, self._change(number, session, own))
         return replace(exchange, request=request, response=response)
 
-    def _with_events(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
-        """Return an exchange with the names of events in the places of their ids."""
-        session = self._session_of.get(number, "")
+    def _change(self, number: int, session: str, own: Mapping[str, str]) -> TextChange:
+        """Return what the texts of an exchange become, with its own states as they are named."""
+        elicitations = self._elicitations.get(session, {})
 
         def name_of(sha256: str) -> str | None:
-            return self._events.get((session, sha256))
+            return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
 
-        request, response = exchange.request, exchange.response
-        if request.header(LAST_EVENT_ID_HEADER):
-            headers = tuple(
-                (
-                    name,
-                    reveal_text(value, name_of) if name.lower() == LAST_EVENT_ID_HEADER else value,
-                )
-                for name, value in request.headers
-            )
-            request = replace(request, headers=headers)
-        if response is not None and number in self._event_ids:
-            pieces = [
-                Piece(_with_event_ids(piece.raw, name_of), piece.at_ms, piece.after)
-                for piece in response.pieces
-            ]
-            response = replace(response, pieces=tuple(pieces))
-        if request is exchange.request and response is exchange.response:
-            return exchange
-        return replace(exchange, request=request, response=response)
+        def event_of(sha256: str) -> str | None:
+            return self._events.get((session, sha256)) or name_of(sha256)
 
-    def _request(self, request: Request, name_of: Callable[[str], str | None]) -> Request:
-        return Request(
-            request.method,
-            reveal_text(request.target, name_of),
-            self._headers(request.headers, name_of),
-            reveal(request.body, name_of),
-        )
+        def change(raw: bytes, name: str) -> bytes:
+            if elicitations:
+                raw = _TOKEN.sub(lambda match: elicitations.get(match[0], match[0]), raw)
+            if name:
+                by_name = {SESSION_HEADER: self._name_session, LAST_EVENT_ID_HEADER: event_of}
+                return reveal(raw, by_name.get(name, name_of))
+            if number in self._event_ids:
+                spans = event_id_spans(raw)
+                ids = [(span, reveal(raw[span.start : span.end], event_of)) for span in spans]
+                raw = splice(raw, ids)
+            return reveal(raw, name_of)
 
-    def _response(self, response: Response, name_of: Callable[[str], str | None]) -> Response:
-        pieces = tuple(
-            [
-                Piece(reveal(piece.raw, name_of), piece.at_ms, piece.after)
-                for piece in response.pieces
-            ]
-        )
-        return Response(
-            response.status, self._headers(response.headers, name_of), pieces, response.end
-        )
+        return change
 
-    def _headers(self, headers: Headers, name_of: Callable[[str], str | None]) -> Headers:
-        return tuple(
-            [
-                (
-                    name,
-                    reveal_text(
-                        value, self._name_session if name.lower() == SESSION_HEADER else name_of
-                    ),
-                )
-                for name, value in headers
-            ]
-        )
+
+def _count_on(last: Counter[int], surrogates: Iterable[tuple[bytes, ...]]) -> None:
+    """Count on after the surrogates of an earlier recording: place and index of each."""
+    for session, index in surrogates:
+        last[int(session)] = max(last[int(session)], int(index))
 
 
 def _event_ids(raw: bytes) -> Iterator[bytes]:
@@ -261,8 +319,3 @@ def _event_ids(raw: bytes) -> Iterator[bytes]:
             match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
             if match is not None:
                 yield match[2]
-
-
-def _with_event_ids(raw: bytes, name_of: Callable[[str], str | None]) -> bytes:
-    spans = event_id_spans(raw)
-    return splice(raw, [(span, reveal(raw[span.start : span.end], name_of)) for span in spans])

@@ -1,8 +1,7 @@
-"""The order of interactions in a cassette, which every recording of an unchanged server shares.
+"""Put interactions in the order that every recording of an unchanged server shares.
 
-Rule: what was over before something else began stands before it. Of what overlapped, content
-decides: arrival means nothing there. Listening streams stand after their session's handshake,
-whenever they began.
+What was over before something else began stands before it. Of what overlapped, content decides:
+arrival means nothing there. Listening streams stand after their session's handshake.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any
 
-from mrtr_cassette.core.exchange.sessions import NO_SESSION
+from mrtr_cassette.core.protocol.calls import NO_SESSION
 from mrtr_cassette.core.record.history import NEVER, Moment, Rank, SessionFacts
 from mrtr_cassette.core.record.linking import LinkedInteraction
 
@@ -24,21 +23,16 @@ Content = Callable[[int], str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
-    """Interactions that stand together: one and its branches, or those of a session.
-
-    Attributes:
-        interactions: in their order.
-        start: number of the first request.
-        end: how many requests had arrived when it was over.
-        rank: that of the first request.
-        key: by what overlapping ones are ordered: what is to know of each first request.
-    """
+    """Interactions that stand together: one and its branches, or those of a session."""
 
     interactions: tuple[LinkedInteraction, ...]
     start: int
+    """Number of the first request."""
     end: int
+    """How many requests had arrived when it was over."""
     rank: Rank
     key: tuple[tuple[Any, ...], ...]
+    """By what overlapping ones are ordered: what is to know of each first request."""
 
 
 def in_order(
@@ -50,12 +44,7 @@ def in_order(
 ) -> list[LinkedInteraction]:
     """Return the interactions in the order of a cassette.
 
-    Args:
-        interactions: as their first requests arrived, branches after what they part from.
-        facts: the exchanges of this recording by number, in arrival order.
-        ends: when each was over.
-        content: tells exchanges apart whose calls are the same; it may take long.
-        places: by number too, what comes before the order in which requests arrived.
+    `places` comes before the order in which requests arrived, `content` where calls are the same.
     """
     # What parts from an interaction of an earlier recording has no place of its own.
     first = [each for each in interactions if each.numbers[0] < 0]
@@ -71,8 +60,8 @@ def in_order(
     by_place: dict[int, list[_Unit]] = {}
     for unit in units:
         by_place.setdefault((places or {}).get(unit.start, 0), []).append(unit)
-    ordered = chain.from_iterable(_ordered(by_place[place], content) for place in sorted(by_place))
-    return [*first, *chain.from_iterable(unit.interactions for unit in ordered)]
+    ordered = [unit for place in sorted(by_place) for unit in _ordered(by_place[place], content)]
+    return [*first, *(each for unit in ordered for each in unit.interactions)]
 
 
 def _families(

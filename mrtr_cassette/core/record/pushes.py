@@ -1,110 +1,183 @@
-"""Which turns the requests are that a server pushed, and which posted response answers which.
+"""Assign server-pushed requests to calls and turns; track the unanswered ones.
 
-Rule: two sessions never touch each other, whatever ids they share. The work is linear in what was
-recorded.
-Source: docs/cassette-format.md, "Questions that a server pushed".
+A push in a call's own stream belongs to that call. One on a listening stream belongs to the call
+that is pending in its session; where there is none or more than one, to the stream itself. A turn
+begins with the first push after all pushes before it were answered. Sessions never touch each
+other, whatever ids they share.
+Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "Linking".
 """
 
 from __future__ import annotations
 
-from collections import deque
+import re
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from mrtr_cassette.core.record.history import Moment, Push, SessionFacts
-from mrtr_cassette.core.record.open_pushes import TurnKeys
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.record.history import Moment, SessionFacts
+
+C = TypeVar("C")
+P = TypeVar("P")
+
+_KINDS = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(slots=True, eq=False)
+class OpenTurn(Generic[P]):
+    """Pushed requests that were open together, and the answers to them."""
+
+    owner: int
+    """Number of the exchange in whose interaction they are asked."""
+    asked: list[P] = field(default_factory=list)
+    answers: list[tuple[int, int]] = field(default_factory=list)
+    """Of each answer, the place of the request in `asked`, and the exchange that posted it."""
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def key_for(self, method: str) -> str:
+        """Return the key of one more request."""
+        kind = _KINDS.get(method)
+        if kind is None:
+            name = method.rpartition("/")[2]
+            kind = name if _PLAIN_NAME.fullmatch(name) else "request"
+        self._counts[kind] += 1
+        return f"{kind}-{self._counts[kind]}"
+
+
+class PushTurns(Generic[C, P]):
+    """The turns of pushed requests, fed with calls, pushes, answers and ends in their order.
+
+    It is fed while a recording runs, and again when its journal is published.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[str, dict[int, tuple[str | None, C]]] = {}
+        self._turns: dict[int, OpenTurn[P]] = {}
+        self._open: dict[tuple[str, str | None], deque[tuple[OpenTurn[P], int]]] = {}
+
+    def begun(self, session: str, number: int, identity: str | None, call: C) -> None:
+        """Take a call, which has the canonical text of its id."""
+        self._pending.setdefault(session, {})[number] = identity, call
+
+    def pushed(
+        self, session: str, number: int, identity: str | None, *, shared: bool
+    ) -> tuple[OpenTurn[P], C | None]:
+        """Take a request that the server pushed; the caller appends to what the turn asked.
+
+        Args:
+            session: that of the exchange in whose response the request stands.
+            number: this exchange, or the one that it resumes.
+            identity: canonical text of the request's id.
+            shared: the response is a stream that tells what other requests caused.
+
+        Returns:
+            the turn; and the pending call that it belongs to, where that is not the exchange.
+        """
+        pending = self._pending.get(session)
+        call: C | None = None
+        if shared and pending and len(pending) == 1:
+            ((number, (_, call)),) = pending.items()
+            shared = False
+        turn = self._turns.get(number)
+        # On a stream that calls share, whether requests overlap is chance.
+        if turn is None or shared or len(turn.answers) == len(turn.asked):
+            turn = self._turns[number] = OpenTurn(number)
+        self._open.setdefault((session, identity), deque()).append((turn, len(turn.asked)))
+        return turn, call
+
+    def is_open(self, session: str, identity: str | None) -> bool:
+        """Tell whether a pushed request with an id waits for its answer."""
+        return (session, identity) in self._open
+
+    def answered(self, session: str, identity: str | None, number: int) -> P | None:
+        """Take a response that the client posted; return the oldest request with its id."""
+        waiting = self._open.get((session, identity))
+        if waiting is None:
+            return None
+        turn, place = waiting.popleft()
+        if not waiting:
+            del self._open[session, identity]
+        turn.answers.append((place, number))
+        return turn.asked[place]
+
+    def responded(self, session: str, identity: str | None) -> None:
+        """Take the response to a call, on whatever stream it came."""
+        pending = self._pending.get(session, {})
+        for number, (own, _) in pending.items():
+            if own == identity:
+                del pending[number]
+                return
+
+    def ended(self, session: str, number: int, *, goes_on: bool = False) -> None:
+        """Take the end of a response; where it was accepted only, the call goes on."""
+        if self._turns:
+            self._turns.pop(number, None)
+        if not goes_on and (pending := self._pending.get(session)):
+            pending.pop(number, None)
+
+
+class OpenPush(NamedTuple):
+    """A pushed request that waits for its answer."""
+
+    exchange: int
+    """Number of the exchange in whose interaction it is asked."""
+    call: Call
+    """The request of that exchange."""
+    key: str
+    """Our name for it within its turn."""
+    request: InputRequest
+    message: Message
 
 
 class LinkedPush(NamedTuple):
-    """A pushed request in its turn.
-
-    Attributes:
-        key: our name for it.
-        number: the exchange in whose response it stands.
-        piece: index of the piece of that response that completes it.
-    """
+    """A pushed request of a journal: our name for it, its exchange and the piece that ends it."""
 
     key: str
     number: int
     piece: int
 
 
-class LinkedAnswer(NamedTuple):
-    """A posted answer in its turn.
-
-    Attributes:
-        key: that of the pushed request.
-        number: the exchange that posted it.
-    """
-
-    key: str
-    number: int
+LinkedTurn = OpenTurn[LinkedPush]
 
 
-@dataclass(slots=True)
-class LinkedTurn:
-    """Pushed requests that were open together, and the answers to them.
-
-    Attributes:
-        asked: the requests, as the server sent them.
-        answers: in the order of the requests: in which order they were posted means nothing.
-    """
-
-    asked: list[LinkedPush] = field(default_factory=list)
-    answers: list[LinkedAnswer] = field(default_factory=list)
-
-    def order_answers(self) -> None:
-        """Put the answers in the order of the requests."""
-        places = {push.key: place for place, push in enumerate(self.asked)}
-        self.answers.sort(key=lambda answer: places[answer.key])
-
-
-class LinkedPushes(NamedTuple):
-    """What became of the pushed requests of a recording.
-
-    Attributes:
-        turns: by the number of the exchange that was pending, the turns in order.
-        posted: the exchanges that posted an answer to any of them.
-    """
-
-    turns: Mapping[int, list[LinkedTurn]]
-    posted: frozenset[int]
-
-
-def link_pushes(facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]) -> LinkedPushes:
-    """Return the turns of the pushed requests of a recording.
-
-    Args:
-        facts: its exchanges by number, in arrival order.
-        ends: when each was over.
-    """
+def link_pushes(
+    facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]
+) -> dict[int, list[LinkedTurn]]:
+    """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
     pushing = {each.session for each in facts.values() if each.pushes}
-    if not pushing:
-        return LinkedPushes({}, frozenset())
-    sessions = {session: _Session() for session in pushing}
+    machine: PushTurns[None, LinkedPush] = PushTurns()
+    turns: dict[int, list[LinkedTurn]] = {}
     own = {number: each for number, each in facts.items() if each.session in pushing}
-    for _, _, what, number, push in sorted(_events(own, ends), key=_order):
-        session, exchange = sessions[facts[number].session], facts[number]
-        if push is not None:
-            session.pushed(number, push, exchange)
+    for _, _, _, what, number, at in sorted(_events(own, ends)):
+        exchange = facts[number]
+        session = exchange.session
+        if what is _What.PUSH:
+            push = exchange.pushes[at]
+            owner = number if exchange.resumes is None else exchange.resumes
+            turn, _ = machine.pushed(session, owner, push.id, shared=exchange.listens)
+            if not turn.asked:
+                turns.setdefault(turn.owner, []).append(turn)
+            turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
         elif what is _What.END:
-            session.pending.pop(number, None)
+            machine.ended(session, number)
         elif exchange.posted_id is not None:
-            session.posted(number, exchange.posted_id)
+            machine.answered(session, exchange.posted_id, number)
         elif exchange.request_id is not None and not exchange.listens:
-            session.pending[number] = None
-    turns = {number: turns for each in sessions.values() for number, turns in each.turns.items()}
+            machine.begun(session, number, exchange.request_id, None)
     for turn in chain.from_iterable(turns.values()):
-        turn.order_answers()
-    return LinkedPushes(
-        dict(sorted(turns.items())),
-        frozenset(
-            answer.number for each in turns.values() for turn in each for answer in turn.answers
-        ),
-    )
+        # In which order they were posted means nothing.
+        turn.answers.sort()
+    return turns
 
 
 class _What(IntEnum):
@@ -115,64 +188,14 @@ class _What(IntEnum):
     END = 2
 
 
-_Event = tuple[int, float, _What, int, Push | None]
+_Event = tuple[int, bool, float, _What, int, int]
 
 
 def _events(facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]) -> Iterator[_Event]:
-    """Yield what happens in sessions: after how many requests, when, what, in which exchange."""
+    """Yield what happens in sessions, so that it can be sorted: when, what, where."""
     for number, each in facts.items():
         # Whatever came after this request has a later time.
-        yield number, 0.0, _What.REQUEST, number, None
-        yield *ends[number], _What.END, number, None
-        for push in () if each.posted_id is not None else each.pushes:
-            yield *push.moment, _What.PUSH, number, push
-
-
-def _order(event: _Event) -> tuple[int, bool, float, _What, int, int]:
-    after, at_ms, what, number, push = event
-    return after, what is not _What.REQUEST, at_ms, what, number, -1 if push is None else push.piece
-
-
-class _Session:
-    """One session while its history is told.
-
-    Attributes:
-        pending: the calls that have no response yet.
-        turns: the turns so far, by the exchange that was pending.
-    """
-
-    def __init__(self) -> None:
-        self.pending: dict[int, None] = {}
-        self.turns: dict[int, list[LinkedTurn]] = {}
-        self._unanswered: dict[str, deque[tuple[_OpenTurn, str]]] = {}
-        self._open: dict[int, _OpenTurn] = {}
-
-    def pushed(self, number: int, push: Push, exchange: SessionFacts) -> None:
-        """Take a request that the server pushed."""
-        owner = number if exchange.resumes is None else exchange.resumes
-        if exchange.listens and len(self.pending) == 1:
-            (owner,) = self.pending
-        opened = self._open.get(owner)
-        # On a stream that calls share, whether requests overlap is chance.
-        is_nobodys = exchange.listens and owner == number
-        if opened is None or is_nobodys or not opened.keys.unanswered:
-            opened = self._open[owner] = _OpenTurn(LinkedTurn(), TurnKeys())
-            self.turns.setdefault(owner, []).append(opened.turn)
-        key = opened.keys.key_for(push.method)
-        opened.turn.asked.append(LinkedPush(key, number, push.piece))
-        self._unanswered.setdefault(push.id, deque()).append((opened, key))
-
-    def posted(self, number: int, identity: str) -> None:
-        """Take a response that the client posted; it answers the oldest request with this id."""
-        unanswered = self._unanswered.get(identity)
-        if unanswered:
-            opened, key = unanswered.popleft()
-            opened.turn.answers.append(LinkedAnswer(key, number))
-            opened.keys.unanswered -= 1
-
-
-class _OpenTurn(NamedTuple):
-    """A turn that may go on."""
-
-    turn: LinkedTurn
-    keys: TurnKeys
+        yield number, False, 0.0, _What.REQUEST, number, -1
+        yield ends[number].after, True, ends[number].at_ms, _What.END, number, -1
+        for at, push in enumerate(() if each.posted_id is not None else each.pushes):
+            yield push.moment.after, True, push.moment.at_ms, _What.PUSH, number, at

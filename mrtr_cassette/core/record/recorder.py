@@ -1,7 +1,4 @@
-"""Observing one run: bytes that pass go in, exchanges ready for the disk come out.
-
-Rule: nothing here can change what passes; it sees copies.
-"""
+"""Turns relayed bytes into exchanges that can be written to disk; it sees copies of what passes."""
 
 from __future__ import annotations
 
@@ -10,22 +7,29 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import repeat
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import endpoint_in, listens
-from mrtr_cassette.core.protocol.calls import Call, CallKey, gets_lines, line_label, read_call
-from mrtr_cassette.core.protocol.dialect import InputRequired
-from mrtr_cassette.core.protocol.jsonrpc import Kind, classify
-from mrtr_cassette.core.protocol.session_ids import ids_given_in
-from mrtr_cassette.core.record.open_pushes import OpenPush, OpenPushes
-from mrtr_cassette.core.record.sealer import Sealer, Seen, kept_of_response
-from mrtr_cassette.core.record.sealing import Unread
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.sessions import endpoint_in, listens
+from mrtr_cassette.core.protocol.calls import (
+    Call,
+    CallKey,
+    gets_lines,
+    ids_given_in,
+    line_label,
+    read_call,
+)
+from mrtr_cassette.core.protocol.dialect import InputRequired, input_request
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
+from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
+from mrtr_cassette.core.record.sealing import Sealer, Seen, kept_of_response
 from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.wire.coding import LARGEST_RATIO, ContentDecoder
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
     LARGEST_BODY,
+    LARGEST_RATIO,
+    NO_METHOD,
     NO_STATUS,
     SESSION_HEADER,
+    ContentDecoder,
     End,
     Headers,
     Piece,
@@ -33,9 +37,9 @@ from mrtr_cassette.core.wire.http import (
     Response,
     header_value,
     is_event_stream,
+    readable,
 )
 from mrtr_cassette.core.wire.lines import lines_in
-from mrtr_cassette.core.wire.readable import readable
 from mrtr_cassette.core.wire.sse import SseFramer, read_event
 from mrtr_cassette.errors import BodyTooLargeError, printable
 
@@ -45,30 +49,24 @@ _LONGEST_LENGTH = 19
 
 @dataclass(slots=True)
 class Recorder(Sealer):
-    """One recording: numbers what arrives, and seals what it has seen.
-
-    Attributes:
-        largest_body: bytes up to which a response is kept.
-        most_events: events up to which one is kept; each costs memory of its own, however small.
-        arrived: how many requests have arrived.
-        pushes: the pushed requests that wait for their answers.
-    """
+    """One recording: numbers what arrives, and seals what it has seen."""
 
     largest_body: int = LARGEST_BODY
+    """Bytes up to which a response is kept."""
     most_events: int = 100_000
+    """Events up to which one is kept; each costs memory of its own, however small."""
     arrived: int = 0
-    pushes: OpenPushes = field(default_factory=OpenPushes)
+    pushes: PushTurns[Call, OpenPush] = field(default_factory=PushTurns)
 
-    def sealed_text(self, text: str) -> str:
-        """Return a text for the log without the states and the credentials that are known."""
+    def shown(self, text: str, *, is_target: bool = False) -> str:
+        """Return a text, or a request's target, as a log may have it: sealed and redacted."""
         if self.credentials is not None:
             text = self.credentials.sealed_text(text)
-        return self.known.seal_text(text) if self.seals else text
-
-    def shown_target(self, target: str) -> str:
-        """Return a request's target as a log may show it."""
-        target = self.sealed_text(target)
-        return printable(target if self.redactor is None else self.redactor.target(target))
+        if self.seals:
+            text = self.known.seal_text(text)
+        if self.redactor is not None:
+            text = self.redactor.target(text) if is_target else self.redactor.text(text)
+        return printable(text)
 
     def label(self, call: Call) -> str:
         """Return a call as a log may name it: without arguments, sealed and redacted."""
@@ -76,17 +74,15 @@ class Recorder(Sealer):
         if not call.method:
             if request.is_line:
                 return line_label(call)
-            return f"{printable(request.method)} {self.shown_target(request.target)}"
+            return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"
         return self.shown(str(CallKey("", call.method, call.name, "")))
-
-    def shown(self, text: str) -> str:
-        """Return a text as a log may have it: sealed and redacted."""
-        text = self.sealed_text(text)
-        return printable(text if self.redactor is None else self.redactor.text(text))
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""
-        return self.pushes.is_answered_by(_channel_of(call.request), call)
+        message = call.message
+        if message is None or message.kind is not Kind.RESPONSE:
+            return False
+        return self.pushes.is_open(_channel_of(call.request), message.id)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
@@ -98,51 +94,48 @@ class Recorder(Sealer):
         if self.credentials is not None:
             self.credentials.seen(tuple((SESSION_HEADER, each) for each in ids_given_in(url)))
 
-    def request_received(self, request: Request, at_ms: float) -> Observation:
-        """Begin an exchange; its request has arrived whole.
+    def read(self, request: Request) -> Call:
+        """Read a request, which may be compressed."""
+        return read_call(readable(request, self.largest_body))
 
-        Args:
-            request: the request.
-            at_ms: when it had arrived.
-        """
+    def request_received(self, request: Request, at_ms: float) -> Observation:
+        """Begin an exchange; its request has arrived whole."""
         self.arrived += 1
         if self.credentials is not None:
             self.credentials.seen(request.headers)
         return Observation(self, self.arrived, self.read(request), at_ms)
 
-    def read(self, request: Request) -> Call:
-        """Read a request, which may be compressed."""
-        return read_call(readable(request, self.largest_body))
-
 
 class Observation:
-    """What is seen of one exchange while it passes.
+    """One exchange while it passes, which says when it is due on disk.
 
-    Attributes:
-        recorder: what it belongs to.
-        number: place of the request in arrival order, from 1.
-        call: the request, read.
-        is_answered: the client has its whole response, or will have with the bytes seen last.
-        ask: what the response asks, as `seal` found; None for a final response.
-        unread: which bodies can't be read, as `seal` found.
-        status: the response's HTTP status, or 0 before it began, and over a pipe.
-        started_ms: when the request had arrived.
-        size: bytes of the response's body so far, as they passed.
-        answered: the pushed request that the request answers, or None.
-        is_listening: the response tells, message by message, what other requests cause.
+    What an input returns has to be written before anything of the input is passed on: a killed
+    recording lacks nothing that a client has. That is what makes the client's response whole, and
+    each message of a stream that tells what other requests cause. What passes later is due at the
+    end, once.
     """
 
     def __init__(self, recorder: Recorder, number: int, call: Call, at_ms: float) -> None:
         """Begin with the request."""
+        self.recorder = recorder
         self.number = number
         self.call = call
-        self.is_answered = False
-        self.recorder = recorder
-        self._is_line = call.request.is_line
         self.started_ms = at_ms
         self.status = NO_STATUS
+        """The response's HTTP status, or 0 before it began, and over a pipe."""
         self.size = 0
+        """Bytes of the response's body so far, as they passed."""
+        self.is_answered = False
+        """The client has its whole response, or will have with the bytes seen last."""
         self.is_listening = False
+        """The response tells, message by message, what other requests cause."""
+        self.ask: InputRequired | None = None
+        """What the response asks, as sealing found; None for a final response."""
+        self.answered: OpenPush | None = None
+        """What the request answers."""
+        self.pushed: list[OpenPush] = []
+        """What the server has pushed in this response and nobody has taken."""
+        self._is_line = call.request.method == NO_METHOD
         self._has_begun = False
         self._headers: Headers = ()
         self._decoder = _UNCODED
@@ -150,11 +143,21 @@ class Observation:
         self._arrived: list[Piece] = []
         self._pieces: list[Piece] = []
         self._missing: int | None = None
-        self.ask: InputRequired | None = None
-        self.unread: Sequence[Unread] = ()
+        self._written: int | None = None
+        """How many pieces of a stream that goes on were due by now."""
+        self._was_due = False
+        self._has_more = False
+        """The exchange was due whole, and more has come since."""
         self._channel = _channel_of(call.request)
-        self.answered = recorder.pushes.request_arrived(number, self._channel, call)
-        self._pushed: list[OpenPush] = []
+        self._call_id: str | None = None
+        message = call.message
+        if message is None:
+            return
+        if message.kind is Kind.REQUEST and message.method != "subscriptions/listen":
+            self._call_id = message.id
+            recorder.pushes.begun(self._channel, number, message.id, call)
+        elif message.kind is Kind.RESPONSE:
+            self.answered = recorder.pushes.answered(self._channel, message.id, number)
 
     @property
     def label(self) -> str:
@@ -187,7 +190,7 @@ class Observation:
         """The session id that the response names, or an empty string."""
         return header_value(self._headers, SESSION_HEADER)
 
-    def response_started(self, status: int, headers: Headers) -> None:
+    def response_started(self, status: int, headers: Headers, at_ms: float = 0.0) -> Seen | None:
         """Take the response's head."""
         self.status = status
         # Over pipes only a request gets a response, and the beginning of the channel.
@@ -203,8 +206,11 @@ class Observation:
         if (self._framer is not None or self._is_line) and not coding:
             begun = Response(status, headers, (), End.OPEN)
             self.is_listening = listens(self.call, begun)
+            if self.is_listening and status != NO_STATUS:
+                return self._so_far(at_ms)
+        return None
 
-    def response_bytes(self, chunk: bytes, at_ms: float) -> None:
+    def response_bytes(self, chunk: bytes, at_ms: float) -> Seen | None:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
@@ -217,7 +223,7 @@ class Observation:
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        if self._decoder.coding:
+        if self._decoder is not _UNCODED and self._decoder.coding:
             self._arrived.append(Piece(chunk, at_ms, recorder.arrived))
             chunk = self._decoder.decode(chunk)
             if self._decoder.is_bomb:
@@ -228,6 +234,35 @@ class Observation:
             self._messages_passed(lines_in(chunk), at_ms)
         elif chunk:
             self._pieces.append(Piece(chunk, at_ms, recorder.arrived))
+        if self._was_due:
+            self._has_more = True
+        elif self.is_answered:
+            self._was_due = True
+            return self.seen(End.COMPLETE, at_ms)
+        elif self.is_listening and len(self._pieces) > (self._written or 0):
+            return self._so_far(at_ms)
+        return None
+
+    def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Seen | None:
+        """Take the end of the bytes, whatever caused it."""
+        goes_on = self.status == ACCEPTED
+        self.recorder.pushes.ended(self._channel, self.number, goes_on=goes_on)
+        if self._framer is not None:
+            # Bytes were held back that are no whole event.
+            last, rest = self._framer.finish()
+            if last or rest:
+                self._pieces.append(Piece(last or rest, at_ms, self.recorder.arrived))
+                self._has_more = True
+        if self._was_due and not self._has_more:
+            return None
+        since = None if self._was_due else self._written
+        self._was_due, self._has_more = True, False
+        return self.seen(end, at_ms, since=since)
+
+    def _so_far(self, at_ms: float) -> Seen:
+        """Return what has come of a stream since it was due last."""
+        since, self._written = self._written, len(self._pieces)
+        return self.seen(End.OPEN, at_ms, since=since)
 
     def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
         """Take the next events or lines."""
@@ -258,68 +293,35 @@ class Observation:
         message = None if data is None else classify(data)
         if message is None:
             return
-        push = self.recorder.pushes.said(self.number, self._channel, self.call, message)
-        if push is not None:
-            self._pushed.append(push)
-        request = self.call.message
-        if request is not None and request.kind is Kind.REQUEST:
-            is_response = message.kind is Kind.RESPONSE and message.id == request.id
-            self.is_answered = self.is_answered or is_response
+        if message.kind is Kind.REQUEST:
+            self._was_pushed(message)
+        elif message.kind is Kind.RESPONSE:
+            request = self.call.message
+            if request is not None and request.kind is Kind.REQUEST and message.id == request.id:
+                self.is_answered = True
+                self.recorder.pushes.ended(self._channel, self.number)
+            else:
+                self.recorder.pushes.responded(self._channel, message.id)
+
+    def _was_pushed(self, message: Message) -> None:
+        turn, call = self.recorder.pushes.pushed(
+            self._channel, self.number, message.id, shared=self._call_id is None
+        )
+        key, request = turn.key_for(message.method), input_request(message.method, message.params)
+        turn.asked.append(OpenPush(turn.owner, call or self.call, key, request, message))
+        self.pushed.append(turn.asked[-1])
 
     def take_pushed(self) -> list[OpenPush]:
         """Return what the server has pushed in this response since this was asked last."""
-        pushed = self._pushed
-        if pushed:
-            self._pushed = []
+        pushed, self.pushed = self.pushed, []
         return pushed
 
-    def response_ended(self, at_ms: float) -> bool:
-        """Take the end of the bytes, whatever caused it.
-
-        Returns:
-            whether bytes had been held back that were no whole event.
-        """
-        self.recorder.pushes.ended(self.number, self._channel, self.call, self.status)
-        if self._framer is not None:
-            last, rest = self._framer.finish()
-            if last or rest:
-                self._pieces.append(Piece(last or rest, at_ms, self.recorder.arrived))
-                return True
-        return False
-
     def seen(self, end: End, at_ms: float, *, since: int | None = None) -> Seen:
-        """Return the exchange as it is now.
-
-        Args:
-            end: how the response ended; one that the client has whole counts as complete.
-            at_ms: the time of the end.
-            since: how many pieces of the response are left out, as they are on disk; None where
-                nothing is.
-        """
-        response = self._response(End.COMPLETE if self.is_answered else end, since or 0)
-        # Where the size was known from the start, the rhythm is the network's, not the server's.
-        is_paced = self._missing is None or self._framer is not None
-        return Seen(
-            self.number,
-            self.call,
-            response,
-            self._has_begun,
-            is_paced,
-            self.started_ms,
-            at_ms,
-            self.recorder.arrived,
-            continues=since is not None,
-        )
-
-    def seal(self, end: End, at_ms: float) -> RecordedExchange:
-        """Seal the exchange as it is now, and return it ready for the disk."""
-        exchange, self.ask, self.unread = self.recorder.seal(self.seen(end, at_ms))
-        return exchange
-
-    def _response(self, end: End, since: int) -> Response:
+        """Return the exchange as it is now; `since` pieces of the response are on disk already."""
+        end = End.COMPLETE if self.is_answered else end
         pieces = self._pieces[since:] if since else self._pieces
         headers = kept_of_response(self._headers)
-        if self._decoder.coding:
+        if self._decoder is not _UNCODED and self._decoder.coding:
             # One that was sent whole and yet is cut short goes on as it came.
             is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
             if self._decoder.is_known and not self._decoder.failed and not is_cut:
@@ -328,7 +330,23 @@ class Observation:
                 )
             else:
                 pieces = self._arrived
-        return Response(self.status, headers, tuple(pieces), end)
+        return Seen(
+            self.number,
+            self.call,
+            Response(self.status, headers, tuple(pieces), end),
+            self._has_begun,
+            # Where the size was known from the start, the rhythm is the network's.
+            self._missing is None or self._framer is not None,
+            self.started_ms,
+            at_ms,
+            self.recorder.arrived,
+            continues=since is not None,
+        )
+
+    def seal(self, end: End, at_ms: float) -> RecordedExchange:
+        """Seal the exchange as it is now, and return it ready for the disk."""
+        exchange, self.ask, _ = self.recorder.seal(self.seen(end, at_ms))
+        return exchange
 
 
 _UNCODED = ContentDecoder("")
@@ -348,7 +366,7 @@ def _framing_of(headers: Headers) -> tuple[str, int | None]:
 
 def _channel_of(request: Request) -> str:
     """Return what all requests of a session share, whether a header or the URL has its id."""
-    return request.header(SESSION_HEADER) or request.target
+    return header_value(request.headers, SESSION_HEADER) or request.target
 
 
 def _target_of(url: str) -> str:

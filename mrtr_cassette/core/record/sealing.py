@@ -1,30 +1,170 @@
-"""What must not reach the disk, taken out of one exchange.
-
-Rule: the framing of a response stays; an event that is changed is still one event.
-"""
+"""Take what must not reach the disk out of an exchange; the framing of its response stays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Literal, NamedTuple
 
-from mrtr_cassette.core.protocol.messages import splice_pieces
-from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import (
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    InputRequired,
+    may_ask,
+    recognise,
+)
+from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
+from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.states import (
-    KnownStates,
+from mrtr_cassette.core.secrets.sealed import (
+    SEALED_HASH_BYTES,
     StatePlace,
     find_states,
     may_have_states,
     replaced_states,
+    seal_answers,
+    sealed_hash,
+    sha256_of,
 )
-from mrtr_cassette.core.secrets.surrogates import SEALED_HASH_BYTES, sealed_hash
-from mrtr_cassette.core.wire.http import Headers, Piece, Request, Response, header_value
+from mrtr_cassette.core.wire.http import (
+    LAST_EVENT_ID_HEADER,
+    SESSION_HEADER,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    content_coding,
+    header_value,
+    kept_request_headers,
+    kept_response_headers,
+    why_unread,
+)
 from mrtr_cassette.core.wire.jsonbytes import Span, splice
-from mrtr_cassette.core.wire.readable import content_coding, is_plain_ascii, why_unread
 from mrtr_cassette.core.wire.sse import event_id_spans, read_event
+
+Side = Literal["request", "response"]
+
+_IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
+_OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
+
+
+class Seen(NamedTuple):
+    """An exchange as it passed: nothing has been taken out of it yet."""
+
+    number: int
+    """Place of the request in arrival order, from 1."""
+    call: Call
+    response: Response
+    has_begun: bool
+    """There is a response at all."""
+    is_paced: bool
+    """Its pieces came when the server had them, and not as the network cut them."""
+    started_ms: float
+    ended_ms: float
+    ended_after: int
+    """How many requests had arrived by then."""
+    continues: bool = False
+    """Its response has only what came since it was written before."""
+
+
+class Unread(NamedTuple):
+    """A body that can't be read, and why, as the rest of a sentence."""
+
+    side: Side
+    reason: str
+
+
+class Sealed(NamedTuple):
+    """An exchange ready for the disk."""
+
+    exchange: RecordedExchange
+    ask: InputRequired | None
+    """What its response asks; None for a final response."""
+    unread: Sequence[Unread]
+
+
+@dataclass(slots=True)
+class Sealer:
+    """Takes out of exchanges what must not reach the disk."""
+
+    seals: bool
+    """Raw states are replaced by their hash."""
+    redactor: Redactor | None = None
+    credentials: Credentials | None = None
+    """Those that have passed, which are replaced wherever they are repeated."""
+    seals_answers: bool = False
+    """Of what users answer only hashes reach the disk."""
+    kept_headers: frozenset[str] = frozenset()
+    """Lower-case names of headers of requests that are kept besides MCP's."""
+    known: KnownStates = field(default_factory=KnownStates)
+    """The states that were issued or echoed."""
+
+    def seal(self, seen: Seen) -> Sealed:
+        """Take out what must not reach the disk; the states are known from now on."""
+        call, received = seen.call, seen.call.request
+        headers = _kept_of_request(received.headers, self.kept_headers)
+        request = Request(received.method, received.target, headers, received.body)
+        response, body = seen.response, seen.response.body
+        if not seen.is_paced and len(response.pieces) > 1:
+            response = replace(response, pieces=(response.pieces[-1]._replace(raw=body),))
+        unread = unread_bodies(received, response, body)
+        if b"id:" in body:
+            response = seal_event_ids(response)
+        is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
+        answers = call.answers if is_retry else None
+        echoed = None if answers is None else answers.request_state
+        located = response_to(call.message, response) if may_ask(body) else None
+        result = located.message.tree.get("result") if located is not None else None
+        issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
+        # Most exchanges have no state: one look at both bodies says so.
+        if self.seals and (len(self.known) or may_have_states(request.body + body)):
+            request, response, states = seal_states(request, response, self.known)
+            if located is None and states:
+                # What was not understood, such as an ask that broke off, may issue one too.
+                issued = states[0]
+        if self.seals_answers:
+            request = replace(request, body=seal_answers(request.body))
+        if self.redactor is not None:
+            request, response = redacted(request, response, self.redactor)
+        if self.credentials is not None and len(self.credentials.known):
+            request, response = without_credentials(request, response, self.credentials)
+        exchange = RecordedExchange(
+            number=seen.number,
+            request=request,
+            response=response if seen.has_begun else None,
+            started_ms=seen.started_ms,
+            ended_ms=seen.ended_ms,
+            issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
+            echoed_sha256=None if echoed is None else sha256_of(echoed),
+            ended_after=seen.ended_after,
+        )
+        return Sealed(exchange, None if result is None else recognise(result), unread)
+
+
+# Headers come again with call after call; what is kept of them is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def _kept_of_request(headers: Headers, named: frozenset[str]) -> Headers:
+    return _with_sealed_ids(kept_request_headers(headers, named))
+
+
+@lru_cache(maxsize=1024)
+def kept_of_response(headers: Headers) -> Headers:
+    """Return the headers of a response that are kept."""
+    return _with_sealed_ids(kept_response_headers(headers))
+
+
+def _with_sealed_ids(headers: Headers) -> Headers:
+    return tuple(
+        (name, sealed_hash(value) if name.lower() in _IDS else value) for name, value in headers
+    )
+
+
+# States
 
 
 def seal_states(
@@ -33,11 +173,6 @@ def seal_states(
     """Replace states where they are known to stand, then wherever they are repeated.
 
     The states of both are known from now on.
-
-    Args:
-        request: the request.
-        response: its response.
-        known: the states that are known.
 
     Returns:
         what was sealed, and the raw states that the response has.
@@ -49,32 +184,27 @@ def seal_states(
         partly = state if state in known else known.seal_text(state)
         return sealed_hash(state) if partly == state else partly
 
-    echoed = find_states(request.body)
-    issued = _states_in(response)
-    if not (echoed or issued or len(known)):
-        return request, response, []
+    echoed, issued = find_states(request.body), _states_in(response)
     bodies = request.body, response.body
     if echoed:
         replaced = replaced_states(echoed, sealed)
-        body = splice(request.body, replaced)
         bodies = _without_hashes(request.body, replaced), response.body
-        request = Request(request.method, request.target, request.headers, body)
+        request = replace(request, body=splice(request.body, replaced))
     if issued:
         replaced = replaced_states(issued, sealed_hash)
         bodies = bodies[0], _without_hashes(response.body, replaced)
-        pieces = splice_pieces(response.pieces, replaced)
-        response = Response(response.status, response.headers, pieces, response.end)
+        response = replace(response, pieces=splice_pieces(response.pieces, replaced))
     for place in (*echoed, *issued):
         known.remember(place.state)
-    if known.may_be_in(all_text(request, response, *bodies)):
+    if known.may_be_in(_all_text(request, response, *bodies)):
         request = replace(
             request,
             target=known.seal_text(request.target),
-            headers=_sealed_headers(request.headers, known),
+            headers=_with_values(request.headers, known.seal_text),
             body=known.seal(request.body),
         )
-        response = _with_headers(response, _sealed_headers(response.headers, known))
-        response = _with_body(response, known.seal)
+        headers, body = _with_values(response.headers, known.seal_text), response.body
+        response = _changed(response, headers, known.seal, body, known.seal(body))
     return request, response, [place.state for place in issued]
 
 
@@ -83,23 +213,17 @@ def _without_hashes(raw: bytes, replaced: Iterable[tuple[Span, bytes]]) -> bytes
     return splice(raw, [(span, b"") for span, new in replaced if SEALED_HASH_BYTES.fullmatch(new)])
 
 
-def _sealed_headers(headers: Headers, known: KnownStates) -> Headers:
-    return tuple([(name, known.seal_text(value)) for name, value in headers])
+def _with_values(headers: Headers, change: Callable[[str], str]) -> Headers:
+    return tuple([(name, change(value)) for name, value in headers])
 
 
-def all_text(
+def _all_text(
     request: Request, response: Response, request_body: bytes, response_body: bytes
 ) -> bytes:
     """Return all that both say with these bodies, for one look at all of it."""
-    return b"\0".join(
-        (
-            request.target.encode("utf-8", "surrogatepass"),
-            _text_of(request.headers),
-            request_body,
-            _text_of(response.headers),
-            response_body,
-        )
-    )
+    target = request.target.encode("utf-8", "surrogatepass")
+    headers = _text_of(request.headers), _text_of(response.headers)
+    return b"\0".join((target, *headers, request_body, response_body))
 
 
 @lru_cache(maxsize=1024)
@@ -109,11 +233,12 @@ def _text_of(headers: Headers) -> bytes:
 
 def _states_in(response: Response) -> list[StatePlace]:
     """Return the states of a response, and where in its body they stand."""
+    body = response.body
+    if not may_have_states(body):
+        return []
     if not response.is_framed:
-        return find_states(response.body)
+        return find_states(body)
     states: list[StatePlace] = []
-    if not may_have_states(response.body):
-        return states
     offset = 0
     for index, piece in enumerate(response.pieces):
         if may_have_states(piece.raw):
@@ -129,80 +254,68 @@ def _states_in(response: Response) -> list[StatePlace]:
 
 def seal_event_ids(response: Response) -> Response:
     """Replace the ids of events: servers make them up anew in each recording."""
-    if not response.is_event_stream or b"id:" not in response.body:
+    if not response.is_event_stream:
         return response
-    pieces = [_with_sealed_id(piece) for piece in response.pieces]
-    if all(new is old for new, old in zip(pieces, response.pieces, strict=True)):
-        return response
-    return replace(response, pieces=tuple(pieces))
+    pieces = tuple([_with_sealed_event_id(piece) for piece in response.pieces])
+    return response if pieces == response.pieces else replace(response, pieces=pieces)
 
 
-def _with_sealed_id(piece: Piece) -> Piece:
+def _with_sealed_event_id(piece: Piece) -> Piece:
     raw = piece.raw
     ids = [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
-    if not ids:
-        return piece
     sealed = [
         (span, sealed_hash(each.decode("utf-8", "surrogateescape")).encode()) for span, each in ids
     ]
-    return Piece(splice(raw, sealed), piece.at_ms, piece.after)
+    return piece._replace(raw=splice(raw, sealed)) if ids else piece
+
+
+# Secrets and credentials
 
 
 def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[Request, Response]:
     """Replace the secrets in an exchange by placeholders."""
     content_type = header_value(response.headers, "content-type")
-    request = redactor.request(request)
-    response = _with_body(response, lambda raw: redactor.body(raw, content_type))
-    return request, _with_headers(response, redactor.headers(response.headers))
+    request, headers = redactor.request(request), redactor.headers(response.headers)
+    body = response.body
+    changed = redactor.body(body, content_type)
+    if changed != body or headers != response.headers:
+        change = partial(redactor.body, content_type=content_type)
+        response = _changed(response, headers, change, body, changed)
+    return request, response
 
 
 def without_credentials(
     request: Request, response: Response, credentials: Credentials
 ) -> tuple[Request, Response]:
     """Replace the credentials that an exchange repeats."""
-    if not credentials.known.may_be_in(all_text(request, response, request.body, response.body)):
+    if not credentials.known.may_be_in(_all_text(request, response, request.body, response.body)):
         return request, response
-    response = _with_headers(response, credentials.sealed_headers(response.headers))
-    return credentials.sealed_request(request), _with_body(response, credentials.sealed)
+    headers, body = credentials.sealed_headers(response.headers), response.body
+    response = _changed(response, headers, credentials.sealed, body, credentials.sealed(body))
+    return credentials.sealed_request(request), response
 
 
-def _with_headers(response: Response, headers: Headers) -> Response:
-    return response if headers == response.headers else replace(response, headers=headers)
+def _changed(
+    response: Response,
+    headers: Headers,
+    change: Callable[[bytes], bytes],
+    body: bytes,
+    changed: bytes,
+) -> Response:
+    """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
+    pieces = response.pieces
+    if changed != body and response.is_framed:
+        pieces = tuple([piece._replace(raw=change(piece.raw)) for piece in pieces])
+    elif changed != body:
+        pieces = (pieces[-1]._replace(raw=changed),)
+    return Response(response.status, headers, pieces, response.end)
 
 
-class Unread(NamedTuple):
-    """A body that can't be read.
-
-    Attributes:
-        side: whose it is.
-        reason: why, as the rest of a sentence.
-    """
-
-    side: Literal["request", "response"]
-    reason: str
-
-
-def unread_bodies(request: Request, response: Response) -> list[Unread]:
-    """Return which bodies of an exchange can't be read."""
-    codings = content_coding(request.headers), content_coding(response.headers)
-    bodies = request.body, response.body
-    if not any(codings) and all(map(is_plain_ascii, bodies)):
+def unread_bodies(request: Request, response: Response, body: bytes) -> list[Unread]:
+    """Return which bodies of an exchange can't be read; `body` is the response's."""
+    raw = request.body + body
+    is_coded = content_coding(request.headers) or content_coding(response.headers)
+    if not is_coded and raw.isascii() and b"\0" not in raw:
         return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]
-
-
-def _with_body(response: Response, change: Callable[[bytes], bytes]) -> Response:
-    """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
-    body = response.body
-    changed = change(body)
-    if changed == body:
-        return response
-    if response.is_framed:
-        pieces = tuple(piece._replace(raw=change(piece.raw)) for piece in response.pieces)
-        return replace(response, pieces=pieces)
-    return _with_whole(response, changed)
-
-
-def _with_whole(response: Response, body: bytes) -> Response:
-    return replace(response, pieces=(response.pieces[-1]._replace(raw=body),))

@@ -1,22 +1,19 @@
-"""Why a request has no recorded reply, and which recorded exchange comes nearest.
-
-Source: docs/matching.md, "Misses".
-"""
+"""What a request gets that was not recorded: a miss with its reason, or what any server answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.exchange.lookup import lookup_key
-from mrtr_cassette.core.exchange.pushed import message_of, posted_answer
-from mrtr_cassette.core.exchange.sessions import session_of
-from mrtr_cassette.core.protocol.calls import Call, resumed_event
+from mrtr_cassette.core.cassette.lookup import lookup_key
+from mrtr_cassette.core.cassette.recorded import posted_answer
+from mrtr_cassette.core.protocol.calls import Call, resumed_event, session_of
 from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.wire.http import EVENT_STREAM, JSON_HEADERS, SESSION_HEADER, Headers
 from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 from mrtr_cassette.core.wire.pointers import Difference, differences, without_paths
 from mrtr_cassette.errors import printable
@@ -40,27 +37,20 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A request without a recorded reply.
+    """A request without a recorded reply, and in what it differs from the nearest recorded one.
 
-    Attributes:
-        call: the request.
-        reason: why.
-        detail: the reason as a sentence.
-        nearest: the recorded exchange that comes nearest, or None.
-        differences: where the two differ, by JSON Pointer into the params, or into the result of a
-            posted answer.
-        is_refused: it answers what the server asked during a call, and that call gets it too.
+    It is refused if it answers what the server asked during a call, which gets the miss too.
     """
 
     call: Call
     reason: Reason
     detail: str
-    nearest: Playable | None = None
+    nearest: ReplayEntry | None = None
     differences: tuple[Difference, ...] = ()
     is_refused: bool = False
 
 
-def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> Miss:
+def no_more(call: Call, candidates: Sequence[ReplayEntry], *, was_asked: bool) -> Miss:
     """Explain why none of the exchanges that match a request can be played now."""
     if not was_asked:
         detail = "this retry answers an ask that has not been played yet"
@@ -71,30 +61,30 @@ def no_more(call: Call, candidates: Sequence[Playable], *, was_asked: bool) -> M
     return Miss(call, Reason.ALREADY_PLAYED, detail, candidates[-1])
 
 
-def other_secrets(call: Call, candidates: Sequence[Playable]) -> Miss:
+def other_secrets(call: Call, candidates: Sequence[ReplayEntry]) -> Miss:
     """Explain that a request has none of the secrets that were recorded for it."""
     reason = Reason.ARGUMENTS_DIFFER if call.answers is None else Reason.ANSWERS_DIFFER
     detail = "this was recorded with another secret, and which one it is counts here"
     return Miss(call, reason, detail, candidates[-1])
 
 
-def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
+def no_match(call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]) -> Miss:
     """Explain why nothing recorded matches a request."""
-    posted = _posted_to_same(call, playables)
-    if posted:
-        return _other_answer(call, posted, ignored)
+    miss = _other_answer(call, entries, ignored)
+    if miss is not None:
+        return miss
     event = resumed_event(call.request)
     if event:
         detail = printable(f'no recorded stream goes on after the event "{event}"')
         return Miss(call, Reason.STATE_UNKNOWN, detail)
     key = lookup_key(call, ignored).call
-    here = [each for each in playables if each.key.endpoint == key.endpoint]
+    here = [each for each in entries if each.key.endpoint == key.endpoint]
     same_method = [each for each in here if each.key.method == key.method]
     if not same_method:
         detail = f"{key} was not recorded"
         if here and not key.method:
             detail = f"only JSON-RPC requests were recorded at {key}"
-        elsewhere = {each.key.endpoint for each in playables if each.key.method == key.method}
+        elsewhere = {each.key.endpoint for each in entries if each.key.method == key.method}
         if key.method and elsewhere:
             detail = f"{key.method} was recorded at {', '.join(sorted(elsewhere))}"
             detail = printable(f"{detail}, not at {key.endpoint}")
@@ -107,47 +97,47 @@ def no_match(call: Call, playables: Sequence[Playable], ignored: Collection[Memb
     if call.contradiction:
         detail = f"the header {call.contradiction} contradicts the body, which a server refuses"
         return Miss(call, Reason.HEADERS_CONTRADICT, printable(detail), same_name[0])
-    search = _Search(call, playables, same_name, ignored)
+    search = _Search(call, entries, same_name, ignored)
     return search.first_request() if call.answers is None else search.retry()
 
 
-def _posted_to_same(call: Call, playables: Sequence[Playable]) -> list[Playable]:
-    """Return the recorded answers to the pushed request that a posted response answers.
+def _other_answer(
+    call: Call, entries: Sequence[ReplayEntry], ignored: Collection[MemberPath]
+) -> Miss | None:
+    """Explain that a pushed request was answered in another way; None for any other request.
 
-    A server may use an id again, so those that have not been played come before the others.
+    A server may use an id again, so answers that have not been played come before the others.
     """
     message = call.message
     if message is None or message.kind is not Kind.RESPONSE:
-        return []
+        return None
     session = session_of(call.request)
     posted = [
         each
-        for each in playables
+        for each in entries
         if each.answers is not None
         and session_of(each.request) == session
-        and message_of(each.answers.request).id == message.id
+        and each.answers.request.message.id == message.id
     ]
-    return [each for each in posted if not each.played] or posted
-
-
-def _other_answer(call: Call, posted: Sequence[Playable], ignored: Collection[MemberPath]) -> Miss:
-    """Explain that a pushed request was answered in another way."""
+    if not posted:
+        return None
 
     def shown(call: Call) -> Any:
         return without_paths(posted_answer(call.message), ignored)
 
-    nearest, found = _nearest(call, posted, shown, without_null=True)
+    unplayed = [each for each in posted if not each.played]
+    nearest, found = _nearest(call, unplayed or posted, shown, without_null=True)
     detail = "the question was answered in another way"
     return Miss(call, Reason.ANSWERS_DIFFER, detail, nearest, tuple(found))
 
 
 def _nearest(
     call: Call,
-    candidates: Sequence[Playable],
+    candidates: Sequence[ReplayEntry],
     shown: Callable[[Call], Any],
     *,
     without_null: bool = False,
-) -> tuple[Playable, list[Difference]]:
+) -> tuple[ReplayEntry, list[Difference]]:
     """Return the candidate with the fewest differences, the first of equals."""
     received = shown(call)
     found = [
@@ -163,12 +153,12 @@ class _Search:
     def __init__(
         self,
         call: Call,
-        playables: Sequence[Playable],
-        same_name: Sequence[Playable],
+        entries: Sequence[ReplayEntry],
+        same_name: Sequence[ReplayEntry],
         ignored: Collection[MemberPath],
     ) -> None:
         self._call = call
-        self._playables = playables
+        self._entries = entries
         self._ignored = ignored
         self._same_name = same_name
         key, self._state, self._answers = lookup_key(call, ignored)
@@ -176,7 +166,7 @@ class _Search:
         self._asks = [each for each in self._same_call if each.ask is not None]
 
     def _miss(
-        self, reason: Reason, detail: str, nearest: Playable, found: Sequence[Difference] = ()
+        self, reason: Reason, detail: str, nearest: ReplayEntry, found: Sequence[Difference] = ()
     ) -> Miss:
         return Miss(self._call, reason, detail, nearest, tuple(found))
 
@@ -192,9 +182,8 @@ class _Search:
         return self._arguments_differ(firsts or self._same_name)
 
     def retry(self) -> Miss:
-        if self._state is None:
-            return self._retry_without_state()
-        return self._retry_with_state(self._state)
+        state = self._state
+        return self._retry_without_state() if state is None else self._retry_with_state(state)
 
     def _retry_without_state(self) -> Miss:
         answers = self._call.answers
@@ -226,7 +215,7 @@ class _Search:
         ]
         if issuers or orphans:
             return self._answers_differ(issuers, orphans)
-        elsewhere = [each for each in self._playables if each.issued(state)]
+        elsewhere = [each for each in self._entries if each.issued(state)]
         of_same_name = [each for each in elsewhere if each in self._same_name]
         if of_same_name:
             return self._arguments_differ(of_same_name)
@@ -242,7 +231,7 @@ class _Search:
         detail = "no recorded ask of this call has a request state"
         return self._miss(Reason.STATE_UNEXPECTED, detail, self._same_call[0])
 
-    def _arguments_differ(self, candidates: Sequence[Playable]) -> Miss:
+    def _arguments_differ(self, candidates: Sequence[ReplayEntry]) -> Miss:
         def shown(call: Call) -> Any:
             arguments = call.arguments
             if isinstance(arguments, bytes):
@@ -257,9 +246,9 @@ class _Search:
             detail += f"but this is a {message.kind.value}"
         return self._miss(Reason.ARGUMENTS_DIFFER, detail, nearest, found)
 
-    def _answers_differ(self, asks: Sequence[Playable], orphans: Sequence[Playable]) -> Miss:
+    def _answers_differ(self, asks: Sequence[ReplayEntry], orphans: Sequence[ReplayEntry]) -> Miss:
         answered = [
-            each for each in self._playables if each.parent is not None and each.parent in asks
+            each for each in self._entries if each.parent is not None and each.parent in asks
         ]
         recorded = [*answered, *orphans]
         if not recorded:
@@ -285,6 +274,57 @@ class _Search:
             detail += "; equal calls are played in the order of the recording"
         return self._miss(Reason.ANSWERS_DIFFER, detail, nearest, found)
 
-    def _has_same_answers(self, each: Playable) -> bool:
+    def _has_same_answers(self, each: ReplayEntry) -> bool:
         answers = each.lookup.answers
         return answers is not None and answers == self._answers
+
+
+# Harmless requests
+
+_NO_METHOD: Final = b'"error":{"code":-32601,"message":"Method not found"}'
+"""A refusal of `server/discover` that clients take for a server of the 2025 era."""
+
+
+class Harmless(NamedTuple):
+    """A request that was not recorded, and the HTTP answer of any server, also in a few words."""
+
+    call: Call
+    status: int
+    headers: Headers
+    body: bytes
+    answer: str
+
+
+def answer_of_any_server(call: Call, entries: Iterable[ReplayEntry]) -> Harmless | None:
+    """Return what every server answers to a request that was not recorded, or None."""
+    endpoint, message = call.endpoint, call.message
+    keys = {each.key[:2] for each in entries if not resumed_event(each.request)}
+    endpoints = {recorded_at for recorded_at, _ in keys}
+    if message is not None:
+        if endpoint not in endpoints:
+            return None
+        return _answer_to_message(call, message, initializes=(endpoint, "initialize") in keys)
+    http_method, _, path = endpoint.partition(" ")
+    if http_method == "GET" and "/.well-known/" in path.partition("?")[0]:
+        return Harmless(call, 404, (), b"", "404")
+    if f"POST {path}" in endpoints:
+        if http_method == "DELETE" and call.request.header(SESSION_HEADER):
+            return Harmless(call, 204, (), b"", "204")
+        wants_stream = EVENT_STREAM in call.request.header("accept")
+        wants_stream = wants_stream and not resumed_event(call.request)
+        if http_method == "GET" and wants_stream and endpoint not in endpoints:
+            return Harmless(call, 405, (("Allow", "POST, DELETE"),), b"", "405")
+    return None
+
+
+def _answer_to_message(call: Call, message: Message, *, initializes: bool) -> Harmless | None:
+    if message.kind is Kind.NOTIFICATION and message.method.startswith("notifications/"):
+        return Harmless(call, 202, (), b"", "202")
+    if message.kind is Kind.REQUEST and message.method == "ping":
+        outcome, answer = b'"result":{}', "{}"
+    elif message.kind is Kind.REQUEST and message.method == "server/discover" and initializes:
+        outcome, answer = _NO_METHOD, "Method not found"
+    else:
+        return None
+    body = b'{"jsonrpc":"2.0","id":%b,%b}' % (message.spelled(ID_PATH) or b"null", outcome)
+    return Harmless(call, 200, JSON_HEADERS, body, answer)

@@ -1,53 +1,85 @@
-"""The form in which a request is matched: states, answers and secrets as they were recorded.
-
-Rule: what stands for a state, an answer or a secret counts in a cassette, and from a client only
-where this replay gave it out; anything else that looks so is the client's own text.
-Source: docs/matching.md.
-"""
+"""Recorded exchanges and clients' requests in the form in which the two are compared."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.exchange.lookup import LookupKey, lookup_key
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.protocol.calls import CallKey, read_call
-from mrtr_cassette.core.replay.given import GivenOut
-from mrtr_cassette.core.secrets.answers import looks_sealed, seal_answers
+from mrtr_cassette.core.cassette.lookup import LookupKey, digest_of, lookup_key
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedRequest, RecordedExchange
+from mrtr_cassette.core.cassette.sessions import Streams, listens, opened_session
+from mrtr_cassette.core.protocol.calls import Call, CallKey, read_call, session_of
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
+from mrtr_cassette.core.protocol.jsonrpc import Message
 from mrtr_cassette.core.secrets.credentials import Credentials, Given
-from mrtr_cassette.core.secrets.placeholders import (
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.sealed import (
     LONGEST_TOKEN,
     PLACEHOLDER,
+    SEALED_ANSWER,
+    SEALED_HASH,
+    as_recorded,
+    looks_sealed,
+    may_have_states,
     placeholder,
     placeholders_in,
     renumber,
+    seal_answers,
+    seal_states,
+    sealed_hash,
+    sha256_of,
     without_numbers,
     without_rules,
 )
-from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.states import may_have_states, seal_states
-from mrtr_cassette.core.secrets.surrogates import SEALED_HASH, as_recorded, sealed_hash
-from mrtr_cassette.core.wire.http import Headers, Request, named_by_user
-from mrtr_cassette.core.wire.jsonbytes import MemberPath
+from mrtr_cassette.core.wire.http import Headers, Request, Response, named_by_user
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical
 
 _RECEIVED: Final = "received."
-"""What the token of a secret that a client sent begins with; a cassette's tokens are numbers."""
-_NOT_GIVEN: Final = "not-given."
-"""The same for what looks like a placeholder, and was not given to the client."""
+"""Begins the token of a secret that a client sent; a cassette's tokens are numbers."""
+_NOT_ISSUED: Final = "not-given."
+"""Begins the token of what looks like a placeholder and was not sent to the client."""
+
+
+class IssuedTokens:
+    """The hashes, placeholders and sealed answers that this replay has sent to clients.
+
+    One that a client sends counts only if it is among these: otherwise it is a text like any other.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Begin with the recorded URL, whose path and query are the client's too."""
+        self._unread: dict[int, Response] = {}
+        self._tokens = set(_tokens_in(url))
+
+    def played(self, response: Response) -> None:
+        """Take note of a response; it is searched once a client sends what may be a token."""
+        self._unread[id(response)] = response
+
+    def __contains__(self, token: str) -> bool:
+        """Tell whether a token was sent to a client, spelled as in a cassette."""
+        for response in self._unread.values():
+            for text in (
+                response.body.decode("latin-1"),
+                *(value for _, value in response.headers),
+            ):
+                self._tokens.update(_tokens_in(text))
+        self._unread.clear()
+        return token in self._tokens
+
+
+def _tokens_in(text: str) -> Iterator[str]:
+    yield from (f"sha256:{match[2]}" for match in SEALED_HASH.finditer(text))
+    yield from (placeholder(match["rule"], match["token"]) for match in placeholders_in(text))
+    yield from (match[0] for match in SEALED_ANSWER.finditer(text))
 
 
 class Secret(NamedTuple):
-    """What stands for a secret.
-
-    Attributes:
-        rule: the rule that found it.
-        token: tells it from others of this rule.
-    """
+    """A placeholder: the rule that found the secret, and what tells it from others of this rule."""
 
     rule: str
     token: str
@@ -58,97 +90,81 @@ class Secret(NamedTuple):
         return self.token.startswith(_RECEIVED)
 
 
-def secrets_in(lookup: LookupKey) -> tuple[Secret, ...]:
-    """Return what stands for secrets in a lookup key, in the order of its canonical texts."""
-    return tuple(
-        Secret(match["rule"], match["token"])
-        for text in (*lookup.call, lookup.answers or "")
-        for match in placeholders_in(text)
-    )
-
-
 def redactor_of(cassette: Cassette) -> Redactor | None:
     """Return what redacts by a cassette's rules, all secrets of a rule alike, or None."""
-    if cassette.redaction is None:
-        return None
-    return Redactor(cassette.redaction, _same_token)
-
-
-def _same_token(_rule: str, _secret: str) -> str:
-    return "0"
+    rules = cassette.redaction
+    return None if rules is None else Redactor(rules, lambda _rule, _secret: "0")
 
 
 class MatchedForm:
     """Turns requests into the form in which they are compared with one cassette's.
 
     Attributes:
+        ignored: members of the params that don't count.
         header_names: lower-case names of the headers that were kept because the user named them.
         has_placeholders: some recorded request has placeholders of secrets.
     """
 
-    def __init__(self, cassette: Cassette, given: GivenOut) -> None:
-        """Look at how a cassette was recorded.
-
-        Args:
-            cassette: what was recorded.
-            given: what the replay gave the client.
-        """
-        self._given = given
+    def __init__(
+        self, cassette: Cassette, issued: IssuedTokens, ignored: Collection[MemberPath]
+    ) -> None:
+        """Look at how a cassette was recorded."""
+        self._issued = issued
+        self.ignored = ignored
         self._states_are_sealed = cassette.request_state == "sealed"
         self._answers_are_sealed = cassette.seals_answers
-        self._redactor = redactor_of(cassette)
-        self._telling_redactor: Redactor | None = None
-        self._credentials: Credentials | None = None
+        requests = [each.request for one in cassette.interactions for each in one.own]
+        self.header_names = frozenset[str]().union(*[named_by_user(r.headers) for r in requests])
+        self._redacts = cassette.redaction is not None
+        self.has_placeholders = self._redacts and any(map(has_placeholders, requests))
         self._tokens: dict[Secret, str] = {}
-        self.header_names: frozenset[str] = frozenset().union(
-            *{
-                named_by_user(exchange.request.headers)
-                for interaction in cassette.interactions
-                for exchange in interaction.own
-            }
-        )
-        self.has_placeholders = self._redactor is not None and any(
-            has_placeholders(exchange.request)
-            for interaction in cassette.interactions
-            for exchange in interaction.own
-        )
-        if self.has_placeholders and cassette.redaction is not None:
-            self._telling_redactor = Redactor(cassette.redaction, self._token)
-        redactor = self._telling_redactor or self._redactor
-        if redactor is not None:
-            self._credentials = Credentials(redactor, seals_sessions=False)
         # A cassette that was written by hand has no rules, but what is shown of it has.
-        self._showing_redactor = self._redactor or Redactor(RedactionRules(), _same_token)
+        self._redactor = Redactor(cassette.redaction or RedactionRules(), self._token)
+        self._credentials = Credentials(self._redactor, seals_sessions=False)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the server was given from now on."""
-        if self._credentials is not None:
-            self._credentials.was_given(given)
+        self._credentials.was_given(given)
 
     def keeps_body(self, recorded: Request) -> bool:
         """Tell whether the bytes of a recorded request, as it is matched, match by themselves."""
         if self.has_placeholders or self._answers_are_sealed or self.header_names:
             return False
-        # The hash of a state counts only where it was given.
+        # The hash of a state counts only where it was issued.
         return b"sha256" not in recorded.body or not may_have_states(recorded.body)
 
-    def recorded(self, request: Request) -> Request:
-        """Return a recorded request as it is matched, its secrets told apart."""
+    def recorded(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+        """Return a recorded request as it is matched, and the secrets in it."""
         new_state = as_recorded if self._states_are_sealed else _raw
         request = self._sealed(request, new_state, looks_sealed)
-        return self._redacted(request)
+        return self._alike(self._redacted(request) if self.has_placeholders else request)
 
-    def received(self, request: Request) -> Request:
-        """Return a client's request as it is matched; the same one where nothing has to change."""
-        if self._telling_redactor is not None and self._credentials is not None:
+    def received(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+        """Return a client's request as it is matched, the same one if possible, and its secrets."""
+        return self._alike(self._received(request))
+
+    def _received(self, request: Request) -> Request:
+        if self.has_placeholders:
             self._credentials.seen(request.headers)
         new_state = self._received_state if self._states_are_sealed else _raw
-        request = self._sealed(request, new_state, self._is_given_answer)
-        if not self.has_placeholders or not _may_have_placeholders(request):
+        request = self._sealed(request, new_state, self._is_issued_answer)
+        if not self.has_placeholders:
+            return request
+        if not _may_have_placeholders(request):
             return self._redacted(request)
-        # What is not ours stays what it looks like until secrets have been found: it is none.
+        # What was not issued looks like a placeholder until secrets have been found: it is none.
         marked = _changed(request, self._marked)
         return _changed(self._redacted(marked), _disowned)
+
+    def _alike(self, request: Request) -> tuple[Request, tuple[Secret, ...]]:
+        """Return a request in which all secrets of a rule are the same one, and which they are."""
+        same = _all_alike(request) if self.has_placeholders else request
+        if same == request:
+            return request, ()
+        call, _, answers = lookup_key(read_call(request), self.ignored)
+        texts = (*call, answers or "")
+        found = [match for text in texts for match in placeholders_in(text)]
+        return same, tuple([Secret(match["rule"], match["token"]) for match in found])
 
     def _sealed(
         self,
@@ -164,23 +180,21 @@ class MatchedForm:
         return request if body == request.body else replace(request, body=body)
 
     def _redacted(self, request: Request) -> Request:
-        if self._telling_redactor is None or self._credentials is None:
-            return request
-        return self._credentials.sealed_request(self._telling_redactor.request(request))
+        return self._credentials.sealed_request(self._redactor.request(request))
 
     def _received_state(self, state: str) -> str:
         sealed = SEALED_HASH.fullmatch(state)
-        if sealed is not None and f"sha256:{sealed[2]}" not in self._given:
+        if sealed is not None and f"sha256:{sealed[2]}" not in self._issued:
             return sealed_hash(state)
         return as_recorded(state)
 
-    def _is_given_answer(self, text: str) -> bool:
-        return looks_sealed(text) and text in self._given
+    def _is_issued_answer(self, text: str) -> bool:
+        return looks_sealed(text) and text in self._issued
 
     def _marked(self, text: str) -> str:
         def marked(rule: str, token: str) -> str | None:
-            is_given = placeholder(rule, token) in self._given
-            return None if is_given else f"{_NOT_GIVEN}{token}"[:LONGEST_TOKEN]
+            is_issued = placeholder(rule, token) in self._issued
+            return None if is_issued else f"{_NOT_ISSUED}{token}"[:LONGEST_TOKEN]
 
         return renumber(text, marked)
 
@@ -188,50 +202,32 @@ class MatchedForm:
         return self._tokens.setdefault(Secret(rule, secret), f"{_RECEIVED}{len(self._tokens)}")
 
     def told(self, request: Request) -> Request:
-        """Return a client's request as it is matched, without secrets, for what is told of it."""
-        matched = self.received(request)
-        if self._redactor is None or self._credentials is None:
-            return matched
-        # Once more would take what was not given for a secret.
-        if not self.has_placeholders:
+        """Return a client's request as it is matched, without secrets, to be shown."""
+        matched = self._received(request)
+        # Redacting twice would take what was not issued for a secret.
+        if self._redacts and not self.has_placeholders:
             self._credentials.seen(request.headers)
-            matched = self._credentials.sealed_request(self._redactor.request(matched))
-        return all_alike(matched)
+            matched = self._redacted(matched)
+        return _all_alike(matched) if self._redacts else matched
 
     def shown(self, text: str) -> str:
         """Return a text for the terminal, without known secrets."""
-        return self._showing_redactor.text(text)
-
-
-def alike(
-    matched: MatchedForm, request: Request, ignored: Collection[MemberPath]
-) -> tuple[Request, tuple[Secret, ...]]:
-    """Return a request in which all secrets of a rule are the same one, and which they are."""
-    if not matched.has_placeholders:
-        return request, ()
-    same = all_alike(request)
-    if same == request:
-        return request, ()
-    return same, secrets_in(lookup_key(read_call(request), ignored))
+        return without_numbers(self._redactor.text(text))
 
 
 def by_any_rule(lookup: LookupKey) -> LookupKey:
     """Return a lookup key in which placeholders don't tell their rules either."""
     call, state, answers = lookup
-    return LookupKey(
-        CallKey(*map(without_rules, call)),
-        state,
-        None if answers is None else without_rules(answers),
-    )
+    any_answers = None if answers is None else without_rules(answers)
+    return LookupKey(CallKey(*map(without_rules, call)), state, any_answers)
 
 
 def has_placeholders(request: Request) -> bool:
     """Tell whether a request has placeholders of secrets."""
-    return _may_have_placeholders(request) and all_alike(request) != request
+    return _may_have_placeholders(request) and _all_alike(request) != request
 
 
-def all_alike(request: Request) -> Request:
-    """Return a request in which all secrets of a rule are the same one."""
+def _all_alike(request: Request) -> Request:
     return _changed(request, without_numbers)
 
 
@@ -245,13 +241,13 @@ def _changed(request: Request, change: Callable[[str], str]) -> Request:
 
 
 def _disowned(text: str) -> str:
-    """Return a text in which what is marked as not given is no placeholder any more."""
+    """Return a text in which what is marked as not issued is no placeholder any more."""
 
     def disowned(match: re.Match[str]) -> str:
         token = match["token"]
-        if not token.startswith(_NOT_GIVEN):
+        if not token.startswith(_NOT_ISSUED):
             return match[0]
-        return match[0].replace(token, f"{token.removeprefix(_NOT_GIVEN)}~not-given")
+        return match[0].replace(token, f"{token.removeprefix(_NOT_ISSUED)}~not-given")
 
     return PLACEHOLDER.sub(disowned, text)
 
@@ -263,12 +259,9 @@ def _raw(state: str) -> str:
 
 def _may_have_placeholders(request: Request) -> bool:
     # As they are, escaped in JSON, or percent-encoded.
-    body = request.body
+    marks = (b"<", b"003", b"%3")
     return (
-        # Quicker than `in`, which takes a number too.
-        body.find(b"<") >= 0
-        or body.find(b"003") >= 0
-        or body.find(b"%3") >= 0
+        any(mark in request.body for mark in marks)
         or "%3" in request.target
         or _has_angle(request.headers)
     )
@@ -277,3 +270,160 @@ def _may_have_placeholders(request: Request) -> bool:
 @lru_cache(maxsize=1024)
 def _has_angle(headers: Headers) -> bool:
     return any("<" in value for _, value in headers)
+
+
+# Recorded exchanges
+
+
+class Question(NamedTuple):
+    """What an ask without a state asks: equal ones of a call stand for each other."""
+
+    call: CallKey
+    input_requests: str
+
+
+class PushedQuestion(NamedTuple):
+    """The request that a posted answer answers, and what was pending when the server sent it."""
+
+    pending: ReplayEntry
+    request: PushedRequest
+
+
+class ReplayEntry:
+    """A recorded exchange, with what a replay finds it by and how often it was played.
+
+    Attributes:
+        turn: the turn that its request answers, from 1; 0 for a first request.
+        asking_turn: the turn that its response asks, if it does.
+        parent: the exchange whose ask it answers; None for a first request and an orphan.
+        answers: what it answers, if it is a posted answer.
+        request: its request as it is matched.
+        is_listening: its response is a stream that tells what other requests caused.
+        digest: of its request without the caller's values, where a request with the same digest is
+            matched alike.
+        opens_session: its response gave the id of its session to its client.
+        asker: its message without what no response repeats.
+        stream: the exchange with which the stream of its response began: itself, or the one that it
+            resumes.
+        same: the equal one that is played in its place; only where nothing is remembered.
+        lookup_number: the same for all exchanges of one lookup key.
+        occurrence: how many exchanges of its lookup key its session had, up to and with it.
+    """
+
+    def __init__(
+        self,
+        exchange: RecordedExchange,
+        place: tuple[int, int, int],
+        matched: MatchedForm,
+        parent: ReplayEntry | None = None,
+        answers: PushedQuestion | None = None,
+    ) -> None:
+        """Read an exchange; `place` is its interaction, its turn and the turn that it asks."""
+        self.exchange = exchange
+        self.interaction, self.turn, self.asking_turn = place
+        self.parent, self.answers = parent, answers
+        self.request, self.secrets = matched.recorded(exchange.request)
+        call = read_call(self.request)
+        message = call.message
+        self.kind = None if message is None else message.kind
+        self.lookup = lookup_key(call, matched.ignored)
+        self.key = self.lookup.call
+        self.asker: Message | None = None
+        if message is not None:
+            token = {name: it for name, it in message.meta.items() if name == "progressToken"}
+            self.asker = message._replace(raw=b"", tree={}, params={}, meta=token)
+        self.traits = call.traits_with(matched.header_names)
+        self.caller = call.caller
+        self.is_listening = listens(call, exchange.response)
+        keeps_body = matched.keeps_body(self.request)
+        self.digest = digest_of(message) if keeps_body and message is not None else None
+        session = session_of(exchange.request)
+        self.session = session or opened_session(exchange.response)
+        self.opens_session = bool(self.session and not session)
+        self.ask = exchange.ask
+        self.question: Question | None = None
+        if self.ask is not None and self.ask.request_state is None:
+            requests = self.ask.message.tree["result"].get(INPUT_REQUESTS)
+            self.question = Question(self.key, canonical(requests))
+        self.stream = self
+        self.same: ReplayEntry | None = None
+        self.lookup_number = self.occurrence = self.played = 0
+
+    @property
+    def was_played(self) -> bool:
+        """Whether it, or the equal one that is played in its place, has been played."""
+        return bool((self.same or self).played)
+
+    @property
+    def call(self) -> Call:
+        """Its request as it is matched, read."""
+        return read_call(self.request)
+
+    def paired(self, received: Iterable[Secret]) -> list[tuple[Secret, Secret]]:
+        """Return its secrets beside those of a request, where the same rule found both.
+
+        A placeholder that the client was given may stand where another rule found the secret.
+        """
+        pairs = zip(self.secrets, received, strict=False)
+        return [(recorded, secret) for recorded, secret in pairs if recorded.rule == secret.rule]
+
+    @property
+    def issued_sha256(self) -> str | None:
+        """Hash of the request state that its ask issues on replay, or None."""
+        state = None if self.ask is None else self.ask.request_state
+        return None if state is None else sha256_of(state)
+
+    def issued(self, sha256: str) -> bool:
+        """Tell whether its ask issued a state with this hash, on replay or while recorded."""
+        return self.ask is not None and sha256 in (self.issued_sha256, self.exchange.issued_sha256)
+
+    @property
+    def arrival(self) -> tuple[float, int, int]:
+        """Orders exchanges as their requests arrived, or as the file has them."""
+        number = self.exchange.number
+        return float("inf") if number is None else number, self.interaction, self.turn
+
+
+def entries_of(cassette: Cassette, matched: MatchedForm) -> list[list[ReplayEntry]]:
+    """Return the exchanges of each interaction that no earlier one has."""
+    # All of each interaction, as a branch begins with what it shares.
+    chains: list[list[ReplayEntry]] = []
+    own: list[list[ReplayEntry]] = []
+    for interaction in cassette.interactions:
+        branch, shared, number = interaction.branch, interaction.shared, interaction.number
+        chain = [] if branch is None else chains[branch.of - 1][:shared]
+        turns = iter([place.turn for place in interaction.places])
+        for exchange in interaction.exchanges[shared:]:
+            place = (number, next(turns), interaction.asking_turn(len(chain)))
+            chain.append(ReplayEntry(exchange, place, matched, chain[-1] if chain else None))
+        posted = []
+        for turn in interaction.pushed_turns:
+            requests = {asked.key: asked for asked in turn.asked}
+            for answer in turn.answers if turn.position >= shared else ():
+                question = PushedQuestion(chain[turn.position], requests[answer.key])
+                place = (number, next(turns), 0)
+                posted.append(ReplayEntry(answer.exchange, place, matched, answers=question))
+        chains.append(chain)
+        own.append([*chain[shared:], *posted])
+    return own
+
+
+def number_lookups(by_arrival: Iterable[ReplayEntry]) -> None:
+    """Number the lookup keys of all exchanges, and count how often each comes in a session.
+
+    Equal answers to what was asked during other calls count apart. What resumes a stream has the
+    number of that stream in the place of a key, as each session has other ids of events.
+    """
+    numbers: dict[tuple[Any, ...], int] = {}
+    occurrences: Counter[tuple[str, int]] = Counter()
+    streams = Streams[ReplayEntry]()
+    for each in by_arrival:
+        key: tuple[Any, ...] = each.lookup, each.answers and each.answers.pending.lookup_number
+        begun = streams.add(each.exchange, each)
+        if begun is not None:
+            each.stream = begun
+            each.is_listening = each.is_listening and begun.is_listening
+            key = begun.lookup_number, begun.occurrence
+        each.lookup_number = numbers.setdefault(key, len(numbers))
+        occurrences[each.session, each.lookup_number] += 1
+        each.occurrence = occurrences[each.session, each.lookup_number]

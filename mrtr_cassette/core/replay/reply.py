@@ -1,21 +1,20 @@
-"""What replay sends: recorded bytes, with the caller's own values put in.
-
-Rule: outside the callers' values every byte is the recorded one.
-Source: docs/matching.md, "What comes back".
-"""
+"""What a client gets for a request: recorded bytes with its own values, as soon as they are due."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from mrtr_cassette.core.exchange.caller_values import CallerValues
+from mrtr_cassette.core.cassette.lookup import CallerValues
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
-from mrtr_cassette.core.protocol.messages import Located, messages_in
-from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.replay.order import LiveSession
 from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
 from mrtr_cassette.core.wire.http import End, Headers, Response
 from mrtr_cassette.core.wire.jsonbytes import Span
@@ -40,75 +39,43 @@ class CallerValue(Enum):
 
 
 class Echo(NamedTuple):
-    """A place in a body that repeats one of a caller's values.
+    """A place in a body that repeats a value of its caller, or of the caller of another request.
 
-    Attributes:
-        span: where.
-        value: which value.
-        request: whose; None for the request that the body responds to.
+    The recorded bytes stand where that caller has no such value.
     """
 
     span: Span
     value: CallerValue
-    request: Playable | None = None
-
-
-class Gap(NamedTuple):
-    """Where one of a caller's values is put in.
-
-    Attributes:
-        value: which value.
-        recorded: the recorded bytes, which stand where the caller has no such value.
-        request: whose; None for the request that is replied to.
-    """
-
-    value: CallerValue
     recorded: bytes
-    request: Playable | None
+    request: ReplayEntry | None = None
 
 
-ValuesOf = Callable[["Playable | None"], CallerValues]
+ValuesOf = Callable[["ReplayEntry | None"], CallerValues]
 """Returns the values of the request in the place of a recorded one, or of the one replied to."""
 
 
 class Part(NamedTuple):
-    """Bytes that are sent together.
+    """Pieces of a recorded body that are sent together, in rhythm `at_ms` after the request."""
 
-    Attributes:
-        segments: recorded bytes, and gaps in between.
-        at_ms: milliseconds after the request, in the recorded rhythm.
-        gate: what they wait for.
-        pieces: which pieces of the recorded body they are, as indices.
-    """
-
-    segments: tuple[bytes | Gap, ...]
+    segments: tuple[bytes | Echo, ...]
     at_ms: float
     gate: Gate
     pieces: range
 
     def fill(self, values_of: ValuesOf) -> bytes:
         """Return the bytes with the callers' values; recorded ones where there are none."""
-        return b"".join(
-            [
-                segment
-                if isinstance(segment, bytes)
-                else segment.value.of(values_of(segment.request)) or segment.recorded
-                for segment in self.segments
-            ]
-        )
+        filled = []
+        for segment in self.segments:
+            if isinstance(segment, bytes):
+                filled.append(segment)
+            else:
+                value = segment.value.of(values_of(segment.request))
+                filled.append(value or segment.recorded)
+        return b"".join(filled)
 
 
 class Reply(NamedTuple):
-    """One recorded response, ready to be served.
-
-    Attributes:
-        status: the HTTP status.
-        headers: the headers.
-        parts: the body.
-        end: how it ends.
-        is_event_stream: whether the body is a stream of Server-Sent Events.
-        waits: what it waits for.
-    """
+    """One recorded response, ready to be served: outside the echoes every byte is recorded."""
 
     status: int
     headers: Headers
@@ -135,15 +102,7 @@ def build_reply(
     started_ms: float = 0,
     piecewise: bool = False,
 ) -> Reply:
-    """Return what to send for a recorded response.
-
-    Args:
-        echoed: where its body repeats the callers' values, in order.
-        response: the recorded response.
-        waits: what it waits for.
-        started_ms: when its request had arrived.
-        piecewise: keep pieces apart that wait for the same.
-    """
+    """Return what to send for a recorded response; `piecewise` keeps all of its pieces apart."""
     body = response.body
     beginnings: list[_Beginning] = []
     start = 0
@@ -157,33 +116,20 @@ def build_reply(
     behind = _Beginning(start, len(response.pieces), 0, OPEN)
     for (_, piece_at, at_ms, gate), (end, next_piece, *_) in pairwise([*beginnings, behind]):
         # A value goes whole with the part in which it begins.
-        segments: list[bytes | Gap] = []
+        segments: list[bytes | Echo] = []
         while place < len(echoed) and echoed[place].span.start < end:
-            span, value, request = echoed[place]
-            segments += (body[sent : span.start], Gap(value, body[span.start : span.end], request))
+            span = echoed[place].span
+            segments += (body[sent : span.start], echoed[place])
             sent = span.end
             place += 1
         segments.append(body[sent:end])
         sent = max(sent, end)
         parts.append(Part(tuple(segments), at_ms, gate, range(piece_at, next_piece)))
-    return Reply(
-        response.status,
-        response.headers,
-        tuple(parts),
-        _end_of(response),
-        response.is_event_stream,
-        waits,
-    )
-
-
-def _end_of(response: Response) -> End:
-    """Return how a response ends on replay.
-
-    Who posts a message may leave as soon as it is accepted; others read on.
-    """
-    if response.only_accepts and response.end is End.OPEN:
-        return End.COMPLETE
-    return response.end
+    # Who posts a message may leave as soon as it is accepted; others read on.
+    is_left = response.end is End.OPEN and response.only_accepts
+    ended = End.COMPLETE if is_left else response.end
+    is_stream = response.is_event_stream
+    return Reply(response.status, response.headers, tuple(parts), ended, is_stream, waits)
 
 
 def echoes_in(
@@ -191,57 +137,207 @@ def echoes_in(
 ) -> tuple[Echo, ...]:
     """Return where a response's body repeats the values of its caller, or of other requests.
 
-    Args:
-        request: the message that is responded to, or None.
-        response: the response.
-        waits: what it waits for, and so which requests a listening stream responds to.
+    What a listening stream waits for tells to which requests it responds.
     """
     own = request if request is not None and request.kind is Kind.REQUEST else None
     if own is None and not waits.pieces:
         return ()
+    body = response.body
     placed: list[Echo] = []
     for located in messages_in(response):
-        repeated = None if own is None else _echoes(located, own, None)
         other = waits.pieces[located.piece].request if waits.pieces else None
-        if not repeated and other is not None and other.call.message is not None:
-            repeated = _echoes(located, other.call.message, other)
-        placed += repeated or ()
+        asked = None if other is None else other.asker
+        for message, entry in ((own, None), (asked, other)):
+            if message is None:
+                continue
+            repeated = echoes(located.message, message)
+            values = (repeated.id, repeated.progress_token, repeated.id_as_text)
+            found = [
+                Echo(span, value, body[span.start : span.end], entry)
+                for spans, value in zip(values, CallerValue, strict=True)
+                for span in map(located.in_body, spans)
+                if span is not None
+            ]
+            placed += found
+            if found:
+                break
     return tuple(sorted(placed, key=itemgetter(0)))
 
 
-def _echoes(located: Located, request: Message, playable: Playable | None) -> list[Echo]:
-    repeated = echoes(located.message, request)
-    return [
-        Echo(in_body, value, playable)
-        for spans, value in (
-            (repeated.id, CallerValue.ID),
-            (repeated.progress_token, CallerValue.PROGRESS_TOKEN),
-            (repeated.id_as_text, CallerValue.ID_AS_TEXT),
+class Sending(NamedTuple):
+    """Bytes that are due: pieces of the recorded body, which may respond to another request."""
+
+    raw: bytes
+    at_ms: float
+    is_last: bool
+    pieces: range
+    responds: bool = False
+
+
+class Refusal(NamedTuple):
+    """A call gets, under its own id, the miss of an answer in the place of its response."""
+
+    miss: Miss
+    id: bytes | None
+    is_last: bool
+
+
+class Ending(NamedTuple):
+    """Everything has been sent."""
+
+    end: End
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A reply on its way to one client: what is sent next, and whether it has to wait.
+
+    A wait that can't end, because the client gave another answer than the recorded one, ends with
+    the miss as the response to the call. Nothing of a listening stream is sent twice. A client that
+    has sent what it sent later while recorded has passed over what was over by then: nothing waits
+    for that any more, and what was said about a call that it may still make is set aside until
+    then.
+
+    Attributes:
+        values: the caller's values.
+        resumes: parts that its client has had already.
+    """
+
+    entry: ReplayEntry
+    reply: Reply
+    session: LiveSession
+    values: CallerValues
+    resumes: int = 0
+    _sent: int = 0
+    _counts: list[int] = field(default_factory=list)
+    _is_refused: bool = False
+    _set_aside: list[Part] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin behind what its client has had."""
+        self._sent = self.resumes
+        if self.reply.waits.lanes:
+            self._counts = self._first_counts()
+
+    def follow(self, entry: ReplayEntry, reply: Reply) -> None:
+        """Go on with what another recorded session has in the place of this stream."""
+        self.entry, self.reply = entry, reply
+        self._sent = min(self._sent, len(reply.parts))
+        self._counts = self._first_counts()
+        self._set_aside = []
+
+    def _first_counts(self) -> list[int]:
+        return [lane.first for lane in self.reply.waits.lanes]
+
+    @property
+    def missing_notification(self) -> ReplayEntry | None:
+        """The notification that what comes next waits for, or None."""
+        reply = self.reply
+        is_last = self._sent == len(reply.parts)
+        gate = reply.waits.end if is_last else reply.parts[self._sent].gate
+        awaited = self._awaited(gate, self._counts)
+        is_notification = awaited is not None and awaited.kind is Kind.NOTIFICATION
+        return awaited if is_notification else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the response can be sent in one write as soon as it is due."""
+        reply = self.reply
+        return len(reply.parts) <= 1 and not reply.is_event_stream and reply.end is End.COMPLETE
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the response, as its client gets them."""
+        return self.session.spelled_headers(self.reply.headers, self.entry.session)
+
+    def next(self) -> Sending | Refusal | Ending | None:
+        """Return what is sent next; None as long as it waits for what clients send."""
+        session, entry = self.session, self.entry
+        miss = session.refused.pop(entry.stream, None) if session.refused else None
+        if miss is not None:
+            self._is_refused = True
+            return Refusal(miss, self.values.id, is_last=True)
+        if session.unrecorded and entry.is_listening:
+            return Sending(session.unrecorded.popleft(), 0, is_last=False, pieces=range(0))
+        part = None if self._is_refused else self._due_part()
+        if part is None:
+            is_over = self._is_refused or self._sent == len(self.reply.parts)
+            return self._ending() if is_over else None
+        if entry.session:
+            session.sent[entry] = self._sent
+        is_last = (
+            self._sent == len(self.reply.parts)
+            and self.reply.end is End.COMPLETE
+            and self._is_due(self.reply.waits.end)
         )
-        for span in spans
-        if (in_body := located.in_body(span)) is not None
-    ]
+        request = part.gate.request if part.gate.responds else None
+        refused = None if request is None else session.refused.pop(request, None)
+        if refused is not None and request is not None:
+            return Refusal(refused, session.values_of(request).id, is_last)
+        raw = session.spelled(part.fill(self._values_of), entry.session)
+        return Sending(raw, part.at_ms, is_last, part.pieces, part.gate.responds)
 
+    def _ending(self) -> Ending | None:
+        end = End.COMPLETE if self._is_refused else self.reply.end
+        if end is End.COMPLETE:
+            is_due = self._is_refused or self._is_due(self.reply.waits.end)
+            return Ending(end) if is_due else None
+        # On a stream that has all responses, what was not recorded may still come.
+        may_come = self._set_aside or self.session.unrecorded is not None
+        return None if end is End.OPEN and may_come else Ending(end)
 
-class KnownEchoes:
-    """What responses repeat; each is read once."""
+    def _values_of(self, request: ReplayEntry | None) -> CallerValues:
+        return self.values if request is None else self.session.values_of(request)
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._known: dict[Playable, tuple[Echo, ...]] = {}
+    def _due_part(self) -> Part | None:
+        """Return the next part that is due, and take it as sent."""
+        for part in self._set_aside:
+            # What was passed over counts again once its call has come.
+            if self._awaited(part.gate, self._first_counts()) is None:
+                self._set_aside.remove(part)
+                return part
+        while self._sent < len(self.reply.parts):
+            part = self.reply.parts[self._sent]
+            if self._is_due(part.gate):
+                self._sent += 1
+                return part
+            request = part.gate.request
+            if request is None or not self._is_passed_over(request):
+                return None
+            self._sent += 1
+            self._set_aside.append(part)
+        return None
 
-    def of(self, playable: Playable, waits: Waits) -> tuple[Echo, ...]:
-        """Return what the response to an exchange repeats, where there is one.
+    def _is_due(self, gate: Gate) -> bool:
+        return gate is OPEN or self._awaited(gate, self._counts) is None
 
-        Args:
-            playable: the exchange.
-            waits: what the response waits for.
+    def _awaited(self, gate: Gate, counts: list[int]) -> ReplayEntry | None:
+        """Return the first request that a gate waits for; None where it waits no more.
+
+        For each lane, `counts` has how many of its requests are waited for no more.
         """
-        echoed = self._known.get(playable)
-        if echoed is None:
-            exchange = playable.exchange
-            if exchange.response is None:
-                return ()
-            request = playable.stream.exchange.call.message
-            echoed = self._known[playable] = echoes_in(request, exchange.response, waits)
-        return echoed
+        has_arrived = self.session.has_arrived
+        for index, needed in enumerate(gate.counts):
+            entries = self.reply.waits.lanes[index].arrivals.entries
+            count = counts[index]
+            while count < needed and (
+                has_arrived(entries[count]) or self._is_passed_over(entries[count])
+            ):
+                count += 1
+            counts[index] = count
+            if count < needed:
+                return entries[count]
+        return None if gate.request is None or has_arrived(gate.request) else gate.request
+
+    def _is_passed_over(self, entry: ReplayEntry) -> bool:
+        """Tell whether the client has gone on without a request that it sent while recorded."""
+        session = self.session
+        if not entry.session or entry.session != session.recorded:
+            return False
+        if entry.kind is Kind.RESPONSE:
+            pending = None if entry.answers is None else entry.answers.pending
+            if pending is None or pending.kind is not Kind.REQUEST or session.has_arrived(pending):
+                return False
+            return self._is_passed_over(pending)
+        over = self.reply.waits.over(entry)
+        return over is not None and session.reached > over

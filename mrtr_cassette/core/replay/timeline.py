@@ -1,15 +1,4 @@
-"""What the server says waits for what the client said before, within one recorded session.
-
-Rule: whatever the server says waits for the notifications and the posted answers that had arrived
-before it. That it has taken one of these, or a request whose response comes on a listening stream,
-says nothing, so it waits for nothing: a client that posts one after the other would wait for ever.
-A call doesn't wait for other calls, nor for answers to
-what was asked during these, as parallel calls owe each other nothing; neither does what resumes its
-stream. A listening stream tells what
-all of them caused, so it waits for every answer; an event and the end wait for all requests that
-can have changed something since the stream began, a response or progress for its very request. No
-session waits for another one.
-"""
+"""What the server says waits for what the client said before, within one recorded session."""
 
 from __future__ import annotations
 
@@ -19,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import RecordedExchange
-from mrtr_cassette.core.exchange.sessions import NO_SESSION, ends_session, is_answered
-from mrtr_cassette.core.protocol.calls import is_read_only
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.cassette.sessions import ends_session, is_answered
+from mrtr_cassette.core.protocol.calls import NO_SESSION, is_read_only
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, repeated_token
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.replay.playable import Playable
+from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.wire.http import Response
 
 _ACKNOWLEDGED = (Kind.RESPONSE, Kind.NOTIFICATION)
@@ -35,12 +24,12 @@ class Arrivals:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self.playables: list[Playable] = []
+        self.entries: list[ReplayEntry] = []
         self._numbers: list[int] = []
 
-    def add(self, playable: Playable, number: int) -> None:
+    def add(self, entry: ReplayEntry, number: int) -> None:
         """Add an exchange, after all whose requests arrived earlier."""
-        self.playables.append(playable)
+        self.entries.append(entry)
         self._numbers.append(number)
 
     def before(self, after: int) -> int:
@@ -49,12 +38,7 @@ class Arrivals:
 
 
 class Lane(NamedTuple):
-    """Requests for which a response waits one after the other.
-
-    Attributes:
-        arrivals: the requests.
-        first: how many of the first ones don't count.
-    """
+    """Requests for which a response waits one after the other; the `first` ones don't count."""
 
     arrivals: Arrivals
     first: int = 0
@@ -70,7 +54,7 @@ class Gate(NamedTuple):
     """
 
     counts: tuple[int, ...]
-    request: Playable | None = None
+    request: ReplayEntry | None = None
     responds: bool = False
 
 
@@ -93,32 +77,37 @@ class Waits:
     lanes: tuple[Lane, ...] = ()
     pieces: tuple[Gate, ...] = ()
     end: Gate = OPEN
-    responded: Mapping[Playable, int] = field(default_factory=dict, compare=False)
+    responded: Mapping[ReplayEntry, int] = field(default_factory=dict, compare=False)
 
-    def over(self, playable: Playable) -> int | None:
+    def over(self, entry: ReplayEntry) -> int | None:
         """Return how many requests had arrived when one was over; None where it never was."""
-        response = playable.exchange.response
-        if playable.kind is Kind.REQUEST and response is not None and response.only_accepts:
-            return self.responded.get(playable)
-        return playable.exchange.ended_after
+        response = entry.exchange.response
+        if entry.kind is Kind.REQUEST and response is not None and response.only_accepts:
+            return self.responded.get(entry)
+        return entry.exchange.ended_after
+
+    def is_for_later(self, gate: Gate, entry: ReplayEntry) -> bool:
+        """Tell whether a gate is about another request, or waits for one that came after one."""
+        number = entry.exchange.number or 0
+        return gate.request not in (None, entry) or any(
+            each.kind is not Kind.NOTIFICATION and (each.exchange.number or 0) > number
+            for lane, count in zip(self.lanes, gate.counts, strict=True)
+            for each in reversed(lane.arrivals.entries[:count])
+        )
 
 
 NO_WAITS: Final = Waits()
 
 
 class Timelines:
-    """What the clients of each recorded session sent, in the order of its arrival."""
+    """What the clients of each recorded session sent; no session waits for another one."""
 
-    def __init__(self, playables: Sequence[Playable]) -> None:
-        """Sort what was recorded.
-
-        Args:
-            playables: all of a cassette, in the order in which their requests arrived.
-        """
+    def __init__(self, by_arrival: Sequence[ReplayEntry]) -> None:
+        """Sort what was recorded, all of it in the order in which the requests arrived."""
         self._sessions: dict[str, _Timeline] = {}
-        self._during: dict[Playable, Arrivals] = {}
-        self._asking: dict[tuple[RecordedExchange, int], Playable] = {}
-        for each in playables:
+        self._during: dict[ReplayEntry, Arrivals] = {}
+        self._asking: dict[tuple[RecordedExchange, int], ReplayEntry] = {}
+        for each in by_arrival:
             number = each.exchange.number
             if number is None:
                 continue
@@ -128,16 +117,21 @@ class Timelines:
                 self._asking[pushed.exchange, pushed.piece] = pending
             self._sessions.setdefault(each.session, _Timeline()).add(each, number)
 
-    def waits_of(self, playable: Playable) -> Waits:
-        """Return what the response to a request waits for."""
-        exchange, response = playable.exchange, playable.exchange.response
+    def waits_of(self, entry: ReplayEntry) -> Waits:
+        """Return what the response to a request waits for.
+
+        It waits for the notifications and the posted answers that had arrived before it. That the
+        server has taken one of these, or a request whose response comes on a listening stream,
+        waits for nothing: a client that posts one after the other would wait for ever.
+        """
+        exchange, response = entry.exchange, entry.exchange.response
         if response is None or exchange.number is None:
             return NO_WAITS
-        is_message = playable.kind in _ACKNOWLEDGED and not response.is_framed
+        is_message = entry.kind in _ACKNOWLEDGED and not response.is_framed
         if is_message or response.only_accepts:
             return NO_WAITS
-        lanes = self._lanes(playable, response)
-        if not lanes and not playable.is_listening:
+        lanes = self._lanes(entry, response)
+        if not lanes and not entry.is_listening:
             return NO_WAITS
 
         def gate(after: int) -> Gate:
@@ -147,11 +141,11 @@ class Timelines:
         last = response.pieces[-1].after if response.pieces else 0
         ended = last if exchange.ended_after is None else exchange.ended_after
         pieces = [gate(piece.after or ended) for piece in response.pieces]
-        responded: dict[Playable, int] = {}
-        for located in messages_in(response) if playable.is_listening else ():
+        responded: dict[ReplayEntry, int] = {}
+        for located in messages_in(response) if entry.is_listening else ():
             place, message = located.piece, located.message
             after = response.pieces[place].after
-            request = self._sessions[playable.session].request_of(message, after)
+            request = self._sessions[entry.session].request_of(message, after)
             responds = message.kind is Kind.RESPONSE
             if responds and request is not None:
                 responded[request] = after
@@ -159,14 +153,20 @@ class Timelines:
             pieces[place] = pieces[place]._replace(request=request, responds=responds)
         return Waits(lanes, tuple(pieces), gate(ended), responded)
 
-    def answers_during(self, pending: Playable) -> Sequence[Playable]:
+    def answers_during(self, pending: ReplayEntry) -> Sequence[ReplayEntry]:
         """Return the answers to what the server asked during a call, as they arrived."""
         arrivals = self._during.get(pending)
-        return () if arrivals is None else arrivals.playables
+        return () if arrivals is None else arrivals.entries
 
-    def _lanes(self, playable: Playable, response: Response) -> tuple[Lane, ...]:
-        timeline, begun = self._sessions[playable.session], playable.stream
-        if playable.is_listening:
+    def _lanes(self, entry: ReplayEntry, response: Response) -> tuple[Lane, ...]:
+        """Return the requests for which a response waits.
+
+        Calls do not wait for each other, nor for answers to what was asked during other calls. A
+        listening stream tells what all of them caused, so it waits for every answer, and for all
+        requests that can have changed something since it began.
+        """
+        timeline, begun = self._sessions[entry.session], entry.stream
+        if entry.is_listening:
             changes = timeline.changes
             since = changes.before(begun.exchange.number or 0)
             lanes = [Lane(timeline.messages), Lane(changes, since)]
@@ -174,10 +174,10 @@ class Timelines:
             lanes = [Lane(timeline.of_no_call)]
             if begun in self._during:
                 lanes.append(Lane(self._during[begun]))
-            if timeline.endings.playables and response.is_event_stream:
+            if timeline.endings.entries and response.is_event_stream:
                 # What left a call without its response may be the end of the session.
                 lanes += () if is_answered(response) else (Lane(timeline.endings),)
-        return tuple([lane for lane in lanes if lane.arrivals.playables])
+        return tuple([lane for lane in lanes if lane.arrivals.entries])
 
 
 class _Timeline:
@@ -190,29 +190,29 @@ class _Timeline:
         self.endings = Arrivals()
         self._requests = Arrivals()
 
-    def add(self, playable: Playable, number: int) -> None:
-        is_message = playable.kind in _ACKNOWLEDGED
+    def add(self, entry: ReplayEntry, number: int) -> None:
+        is_message = entry.kind in _ACKNOWLEDGED
         # Clients without a session have nothing in common but what they change.
-        if is_message and playable.session != NO_SESSION:
-            self.messages.add(playable, number)
-            if playable.answers is None or playable.answers.pending.kind is not Kind.REQUEST:
-                self.of_no_call.add(playable, number)
-        elif playable.kind is Kind.REQUEST:
-            self._requests.add(playable, number)
-            if not is_read_only(playable.key.method):
-                self.changes.add(playable, number)
-        elif ends_session(playable.request, playable.exchange.response):
-            self.changes.add(playable, number)
-            self.endings.add(playable, number)
+        if is_message and entry.session != NO_SESSION:
+            self.messages.add(entry, number)
+            if entry.answers is None or entry.answers.pending.kind is not Kind.REQUEST:
+                self.of_no_call.add(entry, number)
+        elif entry.kind is Kind.REQUEST:
+            self._requests.add(entry, number)
+            if not is_read_only(entry.key.method):
+                self.changes.add(entry, number)
+        elif ends_session(entry.request, entry.exchange.response):
+            self.changes.add(entry, number)
+            self.endings.add(entry, number)
 
-    def request_of(self, message: Message, after: int) -> Playable | None:
+    def request_of(self, message: Message, after: int) -> ReplayEntry | None:
         """Return the latest request that a message of the server is about, or None."""
         if message.kind is Kind.RESPONSE:
             arrivals = self._by_id.get(message.id)
         else:
             arrivals = self._by_token.get(repeated_token(message))
         place = 0 if arrivals is None else arrivals.before(after)
-        return arrivals.playables[place - 1] if arrivals is not None and place else None
+        return arrivals.entries[place - 1] if arrivals is not None and place else None
 
     @cached_property
     def _by_id(self) -> dict[str | None, Arrivals]:
@@ -224,9 +224,9 @@ class _Timeline:
 
     def _requests_by(self, value: Callable[[Message], str | None]) -> dict[str | None, Arrivals]:
         grouped: dict[str | None, Arrivals] = {}
-        for playable in self._requests.playables:
-            message, number = playable.call.message, playable.exchange.number
+        for entry in self._requests.entries:
+            message, number = entry.asker, entry.exchange.number
             key = None if message is None else value(message)
             if key is not None and number is not None:
-                grouped.setdefault(key, Arrivals()).add(playable, number)
+                grouped.setdefault(key, Arrivals()).add(entry, number)
         return grouped

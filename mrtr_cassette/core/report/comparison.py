@@ -1,19 +1,24 @@
-"""What differs between two cassettes, or between a cassette and a live server, as a report.
-
-Rule: values are shown from where they part, so that the difference is in the line.
-"""
+"""What differs between two cassettes, or between a cassette and a live server, as a report."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mrtr_cassette.core.compare.cassettes import CassetteComparison, InteractionComparison
-from mrtr_cassette.core.compare.changes import Change
-from mrtr_cassette.core.compare.conversations import Mark, Stage
+from mrtr_cassette.core.compare.conversations import (
+    CassetteComparison,
+    InteractionComparison,
+    Mark,
+    Stage,
+)
+from mrtr_cassette.core.compare.values import VERDICTS, Change
+from mrtr_cassette.core.drive.ignoring import Learned
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.report.wording import annotation_line
 from mrtr_cassette.errors import SHOWN_CHARS, counted, printable, printable_lines, shorten
 
 Paint = Callable[[Mark, str], str]
@@ -22,7 +27,10 @@ Paint = Callable[[Mark, str], str]
 _KEPT_BEFORE = 40
 """Characters that are shown before the place where two long values part."""
 _STAGES = {"request": "request", "ask": "question", "answer": "answer", "result": "result"}
-_FENCE = re.compile("`{3,}")
+_BACKTICKS = re.compile("`+")
+_NOT_COMPARED = frozenset({"skipped", "not-reached"})
+_MARKS = {"same": "=", "skipped": "-"}
+_DIFFERENT, _UNREACHABLE = 1, 4
 
 
 def plain(_mark: Mark, line: str) -> str:
@@ -187,12 +195,16 @@ def comparison_data(comparison: CassetteComparison) -> dict[str, Any]:
 
 def comparison_markdown(comparison: CassetteComparison) -> str:
     """Return two compared cassettes as Markdown, for a pull request."""
-    lines = comparison_text(comparison).split("\n")
-    *shown, last = lines
+    *shown, last = comparison_text(comparison).split("\n")
+    return "\n".join([f"**{last}**", "", *_diff_block(shown)])
+
+
+def _diff_block(shown: Iterable[str]) -> list[str]:
+    """Return lines as a block of Markdown, with as many backticks as fence them."""
     block = [_in_diff(line) for line in shown]
-    longest = max((len(run) for line in block for run in _FENCE.findall(line)), default=2)
-    fence = "`" * (longest + 1)
-    return "\n".join([f"**{last}**", "", f"{fence}diff", *block, fence])
+    longest = max((len(run) for line in block for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return [f"{fence}diff", *block, fence]
 
 
 def _in_diff(line: str) -> str:
@@ -202,3 +214,180 @@ def _in_diff(line: str) -> str:
     if mark in ("- ", "+ "):
         return f"{mark[0]} {indent}{bare[2:]}"
     return f"! {indent}{bare[2:]}" if mark == "~ " else f"  {indent}{bare.removeprefix('= ')}"
+
+
+# A cassette and a live server
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What came of one cassette.
+
+    Attributes:
+        cassette: the file.
+        upstream: the live server.
+        interactions: in the order of the cassette.
+        fail_on: the verdicts that fail; empty for all that are a change.
+        places: what differs by itself, each with its call.
+        accepted: numbers of the interactions whose changes have all been taken into the cassette.
+    """
+
+    cassette: str
+    upstream: str
+    interactions: tuple[VerifiedInteraction, ...]
+    fail_on: frozenset[str] = frozenset()
+    places: tuple[tuple[str, Learned], ...] = ()
+    accepted: frozenset[int] = frozenset()
+
+    @property
+    def learned(self) -> list[tuple[str, str]]:
+        """The pointers that are left out from now on, each with its call."""
+        return [(call, place.pointer) for call, place in self.places if place.reason is None]
+
+    @property
+    def refused(self) -> list[tuple[str, Learned]]:
+        """What differs by itself and is not left out, each with its call."""
+        return [each for each in self.places if each[1].reason is not None]
+
+    @property
+    def left_out(self) -> list[Change]:
+        """Where the live server differs at what is ignored."""
+        return [change for each in self.interactions for change in each.left_out]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many interactions have each verdict, the lightest first."""
+        counts = Counter(each.verdict for each in self.interactions)
+        return {verdict: counts[verdict] for verdict in VERDICTS if counts[verdict]}
+
+    @property
+    def compared(self) -> int:
+        """How many interactions were compared."""
+        return sum(each.verdict not in _NOT_COMPARED for each in self.interactions)
+
+    @property
+    def failures(self) -> tuple[VerifiedInteraction, ...]:
+        """The interactions that make the run fail."""
+        return tuple(each for each in self.interactions if self.fails(each))
+
+    def fails(self, each: VerifiedInteraction) -> bool:
+        """Tell whether an interaction makes the run fail."""
+        if each.number in self.accepted:
+            return False
+        if each.verdict == "not-reached":
+            return True
+        if self.fail_on:
+            return each.verdict in self.fail_on
+        return each.verdict not in ("same", "skipped")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether something was compared, and nothing fails."""
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns."""
+        return exit_code_of([self])
+
+
+def exit_code_of(verifications: Sequence[Verification]) -> int:
+    """Return what the command line returns for several cassettes."""
+    if not any(each.compared for each in verifications):
+        return _UNREACHABLE
+    return _DIFFERENT if any(each.failures for each in verifications) else 0
+
+
+def verification_text(verification: Verification) -> str:
+    """Return it for people: what is not the same, and the counts."""
+    lines = []
+    for each in verification.interactions:
+        notes = [change for change in each.changes if change.change.is_information]
+        if each.verdict == "same" and not notes:
+            continue
+        lines += interaction_lines(each)
+    for call, pointer in verification.learned:
+        lines.append(f"learned: {call} {pointer}")
+    for call, (pointer, reason) in verification.refused:
+        lines.append(f"not learned: {call} {pointer or '/'}: {reason}")
+    return "\n".join([*lines, summary_line(verification)])
+
+
+def interaction_lines(each: VerifiedInteraction) -> list[str]:
+    """Return what came of one interaction, with all its changes."""
+    verdict = "same, with notes" if each.verdict == "same" else each.verdict
+    reason = [] if each.reason is None else [f"    {printable(each.reason)}"]
+    changes = []
+    for turn, change in each.changes:
+        first, *values = change_lines(change)
+        changes += [f"    {f'turn {turn}' if turn else 'response'} {first}"]
+        changes += [f"      {line}" for line in values]
+    mark = _MARKS.get(each.verdict, "~")
+    return [f"{mark} #{each.number} {each.call}: {verdict}", *reason, *changes]
+
+
+def summary_line(verification: Verification) -> str:
+    """Return in one line how many interactions have which verdict."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verification.counts.items())
+    total = counted(len(verification.interactions), "interaction")
+    names = f"{printable(verification.cassette)} against {printable(verification.upstream)}"
+    line = f"{names}: {total}: {counts or 'none'}"
+    return line if verification.compared else f"{line}; nothing was compared"
+
+
+def verification_data(verifications: Sequence[Verification]) -> dict[str, Any]:
+    """Return it as JSON values, for programs."""
+    return {
+        "cassettes": [
+            {
+                "cassette": each.cassette,
+                "upstream": each.upstream,
+                "is_good": each.is_good,
+                "counts": each.counts,
+                "interactions": [
+                    {**_interaction_data(inner), "is_accepted": inner.number in each.accepted}
+                    for inner in each.interactions
+                ],
+            }
+            for each in verifications
+        ]
+    }
+
+
+def _interaction_data(each: VerifiedInteraction) -> dict[str, Any]:
+    return {
+        "number": each.number,
+        "call": each.call,
+        "verdict": each.verdict,
+        "reason": each.reason,
+        "changes": [{"turn": turn or None, **change._asdict()} for turn, change in each.changes],
+    }
+
+
+def verification_markdown(verifications: Sequence[Verification]) -> str:
+    """Return it as Markdown, for a pull request or a job's summary."""
+    lines = []
+    for verification in verifications:
+        lines += [f"### {_plain(summary_line(verification))}", ""]
+        failing = [line for each in verification.failures for line in interaction_lines(each)]
+        lines += [*_diff_block(failing), ""] if failing else []
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown takes as it is."""
+    return "".join(f"\\{char}" if char in "\\`*_{}[]<>#|~" else char for char in text)
+
+
+def verification_annotations(verification: Verification) -> list[str]:
+    """Return what GitHub Actions shows beside the cassette's file."""
+    lines = []
+    for each in verification.failures:
+        changes = [f"{change.pointer or '/'} {change.verdict}" for _, change in each.changes]
+        facts = (
+            "; ".join([*([printable(each.reason)] if each.reason else []), *changes])
+            or each.verdict
+        )
+        title = f"#{each.number} {each.call}: {each.verdict}"
+        lines.append(annotation_line(verification.cassette, title, shorten(facts or each.verdict)))
+    return lines

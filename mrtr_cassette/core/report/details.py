@@ -1,165 +1,212 @@
-"""All that a cassette has of each call: what `inspection` says of it, and what it leaves out.
-
-Rule: texts are as they were recorded; whoever shows one makes it printable.
-"""
+"""What is on a cassette, call by call, as values; `text`, `page` and programs show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from mrtr_cassette.core.exchange.recorded import (
+from mrtr_cassette.core.cassette.model import VERSION
+from mrtr_cassette.core.cassette.recorded import (
+    Branch,
     Cassette,
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
 )
-from mrtr_cassette.core.exchange.sessions import listens, opened_session, session_of
-from mrtr_cassette.core.protocol.calls import Call
-from mrtr_cassette.core.protocol.jsonrpc import Kind
-from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.report.endings import Endings
-from mrtr_cassette.core.report.inspection import Inspection, Interaction, inspected
-from mrtr_cassette.core.wire.http import Response
-from mrtr_cassette.errors import counted
+from mrtr_cassette.core.cassette.sessions import listens, opened_session
+from mrtr_cassette.core.protocol.calls import Call, session_of
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
+from mrtr_cassette.core.protocol.messages import Via, messages_in
+from mrtr_cassette.core.report.wording import arguments_json
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, End, Response
+from mrtr_cassette.core.wire.jsonbytes import canonical
+from mrtr_cassette.errors import counted, printable, shorten
 
 _CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 
-FinalKind = Literal["result", "failed result", "error", "text", "nothing"]
-"""A result, one with `isError`, a JSON-RPC error, a body that is no response to a call, or none."""
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One elicitation turn of an interaction: what the server asked, what the client answered.
+
+    Attributes:
+        input_requests: what was asked, by the server's key.
+        answers_json: canonical JSON text of each answer, by key; None where the client never
+            answered.
+        dialect: in which spelling the server asked; None where it pushed requests.
+        has_request_state: the server issued a request state with it.
+        via: `result` where the response to the call asked, `push` where the server sent requests
+            of its own, whose keys are ours, such as `elicitation-1`.
+        answered_by: who answered in the client's place, such as `rule 1`; else None.
+        answered_after_ms: how long the server waited for the answers; None where none came.
+    """
+
+    input_requests: Mapping[str, InputRequest]
+    answers_json: Mapping[str, str] | None
+    dialect: str | None
+    has_request_state: bool
+    via: Via = "result"
+    answered_by: str | None = None
+    answered_after_ms: float | None = None
+
+    @property
+    def asked(self) -> Mapping[str, str]:
+        """What the server asked, as the message shown to the user, by key."""
+        return {key: request.message for key, request in self.input_requests.items()}
+
+    @property
+    def answered(self) -> Mapping[str, Any] | None:
+        """What the client answered, as JSON, by key; None where it never did.
+
+        Where it posted an error, the answer is an object with nothing but `error`.
+        """
+        if self.answers_json is None:
+            return None
+        return {key: json.loads(text) for key, text in self.answers_json.items()}
 
 
 class FinalResponse(NamedTuple):
-    """What a call got in the end.
+    """The last response of a call: its result or error as parsed JSON, or the text of its body."""
 
-    Attributes:
-        kind: what it is.
-        value: the result or the error, as `jsonbytes.parse` returns it; or the text of the body.
-    """
-
-    kind: FinalKind
+    kind: Literal["result", "failed result", "error", "text", "nothing"]
     value: Any
 
 
-class Said(NamedTuple):
-    """A notification that a server sent on the stream of a call.
-
-    Attributes:
-        at_ms: milliseconds since the recording began.
-        method: its method.
-        params: its params; empty where it has none.
-    """
+class SentNotification(NamedTuple):
+    """A notification on a call's own stream, and when it came after the recording began."""
 
     at_ms: float
     method: str
     params: Mapping[str, Any]
 
 
-Whose = Literal["server", "person"]
-
-
 class Stretch(NamedTuple):
-    """Time in which a call waited for the server, or for whoever answers what the server asked.
+    """Time in which a call waited for the server, or for whoever answers the server's questions."""
 
-    Attributes:
-        whose: who was waited for.
-        start_ms: milliseconds since the recording began.
-        end_ms: not before `start_ms`.
-    """
-
-    whose: Whose
+    whose: Literal["server", "person"]
     start_ms: float
     end_ms: float
 
 
 @dataclass(frozen=True, slots=True)
-class InteractionDetails:
-    """One logical call on a cassette, with all that was said.
+class Interaction:
+    """One logical call on a cassette.
 
     Attributes:
-        interaction: its outline.
+        number: its number on the cassette, from 1.
+        call: what was called, such as `tools/call "deploy"`.
+        arguments_json: canonical JSON text of its arguments; None where it had none.
+        turns: what was asked and answered before it ended.
+        ended: how it ended, such as `HTTP 200, result`.
+        branch: where it parts from another interaction, or None.
+        is_orphan: its first request continues a state that no recorded ask issued.
+        size_bytes: bytes of the bodies of its own exchanges, both ways.
+        duration_ms: how long its own exchanges took, without the time between them.
         method: its JSON-RPC method, or the HTTP method and path.
         name: of the tool or prompt, the URI of the resource, or an empty string.
-        parameters: what its first request sent beside its name; None where there is nothing.
+        parameters: its arguments, or the other params of a method that names nothing, or None.
         client: name and version of the client, or an empty string.
         session: id of its session, or an empty string.
         final: what it got in the end.
-        said: what the server said on its own streams.
+        notifications: what the server sent meanwhile on the call's own streams.
         stretches: its own time, in order.
-        answering_ms: how long each turn waited for its answers; None where it was not answered.
         listens: it is a stream that tells what other calls caused.
     """
 
-    interaction: Interaction
+    number: int
+    call: str
+    arguments_json: str | None
+    turns: tuple[Turn, ...]
+    ended: str
+    branch: Branch | None
+    is_orphan: bool
+    size_bytes: int
+    duration_ms: int
     method: str
     name: str
     parameters: Any
     client: str
     session: str
     final: FinalResponse
-    said: tuple[Said, ...]
+    notifications: tuple[SentNotification, ...]
     stretches: tuple[Stretch, ...]
-    answering_ms: tuple[float | None, ...]
     listens: bool
+
+    @property
+    def arguments(self) -> Any:
+        """Its arguments as JSON; None where it had none."""
+        return None if self.arguments_json is None else json.loads(self.arguments_json)
 
 
 @dataclass(frozen=True, slots=True)
 class CassetteDetails:
-    """A cassette with all that was said.
+    """A cassette; its upstream has no credentials, and texts are as they were recorded."""
 
-    Attributes:
-        inspection: its outline.
-        transport: what it was recorded over.
-        redacts: known secrets were replaced by placeholders.
-        seals_answers: of what users answered only hashes were kept.
-        interactions: in the order of the file.
-    """
-
-    inspection: Inspection
+    cassette: str
+    version: int
+    upstream: str
     transport: str
+    request_state: str
+    recorded_at: str
+    tool: str
     redacts: bool
     seals_answers: bool
-    interactions: tuple[InteractionDetails, ...]
+    interactions: tuple[Interaction, ...]
 
 
-def detailed(cassette: Cassette) -> CassetteDetails:
-    """Return all that a cassette has."""
-    inspection = inspected(cassette)
-    endings = Endings(cassette.interactions)
-    pairs = zip(cassette.interactions, inspection.interactions, strict=True)
+def details_of(cassette: Cassette) -> CassetteDetails:
+    """Return what is on a cassette."""
+    streamed = _StreamedResponses(cassette.interactions)
     return CassetteDetails(
-        inspection,
+        cassette.path,
+        VERSION,
+        cassette.upstream,
         cassette.transport,
+        cassette.request_state,
+        cassette.recorded_at,
+        cassette.tool,
         cassette.redaction is not None,
         cassette.seals_answers,
-        tuple(_details(recorded, interaction, endings) for recorded, interaction in pairs),
+        tuple(_interaction(each, streamed) for each in cassette.interactions),
     )
 
 
-def _details(
-    recorded: RecordedInteraction, interaction: Interaction, endings: Endings
-) -> InteractionDetails:
+def _interaction(recorded: RecordedInteraction, streamed: _StreamedResponses) -> Interaction:
     first, last = recorded.exchanges[0], recorded.exchanges[-1]
     call = first.call
     chain = recorded.exchanges[recorded.shared :]
-    return InteractionDetails(
-        interaction=interaction,
+    abandoned = "abandoned: the last ask has no answer"
+    return Interaction(
+        number=recorded.number,
+        call=call.title,
+        arguments_json=arguments_json(call),
+        turns=tuple(_turns(recorded)),
+        ended=abandoned if last.ask else _ending(last, streamed),
+        branch=recorded.branch,
+        is_orphan=recorded.is_orphan,
+        size_bytes=sum(map(_size, recorded.own)),
+        duration_ms=sum(round(each.ended_ms - each.started_ms) for each in chain),
         method=call.method or call.title,
         name=call.name,
         parameters=_parameters(call),
         client=_client(call),
         session=session_of(first.request) or opened_session(first.response),
-        final=_final_response(last, endings),
-        said=tuple(said for exchange in chain for said in _said_in(exchange)),
+        final=_final_response(last, streamed),
+        notifications=tuple(each for exchange in chain for each in _notifications(exchange)),
         stretches=tuple(_stretches(recorded)),
-        answering_ms=_answering_times(recorded),
         listens=listens(call, first.response),
     )
 
 
+def _size(exchange: RecordedExchange) -> int:
+    pieces = () if exchange.response is None else exchange.response.pieces
+    return len(exchange.request.body) + sum(len(piece.raw) for piece in pieces)
+
+
 def _parameters(call: Call) -> Any:
-    """Return what a request sends beside its method and name; of a call only its arguments."""
     message = call.message
     if message is None or not call.is_rpc:
         return None
@@ -180,40 +227,64 @@ def _client(call: Call) -> str:
     return " ".join(fact for fact in facts if isinstance(fact, str))
 
 
-def _final_response(exchange: RecordedExchange, endings: Endings) -> FinalResponse:
-    message = None if exchange.ask is not None else endings.final_message(exchange)
-    if message is not None and "error" in message.tree:
-        return FinalResponse("error", message.tree["error"])
-    if message is not None:
-        result = message.tree.get("result")
-        failed = isinstance(result, dict) and result.get("isError") is True
-        return FinalResponse("failed result" if failed else "result", result)
+def _notifications(exchange: RecordedExchange) -> Iterator[SentNotification]:
     response = exchange.response
-    # The messages of a stream are told one by one.
-    if exchange.ask is not None or response is None or response.is_framed or not response.body:
-        return FinalResponse("nothing", None)
-    return FinalResponse("text", _text_of(response))
-
-
-def _text_of(response: Response) -> str:
-    body = response.body
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return f"({counted(len(body), 'byte')} that are no text)"
-
-
-def _said_in(exchange: RecordedExchange) -> Iterator[Said]:
-    response = exchange.response
-    if response is None:
-        return
-    for located in messages_in(response):
+    for located in () if response is None else messages_in(response):
         message = located.message
-        if message.kind is Kind.NOTIFICATION:
-            yield Said(response.pieces[located.piece].at_ms, message.method, message.params)
+        if message.kind is Kind.NOTIFICATION and response is not None:
+            at_ms = response.pieces[located.piece].at_ms
+            yield SentNotification(at_ms, message.method, message.params)
 
 
-# Time
+# Turns and time
+
+
+def _turns(recorded: RecordedInteraction) -> Iterator[Turn]:
+    """Yield the turns in the order in which their asks came."""
+    exchanges = recorded.exchanges
+    for position, exchange in enumerate(exchanges):
+        # The server pushes while a request is pending, and a response that asks ends that.
+        for turn in recorded.pushed_turns:
+            if turn.position == position:
+                yield _pushed_turn(turn)
+        if exchange.ask is None:
+            continue
+        retry = exchanges[position + 1] if position + 1 < len(exchanges) else None
+        answers = None if retry is None else retry.call.answers
+        yield Turn(
+            _printable_requests(exchange.ask.input_requests),
+            None if answers is None else _printable_answers(answers.input_responses or {}),
+            exchange.ask.dialect,
+            exchange.ask.request_state is not None,
+            "result",
+            None if retry is None else retry.request.header(ANSWERED_BY_HEADER) or None,
+            None if retry is None else max(0.0, retry.started_ms - exchange.ended_ms),
+        )
+
+
+def _pushed_turn(turn: PushedTurn) -> Turn:
+    answers, waiting = turn.posted, _waiting(turn)
+    return Turn(
+        _printable_requests(turn.requests),
+        None if answers is None else _printable_answers(answers),
+        None,
+        has_request_state=False,
+        via="push",
+        answered_after_ms=None if waiting is None else waiting.end_ms - waiting.start_ms,
+    )
+
+
+def _printable_requests(requests: Mapping[str, InputRequest]) -> dict[str, InputRequest]:
+    return {
+        printable(key): InputRequest(
+            printable(request.kind), printable(request.message), request.definition
+        )
+        for key, request in requests.items()
+    }
+
+
+def _printable_answers(answers: Mapping[str, Any]) -> dict[str, str]:
+    return {printable(key): canonical(value, without_null=True) for key, value in answers.items()}
 
 
 def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
@@ -222,7 +293,7 @@ def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
     for position in range(shared, len(exchanges)):
         exchange = exchanges[position]
         ask = exchanges[position - 1].ask if position > shared else None
-        # A client that is to call again, and nothing else, asks nobody.
+        # An ask without requests for input makes the client call again and asks no person.
         if ask is not None and ask.input_requests:
             asked_ms = exchanges[position - 1].ended_ms
             yield _stretch("person", asked_ms, exchange.started_ms)
@@ -236,7 +307,7 @@ def _stretches(recorded: RecordedInteraction) -> Iterator[Stretch]:
         yield _stretch("server", at_ms, exchange.ended_ms)
 
 
-def _stretch(whose: Whose, start_ms: float, end_ms: float) -> Stretch:
+def _stretch(whose: Literal["server", "person"], start_ms: float, end_ms: float) -> Stretch:
     # A client may send its answers before a response that has asked has ended.
     return Stretch(whose, start_ms, max(start_ms, end_ms))
 
@@ -254,18 +325,108 @@ def _pushed_ms(exchange: RecordedExchange, piece: int) -> float:
     return exchange.started_ms if response is None else response.pieces[piece].at_ms
 
 
-def _answering_times(recorded: RecordedInteraction) -> tuple[float | None, ...]:
-    """Return how long each turn waited for its answers, in the order of the turns."""
-    times: dict[int, float | None] = {}
-    for turn, number in zip(recorded.pushed_turns, recorded.pushed_numbers, strict=True):
-        waiting = _waiting(turn)
-        times[number] = None if waiting is None else waiting.end_ms - waiting.start_ms
-    exchanges = recorded.exchanges
-    for position, exchange in enumerate(exchanges):
-        following = exchanges[position + 1] if position + 1 < len(exchanges) else None
-        if following is not None:
-            waited_ms = max(0.0, following.started_ms - exchange.ended_ms)
-            times[recorded.asking_turn(position)] = waited_ms
-        elif exchange.ask is not None:
-            times[recorded.asking_turn(position)] = None
-    return tuple(times[number] for number in sorted(times))
+# Endings
+
+
+class _StreamedResponse(NamedTuple):
+    """A response on the listening stream of an interaction, after so many requests had arrived."""
+
+    message: Message
+    interaction: int
+    after: int
+
+
+class _StreamedResponses:
+    """The responses that listening streams carry, by session and id.
+
+    Source: MCP 2025-11-25, "Resumability and Redelivery"; MCP 2024-11-05, "HTTP with SSE".
+    """
+
+    def __init__(self, interactions: Iterable[RecordedInteraction]) -> None:
+        self._found: dict[tuple[str, str | None], list[_StreamedResponse]] = {}
+        for interaction in interactions:
+            for exchange in interaction.own:
+                # Only these carry responses to other requests.
+                if exchange.request.method == "GET" and exchange.response is not None:
+                    self._add(interaction.number, exchange, exchange.response)
+
+    def _add(self, interaction: int, exchange: RecordedExchange, response: Response) -> None:
+        session = session_of(exchange.request) or opened_session(response)
+        for located in messages_in(response):
+            if located.message.kind is Kind.RESPONSE:
+                after = response.pieces[located.piece].after
+                streamed = _StreamedResponse(located.message, interaction, after)
+                self._found.setdefault((session, located.message.id), []).append(streamed)
+
+    def response_to(self, exchange: RecordedExchange) -> _StreamedResponse | None:
+        """Return the response that a request got on a listening stream of its session."""
+        message = exchange.call.message
+        if not self._found or message is None or message.kind is not Kind.REQUEST:
+            return None
+        # A client may use an id again, so what came before the call is none of its responses.
+        responses = self._found.get((session_of(exchange.request), message.id), ())
+        return next((each for each in responses if each.after >= (exchange.number or 0)), None)
+
+
+def _own_response(exchange: RecordedExchange) -> Message | None:
+    """Return the response to a call in its own HTTP response."""
+    if exchange.response is None or exchange.call.message is None:
+        return None
+    messages = (located.message for located in reversed(messages_in(exchange.response)))
+    return next((message for message in messages if message.kind is Kind.RESPONSE), None)
+
+
+def _ending(last: RecordedExchange, streamed: _StreamedResponses) -> str:
+    """Say how the call with this last exchange ended."""
+    response, own = last.response, _own_response(last)
+    if response is None:
+        facts = ["no response"]
+    else:
+        facts = [] if response.is_lines else [f"HTTP {response.status}"]
+    if own is not None:
+        facts.append(_outcome(own))
+    elif (elsewhere := streamed.response_to(last)) is not None:
+        facts.append(f"{_outcome(elsewhere.message)} on the stream of #{elsewhere.interaction}")
+    if response is not None:
+        if response.is_lines:
+            facts.append(counted(len(response.pieces), "line"))
+        elif response.is_event_stream:
+            facts.append(f"stream of {counted(len(response.pieces), 'event')}")
+        if response.end is End.OPEN:
+            facts.append("still open when the recording ended")
+        if response.end is End.BROKEN:
+            facts.append("broken off by the upstream")
+    return ", ".join(facts)
+
+
+def _outcome(message: Message) -> str:
+    error, result = message.tree.get("error"), message.tree.get("result")
+    if isinstance(error, dict):
+        code, text = canonical(error.get("code")), canonical(error.get("message"))
+        return f"error {code} {shorten(text)}"
+    if isinstance(result, dict) and result.get("isError") is True:
+        return "result with isError"
+    return "result"
+
+
+def _final_response(last: RecordedExchange, streamed: _StreamedResponses) -> FinalResponse:
+    if last.ask is not None:
+        return FinalResponse("nothing", None)
+    message = _own_response(last)
+    if message is None and (elsewhere := streamed.response_to(last)) is not None:
+        message = elsewhere.message
+    if message is not None and "error" in message.tree:
+        return FinalResponse("error", message.tree["error"])
+    if message is not None:
+        result = message.tree.get("result")
+        failed = isinstance(result, dict) and result.get("isError") is True
+        return FinalResponse("failed result" if failed else "result", result)
+    response = last.response
+    # The messages of a stream are told one by one.
+    if response is None or response.is_framed or not response.body:
+        return FinalResponse("nothing", None)
+    try:
+        return FinalResponse("text", response.body.decode())
+    except UnicodeDecodeError:
+        shown = f"({counted(len(response.body), 'byte')} that are no text)"
+        return FinalResponse("text", shown)

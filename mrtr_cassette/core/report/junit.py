@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
-from mrtr_cassette.core.report.summary import Outcome, ReplayReport, harmless_text
-from mrtr_cassette.core.report.verification import Verification, interaction_lines
+from mrtr_cassette.core.report.comparison import Verification, interaction_lines
+from mrtr_cassette.core.report.runs import Outcome, ReplayReport, harmless_text
 from mrtr_cassette.errors import printable_json
 
 

@@ -1,29 +1,47 @@
-"""A miss as a report: what was requested, what is nearest, what to do about it.
+"""What a client asked that can't be played or recorded: values, texts, and JSON-RPC errors.
 
-Rule: the way out is in the reader's own terms; everything else reads the same everywhere.
+Source: JSON-RPC 2.0, sections 4 and 5.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from mrtr_cassette.core.exchange.pushed import pushed_request
-from mrtr_cassette.core.protocol.calls import Call
+import orjson
+
+from mrtr_cassette.core.drive.appending import Unrecorded
+from mrtr_cassette.core.protocol.calls import Call, read_call
 from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.report.rpc_errors import MISS_CODE, error_body, error_with_id
+from mrtr_cassette.core.replay.matching import ReplayEntry
 from mrtr_cassette.core.report.wording import (
     annotation_line,
-    difference_line,
-    fix_lines,
+    answering_text,
+    arguments_json,
     printable_difference,
-    request_text,
 )
+from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference, pointer_path
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable, printable_lines, shorten
+from mrtr_cassette.errors import (
+    LIBRARY_TERMS,
+    MrtrCassetteError,
+    Terms,
+    counted,
+    in_terms,
+    printable,
+    printable_lines,
+    shorten,
+)
+
+MISS_CODE: Final = -32010
+UPSTREAM_CODE: Final = -32011
+"""The upstream gave no response."""
+UNRECORDED_CODE: Final = -32012
+"""A request that the cassette lacks could not be recorded."""
 
 _RECORD = "record this {} too with <<record_too>>"
 _IGNORE = "leave what differs from run to run out of matching with <<ignore_value>>"
@@ -63,6 +81,12 @@ _FIXES_OF_POSTED = (
 _ABOUT_ANSWERS = frozenset({Reason.ANSWERS_DIFFER, Reason.ANSWERS_MISSING})
 
 
+_FIXES_OF_UNRECORDED = (
+    "record the whole call again, into another cassette",
+    "record all of this cassette again with <<replace>>",
+)
+
+
 class Nearest(NamedTuple):
     """The recorded exchange that comes nearest to a request without a recorded reply.
 
@@ -91,7 +115,7 @@ class MissReport:
         detail: the reason as a sentence.
         request: the request with its arguments and the keys of its answers.
         questions: what the server asked under each key whose answer doesn't fit.
-        cassette: how messages name the file.
+        cassette: the cassette's path, as shown in messages.
         nearest: the recorded exchange that comes nearest, or None.
         differences: where the two differ, by JSON Pointer into the params, or into the result of a
             posted answer.
@@ -124,45 +148,73 @@ class MissReport:
         }
 
 
+class MissesError(MrtrCassetteError):
+    """A replay was asked something that was not recorded.
+
+    Attributes:
+        misses: what it was, in order.
+    """
+
+    def __init__(self, path: object, misses: Sequence[MissReport]) -> None:
+        head = f"{counted(len(misses), 'request')} had no recorded answer on {path}"
+        super().__init__("\n\n".join([head, *(miss.text for miss in misses)]))
+        self.misses = tuple(misses)
+
+
 def report_of_miss(
     miss: Miss, path: str, redacted: Callable[[str], str] = str, terms: Terms = LIBRARY_TERMS
 ) -> MissReport:
-    """Return a miss as a report."""
+    """Return a miss as a report, with the way out in the terms of a front."""
 
     def shown_as(text: str) -> str:
         return printable(redacted(text))
 
-    request = shown_as(_request_text(miss))
+    pushed = None if miss.nearest is None else miss.nearest.answers
+    answering = "" if pushed is None else f", answering {pushed.request.key}"
+    request = shown_as(_request_text(miss.call) + answering)
     detail = shown_as(miss.detail)
-    questions = [shown_as(question) for question in _questions(miss)]
+    questions = tuple(map(shown_as, _questions(miss)))
     nearest = _nearest(miss, shown_as)
-    shown = [printable_difference(difference, redacted) for difference in miss.differences]
+    differences = [printable_difference(each, redacted) for each in miss.differences]
     fixes = [in_terms(fix, terms) for fix in _fixes(miss)]
     lines = [
         f"miss: {miss.reason.value}: {detail}",
         f"  request:  {request}",
         *(f"  question: {question}" for question in questions),
         f"  cassette: {path}" if nearest is None else f"  nearest:  {nearest} in {path}",
-        *(difference_line(difference, "received") for difference in shown),
-        *fix_lines(fixes),
+        *_ending_lines(differences, "received", fixes),
     ]
     return MissReport(
         reason=miss.reason.value,
         detail=detail,
         request=request,
-        questions=tuple(questions),
+        questions=questions,
         cassette=path,
         nearest=nearest,
-        differences=tuple(shown),
+        differences=tuple(differences),
         fixes=tuple(fixes),
         text=printable_lines(redacted("\n".join(lines))),
     )
 
 
-def _request_text(miss: Miss) -> str:
-    text = request_text(miss.call)
-    answered = None if miss.nearest is None else miss.nearest.answers
-    return text if answered is None else f"{text}, answering {answered.request.key}"
+def _request_text(call: Call) -> str:
+    """Name a request with its arguments, and with the keys of its answers if it is a retry."""
+    arguments = arguments_json(call)
+    shown = "" if arguments is None else f" with {printable(shorten(arguments))}"
+    answering = "" if call.answers is None else f", {answering_text(call.answers)}"
+    return f"{call.title}{shown}{answering}"
+
+
+def _ending_lines(differences: Sequence[Difference], other: str, fixes: Sequence[str]) -> list[str]:
+    """Return how a report ends: what differs from the `other` value, and what can be done."""
+    return [
+        *(
+            f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
+            for pointer, recorded, received in differences
+        ),
+        f"  fix:      {fixes[0]}",
+        *(f"       or:  {fix}" for fix in fixes[1:]),
+    ]
 
 
 def _fixes(miss: Miss) -> Sequence[str]:
@@ -171,8 +223,7 @@ def _fixes(miss: Miss) -> Sequence[str]:
     nearest = miss.nearest
     if nearest is not None and nearest.answers is not None and miss.differences:
         return _FIXES_OF_POSTED
-    in_session = nearest is not None and nearest.session
-    if miss.reason is Reason.ALREADY_PLAYED and in_session:
+    if miss.reason is Reason.ALREADY_PLAYED and nearest is not None and nearest.session:
         return (*fixes, "open a new session, in which everything is played anew")
     return fixes
 
@@ -181,7 +232,7 @@ def _questions(miss: Miss) -> list[str]:
     """Return what the server asked under the keys whose answers don't fit."""
     if miss.nearest is not None and miss.nearest.answers is not None:
         pushed = miss.nearest.answers.request
-        return [_question(pushed.key, pushed_request(pushed))]
+        return [_question(pushed.key, pushed.asks)]
     parent = miss.nearest.parent if miss.nearest is not None else None
     if parent is None or parent.ask is None or miss.reason not in _ABOUT_ANSWERS:
         return []
@@ -203,20 +254,94 @@ def _nearest(miss: Miss, shown_as: Callable[[str], str]) -> Nearest | None:
     return Nearest(nearest.interaction, nearest.turn, shown_as(str(key)))
 
 
-def miss_body(report: MissReport, call: Call) -> bytes:
-    """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
-    return error_body(call, MISS_CODE, report.text, report.facts)
-
-
-def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
-    """Return the JSON-RPC error that a call gets for a wrong answer to what was asked meanwhile.
-
-    Args:
-        identity: the id of the call, as its client spelled it.
-    """
-    return error_with_id(identity, MISS_CODE, report.text, report.facts)
-
-
 def annotation(report: MissReport) -> str:
     """Return a miss as a workflow command of GitHub Actions."""
     return annotation_line(report.cassette, f"miss: {report.reason}", report.text)
+
+
+# Requests that appending could not record
+
+
+class UnrecordedReport(NamedTuple):
+    """A request that could not be recorded, as text and as the JSON of `error.data`."""
+
+    text: str
+    facts: Mapping[str, Any]
+
+
+def recorded_ask(asker: ReplayEntry) -> str:
+    """Say where on the cassette the ask of a recorded exchange is."""
+    return f"#{asker.interaction} ({asker.key}, ask of turn {asker.asking_turn})"
+
+
+def report_of_unrecorded(
+    failure: Unrecorded,
+    path: str,
+    redacted: Callable[[str], str] = str,
+    terms: Terms = LIBRARY_TERMS,
+) -> UnrecordedReport:
+    """Return as a report why a request could not be recorded."""
+    asker = failure.asker
+    request = printable(redacted(_request_text(failure.call)))
+    detail = printable(redacted(failure.detail))
+    differences = [printable_difference(each, redacted) for each in failure.differences]
+    fixes = [in_terms(fix, terms) for fix in _FIXES_OF_UNRECORDED]
+    lines = [
+        f"not recorded: {detail}",
+        f"  request:  {request}",
+        *([] if asker is None else [f"  recorded: {recorded_ask(asker)} in {path}"]),
+        *_ending_lines(differences, "live", fixes),
+    ]
+    facts = {
+        "detail": detail,
+        "request": request,
+        "cassette": path,
+        "recorded": None
+        if asker is None
+        else {"interaction": asker.interaction, "turn": asker.asking_turn, "call": str(asker.key)},
+        "differences": [
+            {"pointer": pointer, "recorded": recorded, "live": live}
+            for pointer, recorded, live in differences
+        ],
+        "fix": ", or ".join(fixes),
+    }
+    return UnrecordedReport(printable_lines(redacted("\n".join(lines))), facts)
+
+
+# JSON-RPC errors from the proxy itself
+
+
+def miss_body(report: MissReport, call: Call) -> bytes:
+    """Return the JSON-RPC error that a client gets for a miss, with the client's own id."""
+    return _error_body(_id_of(call), MISS_CODE, report.text, report.facts)
+
+
+def refusal_body(report: MissReport, identity: bytes | None) -> bytes:
+    """Return the error for the call with this id, whose pushed request got a wrong answer."""
+    return _error_body(identity, MISS_CODE, report.text, report.facts)
+
+
+def unrecorded_body(report: UnrecordedReport, call: Call) -> bytes:
+    """Return the error that a client gets for a request that could not be recorded."""
+    return _error_body(_id_of(call), UNRECORDED_CODE, report.text, report.facts)
+
+
+def upstream_error_body(request: Request, problem: str) -> bytes:
+    """Return the JSON-RPC error that a client gets when the upstream gave no response."""
+    return _error_body(_id_of(read_call(request)), UPSTREAM_CODE, problem)
+
+
+def _id_of(call: Call) -> bytes | None:
+    """Return the id of a request as its client spelled it; None where it has none."""
+    message = call.message
+    is_request = message is not None and message.kind is Kind.REQUEST
+    return message.spelled(ID_PATH) if message is not None and is_request else None
+
+
+def _error_body(
+    identity: bytes | None, code: int, message: str, data: Mapping[str, Any] | None = None
+) -> bytes:
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (identity or b"null", orjson.dumps(error))

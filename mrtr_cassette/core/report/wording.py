@@ -1,9 +1,9 @@
-"""How a request, its answers and a value read in a report."""
+"""Phrases and values that several reports show."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrtr_cassette.core.protocol.calls import Call
@@ -11,17 +11,6 @@ from mrtr_cassette.core.protocol.dialect import Answers
 from mrtr_cassette.core.wire.jsonbytes import canonical
 from mrtr_cassette.core.wire.pointers import Difference
 from mrtr_cassette.errors import printable, printable_json, shorten
-
-
-def request_text(call: Call) -> str:
-    """Name a request with its arguments, and with the keys of its answers if it is a retry."""
-    text = call.title
-    arguments = arguments_json(call)
-    if arguments is not None:
-        text += f" with {printable(shorten(arguments))}"
-    if call.answers is not None:
-        text += f", {answering_text(call.answers)}"
-    return text
 
 
 def arguments_json(call: Call) -> str | None:
@@ -48,16 +37,6 @@ def printable_difference(
         None if recorded is None else printable(redacted(shorten(recorded))),
         None if received is None else printable(redacted(shorten(received))),
     )
-
-
-def difference_line(difference: Difference, other: str) -> str:
-    """Return a printable difference as a line; an absent value reads as nothing.
-
-    Args:
-        other: what the value is called that is not the recorded one.
-    """
-    pointer, recorded, received = difference
-    return f"  {pointer or '/'}: recorded {recorded or 'nothing'}, {other} {received or 'nothing'}"
 
 
 def annotation_line(file: str, title: str, text: str) -> str:
@@ -107,8 +86,3 @@ def _write_indented(value: Any, write: Callable[[str], object], line_end: str) -
         write(json.dumps(value, ensure_ascii=False))
     else:
         write(canonical(value))
-
-
-def fix_lines(fixes: Sequence[str]) -> list[str]:
-    """Return as lines what can be done about a problem, any one of these."""
-    return [f"  fix:      {fixes[0]}", *(f"       or:  {fix}" for fix in fixes[1:])]

@@ -1,26 +1,336 @@
-"""Credentials: those that users give and those that pass in headers, wherever they are repeated.
-
-Rule: a credential is at least 8 characters long, so that no word of a text is taken for one.
-Source: docs/security.md.
-"""
+"""Secrets that are known: states and credentials, looked for in what passes, in any spelling."""
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple, Protocol
 
-from mrtr_cassette.core.secrets.decode import as_text, decoded_base64, spell_in_url
-from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
-from mrtr_cassette.core.secrets.names import builtin_rule_of, fold
+from mrtr_cassette.core.secrets.decode import (
+    Decoded,
+    as_text,
+    decoded_base64,
+    long_words,
+    spell_in_url,
+    without_html,
+    without_json_escapes,
+    without_percent,
+    words_of,
+)
 from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.secrets.rules import RedactionRules, builtin_rule_of, fold
+from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED, sealed_hash
 from mrtr_cassette.core.wire.http import SESSION_HEADER, Headers, Request
+from mrtr_cassette.core.wire.jsonbytes import Span, splice
+
+_GRAM = 8
+_GRAMS = [slice(at, at + _GRAM) for at in range(_GRAM)]
+_LONG_RUN = 2 * _GRAM - 1
+"""A run of so many characters contains, wherever it begins, a gram at a multiple of its length.
+
+So long is hardly a word of a message but states, hashes and the like.
+"""
+_PLAIN_RUN = re.compile(rb"[0-9A-Za-z._-]+")
+_PLAIN = bytes(code for code in range(128) if _PLAIN_RUN.match(bytes((code,))))
+_LONGEST_IN_BASE64 = 4096
+"""Bytes of a text up to which it is also looked for within base64."""
+_PROBED = words_of("".join(map(chr, _PLAIN)))
+_URL_ALPHABET = bytes.maketrans(b"+/", b"-_")
+
+
+class _Spelling(NamedTuple):
+    """What is looked for: a text, or what base64 of a longer text contains of it.
+
+    Attributes:
+        raw: its bytes.
+        probe: characters that it contains whatever escapes it is spelled with: its longest run of
+            plain ones.
+    """
+
+    raw: bytes
+    probe: bytes
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no escape spells it otherwise."""
+        return len(self.raw) == len(self.probe)
+
+
+class KnownText:
+    """A text that is known, and what is looked for to find it in other text.
+
+    Attributes:
+        text: the text.
+        shown: what replaces it.
+        is_searched: it is long enough to be replaced wherever it stands.
+        spellings: the text, and what base64 of a longer text contains of it, wherever in that text
+            it begins.
+    """
+
+    def __init__(self, text: str, shown: str, *, is_searched: bool = True) -> None:
+        """Work out what to look for."""
+        self.text = text
+        self.shown = shown
+        self.is_searched = is_searched
+        raw = text.encode("utf-8", "surrogatepass")
+        self.spellings = [_spelling(raw), *_in_base64(raw)] if is_searched else []
+
+    def spellings_in(self, raw: bytes) -> list[_Spelling]:
+        """Return in which spellings another text may contain this one."""
+        return [each for each in self.spellings if each.probe in raw]
+
+    def seal(self, raw: bytes) -> bytes:
+        """Replace the text wherever it stands, unless it is so short that it may be a word."""
+        return _replaced(raw, [self])
+
+
+def _spelling(raw: bytes) -> _Spelling:
+    if not raw.translate(None, _PLAIN):
+        return _Spelling(raw, raw)
+    return _Spelling(raw, max(_PLAIN_RUN.findall(raw), key=len, default=b""))
+
+
+def _in_base64(raw: bytes) -> Iterator[_Spelling]:
+    if len(raw) > _LONGEST_IN_BASE64:
+        return
+    for before in range(3):
+        # What shares a character with other bytes is left out.
+        first, last = -(-8 * before // 6), 8 * (before + len(raw)) // 6
+        encoded = b64encode(bytes(before) + raw)[first:last]
+        yield _spelling(encoded)
+        if b"+" in encoded or b"/" in encoded:
+            yield _spelling(encoded.translate(_URL_ALPHABET))
+
+
+def _replaced(raw: bytes, texts: Iterable[KnownText]) -> bytes:
+    """Replace texts in whatever layer of another one they stand, the longest first."""
+    likely = [(spelling, known.shown) for known in texts for spelling in known.spellings_in(raw)]
+    if not likely:
+        return raw
+    layers = _Layers(raw)
+    taken: list[tuple[int, int]] = []
+    replacements: list[tuple[Span, bytes]] = []
+    for spelling, shown in sorted(likely, key=_by_length):
+        spelled = spelling.raw.decode("latin-1")
+        for layer in layers.of(spelling):
+            new = spell_in_url(shown).replace(":", "%3A") if layer.is_in_url else shown
+            for start, end in layer.places_of(spelled, taken):
+                insort(taken, (start, end))
+                replacements.append((Span(start, end), new.encode()))
+    return splice(raw, replacements)
+
+
+class _Layer(NamedTuple):
+    """A text with some of its escapes undone.
+
+    Attributes:
+        text: the text.
+        undone: what undid the escapes, the outermost first.
+        is_in_url: they are those of URLs.
+    """
+
+    text: str
+    undone: tuple[Decoded, ...] = ()
+    is_in_url: bool = False
+
+    def places_of(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Yield where a text is spelled, except where something has been taken before."""
+        at = self.text.find(text)
+        while at >= 0:
+            start, end = at, at + len(text)
+            for decoded in reversed(self.undone):
+                start, end = decoded.source(start), decoded.source(end)
+            index = bisect_left(taken, (end, -1))
+            at += len(text)
+            if index == 0 or taken[index - 1][1] <= start:
+                yield start, end
+            elif not self.undone:
+                at = taken[index - 1][1]
+            at = self.text.find(text, at)
+
+
+class _Layers:
+    """A text with its escapes undone: of JSON, of JSON in JSON, of a URL, and of HTML.
+
+    One byte is one character in all of them, so bytes that are no text need no care.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._plain = _Layer(raw.decode("latin-1"))
+
+    def of(self, spelling: _Spelling) -> Sequence[_Layer]:
+        """Return the layers in which a text may be spelled, the deepest of JSON first."""
+        return (self._plain,) if spelling.is_plain else self._all
+
+    @cached_property
+    def _all(self) -> tuple[_Layer, ...]:
+        in_json = [*_undone(self._plain, "json")]
+        in_url = (*_undone(self._plain, "url"), *_undone(self._plain, "form"))
+        in_html = [layer for outer in (*in_json, self._plain) for layer in _undone(outer, "html")]
+        return (*in_html, *reversed(in_json), self._plain, *in_url)
+
+
+_UNDO: dict[str, tuple[str, Callable[[str], Decoded]]] = {
+    "json": ("\\", without_json_escapes),
+    "url": ("%", without_percent),
+    "form": ("+", lambda text: without_percent(text, is_form=True)),
+    "html": ("&", without_html),
+}
+
+
+def _undone(layer: _Layer, kind: str) -> Iterator[_Layer]:
+    """Yield a text with the escapes of one layer undone, and of the one below it."""
+    mark, undo = _UNDO[kind]
+    for _ in range(2):
+        if mark not in layer.text:
+            return
+        decoded = undo(layer.text)
+        layer = _Layer(decoded.text, (*layer.undone, decoded), is_in_url=kind in {"url", "form"})
+        yield layer
+
+
+class KnownTexts:
+    """The last texts that became known; all that passes is searched for them."""
+
+    def __init__(self, most: int = 256, *, shortest: int = 1) -> None:
+        """Begin without any.
+
+        Args:
+            most: how many are remembered, to bound time and memory.
+            shortest: characters of the shortest text that is searched for.
+        """
+        self._most = most
+        self._shortest = shortest
+        self._known: dict[str, KnownText] = {}
+        self._by_gram: dict[bytes, dict[KnownText, None]] = {}
+        self._short: dict[KnownText, list[bytes]] = {}
+
+    def __contains__(self, text: str) -> bool:
+        """Tell whether a text is known."""
+        return text in self._known
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._known)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the texts, the one that has been known longest first."""
+        return iter(self._known)
+
+    def texts(self) -> list[KnownText]:
+        """Return them, the one that has been known longest first."""
+        return list(self._known.values())
+
+    def add(self, known: KnownText) -> bool:
+        """Search for a text from now on.
+
+        Returns:
+            whether another one is forgotten for it.
+        """
+        if known.text in self._known:
+            return False
+        is_full = len(self._known) == self._most
+        if is_full:
+            self._forget(next(iter(self._known.values())))
+        self._known[known.text] = known
+        for _, probe in known.spellings:
+            if len(probe) < _LONG_RUN:
+                self._short.setdefault(known, []).append(probe)
+            for gram in _grams_of(probe):
+                self._by_gram.setdefault(gram, {})[known] = None
+        return is_full
+
+    def _forget(self, known: KnownText) -> None:
+        del self._known[known.text]
+        self._short.pop(known, None)
+        for gram in {gram for _, probe in known.spellings for gram in _grams_of(probe)}:
+            del self._by_gram[gram][known]
+            if not self._by_gram[gram]:
+                del self._by_gram[gram]
+
+    def may_be_in(self, raw: bytes) -> bool:
+        """Tell, quickly, whether a text may contain one of those that are replaced."""
+        return any(known.spellings_in(raw) for known in self._likely(raw))
+
+    def seal(self, raw: bytes) -> bytes:
+        """Replace the texts wherever they stand, except those so short that they may be words."""
+        return _replaced(raw, self._likely(raw))
+
+    def _likely(self, raw: bytes) -> Collection[KnownText]:
+        """Return the texts that another one may contain: by its long words, and few one by one."""
+        likely = {
+            known: None
+            for known, probes in self._short.items()
+            if any(probe in raw for probe in probes)
+        }
+        grams = {
+            gram
+            for start, end in (long_words(raw, _PROBED, _LONG_RUN) if self._by_gram else ())
+            for at in range(start, end - _GRAM + 1, _GRAM)
+            if (gram := raw[at : at + _GRAM]) in self._by_gram
+        }
+        for gram in sorted(grams):
+            likely.update(self._by_gram[gram])
+        return likely
+
+    def seal_text(self, text: str) -> str:
+        """Replace the texts in a text as `seal` does in bytes."""
+        if len(text) < self._shortest or not self._known:
+            return text
+        raw = text.encode("utf-8", "surrogatepass")
+        sealed = self.seal(raw)
+        return text if sealed is raw else sealed.decode("utf-8", "surrogatepass")
+
+
+def _grams_of(probe: bytes) -> Iterable[bytes]:
+    """Return parts of the end of what is looked for, as many texts begin with the same characters.
+
+    Wherever it stands in a word, one of them is at a multiple of its length.
+    """
+    return map(probe[-_LONG_RUN:].__getitem__, _GRAMS) if len(probe) >= _LONG_RUN else ()
+
+
+def _by_length(likely: tuple[_Spelling, str]) -> int:
+    return -len(likely[0].raw)
+
+
+class KnownState(KnownText):
+    """A state that was issued or echoed."""
+
+    def __init__(self, state: str, shown_as: str | None = None) -> None:
+        """Work out what to look for.
+
+        Args:
+            state: the state.
+            shown_as: the recorded state in whose place a live server issued it, and whose sealed
+                hash it gets; None if it is no such state.
+        """
+        shown = sealed_hash(state if shown_as is None else shown_as)
+        super().__init__(state, shown, is_searched=len(state) >= SHORTEST_SEARCHED)
+
+
+class KnownStates(KnownTexts):
+    """The last states that were issued or echoed; all that passes is searched for them."""
+
+    def __init__(self, most: int = 256) -> None:
+        """Begin without any, and remember `most` at most."""
+        super().__init__(most, shortest=SHORTEST_SEARCHED)
+
+    def remember(self, state: str, shown_as: str | None = None) -> None:
+        """Search for a state from now on.
+
+        Args:
+            state: the state.
+            shown_as: the recorded state in whose place a live server issued it.
+        """
+        if state not in self:
+            self.add(KnownState(state, shown_as))
+
 
 SHORTEST_CREDENTIAL: Final = 8
 

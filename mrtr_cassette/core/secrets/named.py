@@ -11,9 +11,17 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from mrtr_cassette.core.secrets.decode import as_text, string_end, undo_json, undo_percent
-from mrtr_cassette.core.secrets.names import REFERENCE, AmbiguousName, fold, is_encoded, is_strong
-from mrtr_cassette.core.secrets.placeholders import rule_of_number
-from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, ActiveRules, Name
+from mrtr_cassette.core.secrets.rules import (
+    CUSTOM_KEY,
+    REFERENCE,
+    ActiveRules,
+    AmbiguousName,
+    Name,
+    fold,
+    is_encoded,
+    is_strong,
+)
+from mrtr_cassette.core.secrets.sealed import rule_of_number
 
 Kind = Literal["text", "url", "form"]
 _WINDOW = 1024

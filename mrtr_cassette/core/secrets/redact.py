@@ -14,9 +14,8 @@ from functools import lru_cache
 
 from mrtr_cassette.core.secrets.decode import spell_in_url
 from mrtr_cassette.core.secrets.named import Kind
-from mrtr_cassette.core.secrets.names import by_ending
-from mrtr_cassette.core.secrets.placeholders import PLACEHOLDER, placeholder
-from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules
+from mrtr_cassette.core.secrets.rules import ActiveRules, RedactionRules, by_ending
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, placeholder
 from mrtr_cassette.core.secrets.search import Search
 from mrtr_cassette.core.wire.http import EVENT_STREAM, Headers, Request, decoded_header
 

@@ -7,9 +7,11 @@ Source: RFC 9110; MCP 2026-07-28, basic, "Transports".
 from __future__ import annotations
 
 import re
+import zlib
 from base64 import b64decode
 from binascii import Error as Base64Error
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -228,3 +230,131 @@ def _kept(headers: Headers, names: frozenset[str]) -> Headers:
         and HEADER_NAME.fullmatch(name)
         and not FORBIDDEN_IN_HEADER.search(value)
     )
+
+
+_GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+_AT_ONCE = 64 * 1024
+"""Bytes that are decoded before their number is compared with the limits."""
+LARGEST_RATIO: Final = 200
+"""How many times its own size a large body decodes to at most.
+
+The format allows 1,032 times. Logs and tables of one repeated line stay below 100.
+"""
+_SMALL = 16 * 1024 * 1024
+"""Bytes up to which a body may decode at any ratio."""
+
+
+class ContentDecoder:
+    """Decodes `gzip` and `deflate`; a body in any other coding stays as it is.
+
+    Attributes:
+        coding: the coding in lower case; empty where there is none.
+        is_known: bodies in this coding are decoded.
+        failed: the bytes can't be decoded, or decode to more than the limit; what `decode` returns
+            is useless then.
+        is_bomb: the bytes decode to so much that somebody made them for that.
+    """
+
+    def __init__(self, coding: str, limit_bytes: int = LARGEST_BODY) -> None:
+        self._limit = limit_bytes
+        self._taken = self._decoded = 0
+        coding = coding.strip().lower()
+        self.coding = "" if coding == "identity" else coding
+        self.is_known = self.coding in {"gzip", "x-gzip", "deflate"}
+        self.failed = self.is_bomb = False
+        self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bytes so far end where a compressed body may end."""
+        return self.is_known and not self.failed and self._inflate.eof
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Return what the next bytes decode to."""
+        return b"".join(self._parts(chunk))
+
+    def _parts(self, chunk: bytes) -> Iterator[bytes]:
+        if not self.is_known or self.failed:
+            yield chunk
+            return
+        self._taken += len(chunk)
+        is_whole = False
+        while not is_whole and not self.failed:
+            try:
+                most = min(_AT_ONCE, self._limit + 1 - self._decoded)
+                part = self._inflate.decompress(chunk, most)
+            except zlib.error:
+                self.failed = True
+                yield chunk
+                return
+            chunk = self._inflate.unconsumed_tail
+            if self._inflate.unused_data:
+                # A gzip body may have several members (RFC 1952, section 2.2).
+                chunk = self._inflate.unused_data
+                self._inflate = zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+            is_whole = not chunk and len(part) < most
+            self._decoded += len(part)
+            # A few bytes may decode to more than memory can hold.
+            self.is_bomb = self._decoded > max(_SMALL, LARGEST_RATIO * self._taken)
+            self.failed = self.is_bomb or self._decoded > self._limit
+            yield part
+
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""What no text has that is not in UTF-8."""
+
+
+def readable(request: Request, limit_bytes: int = LARGEST_BODY) -> Request:
+    """Return a request as it can be read; the same one where nothing has to be undone."""
+    coding = content_coding(request.headers)
+    if coding and request.body:
+        decoder = ContentDecoder(coding, limit_bytes)
+        body = decoder.decode(request.body)
+        if decoder.is_whole:
+            headers = tuple(
+                [pair for pair in request.headers if pair[0].lower() != "content-encoding"]
+            )
+            request = replace(request, headers=headers, body=body)
+    return request
+
+
+@lru_cache(maxsize=1024)
+def content_coding(headers: Headers) -> str:
+    """Return the content coding that headers name, in lower case; empty where there is none."""
+    coding = header_value(headers, "content-encoding").strip().lower()
+    return "" if coding == "identity" else coding
+
+
+def is_plain_ascii(raw: bytes) -> bool:
+    """Tell whether a body is ASCII; what has a zero in it is UTF-16 or UTF-32, or no text."""
+    return raw.isascii() and b"\0" not in raw
+
+
+def why_unread(message: Request | Response) -> str:
+    """Return why the body of a message can't be read, as the rest of a sentence; empty if it can.
+
+    Args:
+        message: as it can be read, if it can.
+    """
+    coding = content_coding(message.headers)
+    if isinstance(message, Response) and all(is_plain_ascii(piece.raw) for piece in message.pieces):
+        is_readable = not coding or not any(piece.raw for piece in message.pieces)
+    else:
+        is_readable = not message.body or (not coding and _is_text(message.body))
+    if is_readable:
+        return ""
+    if not coding:
+        return "it is no UTF-8"
+    if ContentDecoder(coding).is_known:
+        return f"its {coding} is damaged, cut short or too large"
+    return f"its content coding {coding} can't be decoded here"
+
+
+def _is_text(raw: bytes) -> bool:
+    if b"\0" in raw:
+        return False
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _CONTROL.search(raw) is None
+    return True

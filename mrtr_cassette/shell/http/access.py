@@ -8,105 +8,13 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
-from mrtr_cassette.core.wire.http import LARGEST_BODY, Headers
-from mrtr_cassette.errors import LIBRARY_TERMS, Terms, UsageError
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import ProxyOptions
-from mrtr_cassette.shell.http.message import network_reason
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """Where the proxy listens, who may talk to it, and how much at once.
-
-    Attributes:
-        host: address to listen on.
-        port: port to listen on; 0 takes a free one.
-        allowed_hosts: further names under which clients may call it.
-        allowed_origins: further origins whose pages may call it, such as `https://app.example`.
-        max_body: bytes of the largest body that is taken.
-        terms: how the front spells the options.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    max_body: int = LARGEST_BODY
-    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS, repr=False, compare=False)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def is_named(self, name: str) -> bool:
-        """Tell whether a host name is one under which clients call the proxy."""
-        allowed = (self.host, *self.allowed_hosts)
-        return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
-
-    def refusal(self, headers: Headers) -> str | None:
-        """Return why a request with these headers is refused, or None.
-
-        DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
-        `Sec-Fetch-Site`.
-        """
-        hosts, origins, sites = (
-            [value for name, value in headers if name.lower() == wanted]
-            for wanted in ("host", "origin", "sec-fetch-site")
-        )
-        # Of several, another program may believe another one.
-        if len(hosts) > 1 or len(origins) > 1:
-            name = "Host" if len(hosts) > 1 else "Origin"
-            return f"refused: the {name} is there more than once"
-        host, origin = "".join(hosts), "".join(origins)
-        if not self._is_ours(_HOST.fullmatch(host)):
-            return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
-        if origins:
-            if origin not in self.allowed_origins and not self._is_ours(_ORIGIN.fullmatch(origin)):
-                problem = f"the Origin {origin!r} is not this machine's"
-                return f"refused: {problem}; see <<allow_origins>>"
-        elif any("cross-site" in site.lower() for site in sites):
-            return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
-        return None
-
-    def _is_ours(self, match: re.Match[str] | None) -> bool:
-        if match is None:
-            return False
-        name = match["name"].strip("[]").lower()
-        if self.is_named(name):
-            return True
-        if self.is_loopback:
-            return False
-        # No name leads to an address literal, so rebinding can't be behind it.
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
-def access_of(options: ProxyOptions) -> Access:
-    """Return what options say of where to listen, and for whom."""
-    return Access(
-        options.host,
-        options.port,
-        tuple(options.allow_hosts),
-        tuple(options.allow_origins),
-        options.max_body,
-        options.terms,
-    )
-
-
-LOOPBACK: Final = Access()
-"""A free port that only this machine can reach."""
+from mrtr_cassette.shell.http.transport import network_reason
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::[0-9]{0,5})?")
 """The spellings of a `Host` on which all programs agree (RFC 9110, section 7.2)."""
@@ -114,6 +22,65 @@ _ORIGIN = re.compile(f"[A-Za-z][A-Za-z0-9+.-]*://{_HOST.pattern}")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _NOT_OURS = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Errors of binding an address that this machine doesn't have."""
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach an address that is listened on."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_own_name(name: str, options: ProxyOptions) -> bool:
+    """Tell whether a host name is one under which clients call the proxy."""
+    allowed = (options.host, *options.allow_hosts)
+    return name in _LOOPBACK_NAMES or name in {host.lower() for host in allowed}
+
+
+def refusal_of(headers: Headers, options: ProxyOptions) -> str | None:
+    """Return why a request with these headers is refused, or None.
+
+    DNS rebinding shows in `Host` or `Origin`, another site's page that sends no `Origin` in
+    `Sec-Fetch-Site`.
+    """
+    hosts, origins, sites = (
+        [value for name, value in headers if name.lower() == wanted]
+        for wanted in ("host", "origin", "sec-fetch-site")
+    )
+    # Of several, another program may believe another one.
+    if len(hosts) > 1 or len(origins) > 1:
+        name = "Host" if len(hosts) > 1 else "Origin"
+        return f"refused: the {name} is there more than once"
+    host, origin = "".join(hosts), "".join(origins)
+    if not _is_ours(_HOST.fullmatch(host), options):
+        return f"refused: the Host {host!r} is not this proxy's; see <<allow_hosts>>"
+    if origins:
+        is_allowed = origin in options.allow_hosts
+        if not is_allowed and not _is_ours(_ORIGIN.fullmatch(origin), options):
+            problem = f"the Origin {origin!r} is not this machine's"
+            return f"refused: {problem}; see <<allow_hosts>>"
+    elif any("cross-site" in site.lower() for site in sites):
+        return "refused: the Sec-Fetch-Site is that of another site's page without an Origin"
+    return None
+
+
+def _is_ours(match: re.Match[str] | None, options: ProxyOptions) -> bool:
+    if match is None:
+        return False
+    name = match["name"].strip("[]").lower()
+    if is_own_name(name, options):
+        return True
+    if is_loopback(options.host):
+        return False
+    # No name leads to an address literal, so rebinding can't be behind it.
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +98,18 @@ class Listener:
 
 
 @contextmanager
-def listening(access: Access) -> Iterator[Listener]:
+def listening(options: ProxyOptions) -> Iterator[Listener]:
     """Listen until the block ends; clients that connect wait until they are served.
 
     Raises:
         UsageError: the address can't be bound.
     """
     try:
-        sockets = _bound_sockets(access.host, access.port)
+        sockets = _bound_sockets(options.host, options.port)
     except OSError as error:
-        raise UsageError(_bind_problem(access, error), hint="choose another <<port>>") from None
+        raise UsageError(_bind_problem(options, error), hint="choose another <<port>>") from None
     try:
-        yield Listener(sockets, access.host, sockets[0].getsockname()[1])
+        yield Listener(sockets, options.host, sockets[0].getsockname()[1])
     finally:
         for each in sockets:
             each.close()
@@ -174,7 +141,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     return [(family, address) for family, _, _, _, address in infos]
 
 
-def _bind_problem(access: Access, error: OSError) -> str:
+def _bind_problem(options: ProxyOptions, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"port {access.port} on {access.host} is in use"
-    return f"can't listen on {access.host} port {access.port}: {network_reason(error)}"
+        return f"port {options.port} on {options.host} is in use"
+    return f"can't listen on {options.host} port {options.port}: {network_reason(error)}"

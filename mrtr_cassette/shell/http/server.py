@@ -19,15 +19,18 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mrtr_cassette.core.wire.http import Headers, Request
 from mrtr_cassette.errors import in_terms, internal_error, printable, printable_lines
-from mrtr_cassette.shell.http.access import Access, Listener
-from mrtr_cassette.shell.http.message import (
+from mrtr_cassette.options import ProxyOptions
+from mrtr_cassette.shell.http.access import Listener, refusal_of
+from mrtr_cassette.shell.http.transport import (
     MOST_HEADERS,
+    TEXT_HEADERS,
+    Handler,
     Head,
+    RawHeaders,
     header_texts,
     render_head,
     write_together,
 )
-from mrtr_cassette.shell.transport import TEXT_HEADERS, Handler, RawHeaders
 
 _MOST_UNREAD = 256 * 1024
 """Bytes of a body that come before it is asked for."""
@@ -618,7 +621,7 @@ def _target(url: bytes) -> str:
 async def serving(
     handler: Handler,
     listener: Listener,
-    access: Access,
+    options: ProxyOptions,
     log: Callable[[str], None] | None,
     *,
     timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
@@ -639,7 +642,7 @@ async def serving(
                 log(printable_lines(printable(text)))
 
     most, burst = _most_connections()
-    answer = _answering(handler, access, timeouts.body_s)
+    answer = _answering(handler, options, timeouts.body_s)
     service = Service(answer, complain, meter, timeouts.idle_s, most)
     loop = asyncio.get_running_loop()
     listeners = [
@@ -668,18 +671,18 @@ def _most_connections() -> tuple[int, int]:
     return max(1, (free - burst) // 2), burst
 
 
-def _answering(handler: Handler, access: Access, body_s: float) -> Answer:
+def _answering(handler: Handler, options: ProxyOptions, body_s: float) -> Answer:
     """Return what checks a request, waits for its body, and hands it to the handler."""
-    too_large = f"the body has more than {access.max_body:,} bytes; see <<max_body>>"
+    too_large = f"the body has more than {options.max_body:,} bytes; see <<max_body>>"
 
     # A client sends the same headers with call after call.
     @lru_cache(maxsize=1024)
     def checked(raw_headers: RawHeaders) -> tuple[Headers, str | None]:
         headers = header_texts(raw_headers)
-        return headers, access.refusal(headers)
+        return headers, refusal_of(headers, options)
 
     async def refuse(client: HttpDownstream, status: int, text: str) -> None:
-        body = f"{in_terms(text, access.terms)}\n".encode()
+        body = f"{in_terms(text, options.terms)}\n".encode()
         await client.send_whole(status, TEXT_HEADERS, body)
 
     async def answer(client: HttpDownstream) -> None:
@@ -687,15 +690,15 @@ def _answering(handler: Handler, access: Access, body_s: float) -> Answer:
         if refusal is not None:
             await refuse(client, 403, refusal)
             return
-        if not client.has_come and client.announced_size > access.max_body:
+        if not client.has_come and client.announced_size > options.max_body:
             await refuse(client, 413, too_large)
             return
         try:
-            body = await client.body(access.max_body, body_s)
+            body = await client.body(options.max_body, body_s)
         except TimeoutError:
             await refuse(client, 408, f"the request's body did not come within {body_s:.0f} s")
             return
-        if len(body) > access.max_body:
+        if len(body) > options.max_body:
             await refuse(client, 413, too_large)
             return
         await handler(Request(client.method, client.target, headers, body), client)

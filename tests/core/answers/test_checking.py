@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from mrtr_cassette.core.answers.checking import is_required, problem_of, sampled
+from mrtr_cassette.core.answers.checking import (
+    is_required,
+    problem_of,
+    problem_of_value,
+    sampled,
+    titled_choices,
+    value_of_text,
+)
 from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
+from mrtr_cassette.core.wire.jsonbytes import parse
 
 FORM = InputRequest(
     "form",
@@ -75,3 +83,126 @@ def test_only_the_array_dialect_has_optional_requests() -> None:
     assert is_required(FORM)
     assert is_required(bare("string"))
     assert not is_required(bare("string", required=False))
+
+
+# Fields of forms
+
+TITLED = [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]
+NAME = {"type": "string", "minLength": 2, "maxLength": 5}
+MAIL = {"type": "string", "format": "email"}
+LINK = {"type": "string", "format": "uri"}
+DAY = {"type": "string", "format": "date"}
+AT = {"type": "string", "format": "date-time"}
+COUNT = {"type": "integer", "minimum": 1, "maximum": 9}
+SHARE = {"type": "number", "minimum": 0.5}
+SURE = {"type": "boolean"}
+ENV = {"type": "string", "enum": ["dev", "prod"]}
+SIZE = {"type": "string", "oneOf": TITLED}
+TAGS = {
+    "type": "array",
+    "items": {"type": "string", "enum": ["a", "b", "c"]},
+    "minItems": 1,
+    "maxItems": 2,
+}
+SIZES = {"type": "array", "items": {"anyOf": TITLED}}
+NO_DATE = "is no date, such as 2026-07-28"
+NO_TIME = "is no date and time, such as 2026-07-28T09:30:00Z"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        (NAME, '"abc"', None),
+        (NAME, '"A"', "has 1 character, and not at least 2"),
+        (NAME, '"abcdef"', "has 6 characters, and not at most 5"),
+        (NAME, "5", "is a whole number, and not a text"),
+        (MAIL, '"a@example.com"', None),
+        (MAIL, '"example.com"', "is no e-mail address"),
+        (LINK, '"https://example.com/a?b"', None),
+        (LINK, '"example"', "is no URI, such as https://example.com"),
+        (DAY, '"2026-07-28"', None),
+        (DAY, '"2024-02-29"', None),
+        (DAY, '"2026-13-28"', NO_DATE),
+        (DAY, '"2026-02-29"', NO_DATE),
+        (AT, '"2026-07-28T09:30:00.5+02:00"', None),
+        (AT, '"2026-02-30T09:30:00Z"', NO_TIME),
+        (AT, '"2026-07-28"', NO_TIME),
+        (COUNT, "3", None),
+        (COUNT, "3.0", None),
+        (COUNT, "3.5", "is a number, and not a whole number"),
+        (COUNT, '"3"', "is a text, and not a whole number"),
+        (COUNT, "true", "is true or false, and not a whole number"),
+        (COUNT, "0", "is not at least 1"),
+        (COUNT, "123456789012345678901", "is not at most 9"),
+        (SHARE, "0.5", None),
+        (SHARE, "0.4", "is not at least 0.5"),
+        (SURE, "false", None),
+        (SURE, '"no"', "is a text, and not true or false"),
+        (ENV, '"prod"', None),
+        (ENV, '"live"', 'is not one of "dev", "prod"'),
+        (SIZE, '"l"', None),
+        (SIZE, '"Large"', 'is not one of "s", "l"'),
+        (TAGS, '["a", "c"]', None),
+        (TAGS, "[]", "has 0 values, and not at least 1"),
+        (TAGS, '["a", "b", "c"]', "has 3 values, and not at most 2"),
+        (TAGS, '["x"]', 'has a value that is not one of "a", "b", "c"'),
+        (SIZES, '["l", "s"]', None),
+        (SIZES, '"l"', "is a text, and not a list"),
+    ],
+)
+def test_value_fits_a_field_or_it_is_said_why_not(
+    schema: Any, value: str, problem: str | None
+) -> None:
+    """Each kind of field has its type, and its choices, format or bounds."""
+    assert problem_of_value(parse(value.encode()), schema) == problem
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {"type": "decimal"},
+        {"type": ["integer", "null"]},
+        {"type": "string", "format": "hostname", "pattern": "b", "minLength": "two"},
+        {"type": "string", "enum": [], "oneOf": {}, "not": {}},
+        {"$ref": "#/$defs/none"},
+    ],
+)
+def test_what_is_unknown_is_the_servers_to_judge(schema: Any) -> None:
+    """Nothing is refused because of a schema that no field has."""
+    assert problem_of_value("a", schema) is None
+
+
+def test_choices_have_titles() -> None:
+    """Each spelling of a list of choices is read."""
+    pairs = [("s", "Small"), ("l", "Large")]
+    assert titled_choices({"enum": ["s", "l"], "enumNames": ["Small", "Large"]}) == pairs
+    assert titled_choices(SIZE) == titled_choices(SIZES) == pairs
+    assert titled_choices({"enum": ["a", 1]}) == [("a", "a"), (1, "1")]
+    assert titled_choices({"anyOf": [{"type": "string"}]}) == titled_choices(None) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("5", {"type": "integer"}, 5),
+        ("five", {"type": "integer"}, "five"),
+        ("5", {"type": "string"}, "5"),
+        ("5", {"type": ["string", "integer"]}, "5"),
+        ("5", {"type": ["integer", "null"]}, 5),
+        ("5", {"anyOf": [{"type": "integer"}, {"type": "null"}]}, 5),
+        ("5", {"anyOf": {}}, "5"),
+        ("Yes", {"type": "boolean"}, True),
+        ("off", {"type": "boolean"}, False),
+        ("perhaps", {"type": "boolean"}, "perhaps"),
+        ("a, b", {"type": "array", "items": {"type": "string"}}, ["a", "b"]),
+        ("1,2", {"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ('["a"]', {"type": "array"}, ["a"]),
+        ("", {"type": "array"}, []),
+        ('{"a": 1}', {"type": "object"}, {"a": 1}),
+        ("5", None, "5"),
+    ],
+)
+def test_text_is_read_as_the_type_of_its_schema(text: str, schema: Any, value: Any) -> None:
+    """What doesn't read as the type stays a text."""
+    assert value_of_text(text, schema) == value

@@ -1,23 +1,24 @@
-"""Facts about the sources of answers: their order, what happens otherwise."""
+"""Facts about the sources of answers: their order, what happens otherwise, replies of an endpoint."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from messages import compact
 
-from mrtr_cassette.core.answers.arguments import read_pairs
-from mrtr_cassette.core.answers.asked import Asked
+from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_of
+from mrtr_cassette.core.answers.checking import Asked
 from mrtr_cassette.core.answers.fulfilment import (
     AskEndpoint,
     AskPerson,
+    EndpointReply,
     Fulfilled,
     Fulfilment,
     Sources,
-    Unanswered,
+    fulfilment,
 )
-from mrtr_cassette.core.answers.given import GivenAnswers
-from mrtr_cassette.core.answers.rules import AnswersFile, answers_of
+from mrtr_cassette.core.answers.given import GivenAnswers, read_pairs
 from mrtr_cassette.core.protocol.dialect import InputRequest, recognise
 from mrtr_cassette.core.wire.jsonbytes import parse
 
@@ -26,6 +27,7 @@ FORM = InputRequest("form", "Sure?", {"message": "Sure?", "requestedSchema": SCH
 ROOTS = InputRequest("roots", "")
 YES: Any = {"action": "accept", "content": {"ok": True}}
 NO: Any = {"action": "decline"}
+WRONG = {"action": "accept", "content": {"ok": "yes"}}
 REST = {"url": "http://localhost/answers"}
 JSON = "application/json; charset=utf-8"
 
@@ -35,74 +37,85 @@ def file(**tree: Any) -> AnswersFile:
     return answers_of(tree, "answers.toml")
 
 
-def fulfilment(requests: Any, *given: str, person: bool = False, **tree: Any) -> Fulfilment:
-    """Return one ask on its way to its answers."""
+def asked(requests: Any, turn: int = 2) -> Asked:
+    """Return what a call is asked."""
+    return Asked("tools/call", "deploy", {"env": "prod"}, turn, requests)
+
+
+def ended(steps: Fulfilment, *replies: Any) -> tuple[list[Any], Any]:
+    """Return who was waited for, and the answers with their sources, or why there are none."""
+    waited_for, left = [], [None, *replies]
+    while True:
+        try:
+            waited_for.append(steps.send(left.pop(0)))
+        except StopIteration as end:
+            assert not left
+            if isinstance(end.value, Fulfilled):
+                answers = end.value.answers.items()
+                return waited_for, {key: (each.value, each.answered_by) for key, each in answers}
+            return waited_for, (end.value.key, end.value.detail)
+
+
+def fulfilled(
+    requests: Any, *given: str, replies: Any = (), person: bool = False, **tree: Any
+) -> Any:
+    """Return what came of one ask, whose replies are given."""
     sources = Sources(GivenAnswers(read_pairs(given, "answer")), file(**tree), person)
-    return Fulfilment(Asked("tools/call", "deploy", {"env": "prod"}, 2, requests), sources)
+    return ended(fulfilment(asked(requests), sources), *replies)
 
 
-def outcome(work: Fulfilment) -> Any:
-    """Return the answers with their sources, or why there are none."""
-    last = work.next()
-    if isinstance(last, Fulfilled):
-        return {key: (each.value, each.answered_by) for key, each in last.answers.items()}
-    assert isinstance(last, Unanswered)
-    return last.key, last.detail
+def reply(answers: Any) -> EndpointReply:
+    """Return a reply of an endpoint."""
+    return EndpointReply(200, JSON, compact({"inputResponses": answers}))
 
 
 def test_sources_are_asked_in_their_order() -> None:
     """The call's own answers, the rules, the endpoint, a person, and what happens otherwise."""
-    rules = [{"key": "rule", **NO}, {"key": "given", **NO}]
     keys = ("given", "rule", "rest", "person", "other")
-    work = fulfilment(
+    (waited_for,), answers = fulfilled(
         dict.fromkeys(keys, FORM),
         "given=yes",
         person=True,
-        rule=rules,
+        rule=[{"key": "rule", **NO}, {"key": "given", **NO}],
         rest=REST,
         otherwise="cancel",
+        replies=[reply(dict.fromkeys(keys[2:], YES))],
     )
-    endpoint = work.next()
-    assert isinstance(endpoint, AskEndpoint)
-    asked = parse(endpoint.body)
-    assert list(asked["inputRequests"]) == ["other", "person", "rest"]
-    work.replied(200, JSON, compact({"inputResponses": dict.fromkeys(keys[2:], YES)}))
-    assert outcome(work) == {
-        "given": (YES, "call"),
-        "rule": (NO, "rule 1"),
-        "rest": (YES, "rest"),
-        "person": (YES, "rest"),
-        "other": (YES, "rest"),
-    }
-    work = fulfilment({"person": FORM, "other": FORM}, person=True, otherwise="cancel")
-    assert work.next() == AskPerson("person", FORM)
-    work.person_answered("person", YES)
-    assert work.next() == AskPerson("other", FORM)
-    work.person_answered("other", None)
-    assert outcome(work) == {
-        "person": (YES, "person"),
-        "other": ({"action": "cancel"}, "otherwise"),
-    }
+    assert isinstance(waited_for, AskEndpoint)
+    assert list(parse(waited_for.body)["inputRequests"]) == ["other", "person", "rest"]
+    sources = ("call", "rule 1", "rest", "rest", "rest")
+    assert {key: source for key, (_, source) in answers.items()} == dict(
+        zip(keys, sources, strict=True)
+    )
+    requests = {"person": FORM, "other": FORM}
+    assert fulfilled(requests, person=True, otherwise="cancel", replies=[YES, None]) == (
+        [AskPerson("person", FORM), AskPerson("other", FORM)],
+        {"person": (YES, "person"), "other": ({"action": "cancel"}, "otherwise")},
+    )
 
 
-def test_nothing_that_does_not_fit_is_sent() -> None:
+@pytest.mark.parametrize(
+    ("given", "sources", "source"),
+    [
+        ([], {"rule": [WRONG], "person": True, "otherwise": "cancel"}, "rule 1"),
+        (["a.ok=perhaps"], {}, "the call"),
+        ([], {"rest": REST, "replies": [reply({"a": WRONG})]}, "the endpoint"),
+        ([], {"person": True, "replies": [WRONG]}, "the person"),
+    ],
+)
+def test_nothing_that_does_not_fit_is_sent(given: list[str], sources: Any, source: str) -> None:
     """A source that answers wrongly is a fault, and no other is asked in its place."""
-    wrong = {"action": "accept", "content": {"ok": "yes"}}
+    _, outcome = fulfilled({"a": FORM}, *given, **sources)
+
     problem = "/ok is a text, and not true or false"
-    work = fulfilment({"a": FORM}, person=True, rule=[NO | wrong], otherwise="cancel")
-    assert outcome(work) == ("a", f"the answer of rule 1 doesn't fit: {problem}")
-    work = fulfilment({"a": FORM}, "a.ok=perhaps")
-    assert outcome(work) == ("a", f"the answer of the call doesn't fit: {problem}")
-    work = fulfilment({"a": FORM}, rest=REST)
-    work.replied(200, JSON, compact({"inputResponses": {"a": wrong}}))
-    assert outcome(work) == ("a", f"the answer of the endpoint doesn't fit: {problem}")
+    assert outcome == ("a", f"the answer of {source} doesn't fit: {problem}")
 
 
 def test_nothing_is_answered_where_one_request_is_not() -> None:
     """What happens otherwise is for forms and URLs; what is required fails."""
-    assert outcome(fulfilment({"a": FORM})) == ("a", "nothing answers it")
-    assert outcome(fulfilment({"a": FORM}, otherwise="decline")) == {"a": (NO, "otherwise")}
-    assert outcome(fulfilment({"a": ROOTS}, otherwise="decline")) == ("a", "nothing answers it")
+    assert fulfilled({"a": FORM}) == ([], ("a", "nothing answers it"))
+    assert fulfilled({"a": FORM}, otherwise="decline") == ([], {"a": (NO, "otherwise")})
+    assert fulfilled({"a": ROOTS}, otherwise="decline") == ([], ("a", "nothing answers it"))
 
 
 def test_what_is_optional_is_left_out() -> None:
@@ -110,25 +123,107 @@ def test_what_is_optional_is_left_out() -> None:
     items = [{"id": "a", "kind": "string"}, {"id": "b", "kind": "string", "required": False}]
     ask = recognise({"inputRequests": items, "requestState": "s"})
     assert ask is not None
+    requests = ask.input_requests
     rule = {"key": "a", "value": "x"}
-    assert outcome(fulfilment(ask.input_requests, rule=[rule])) == {"a": ({"value": "x"}, "rule 1")}
-    work = fulfilment(ask.input_requests, rest=REST)
-    endpoint = work.next()
-    assert isinstance(endpoint, AskEndpoint)
-    assert parse(endpoint.body)["inputRequests"] == items
-    work.replied(200, JSON, compact({"inputResponses": [{"id": "a", "value": "y"}]}))
-    assert outcome(work) == {"a": ({"value": "y"}, "rest")}
+    assert fulfilled(requests, rule=[rule])[1] == {"a": ({"value": "x"}, "rule 1")}
+    listed = reply([{"id": "a", "value": "y"}])
+    (waited_for,), answers = fulfilled(requests, rest=REST, replies=[listed])
+    assert parse(waited_for.body)["inputRequests"] == items
+    assert answers == {"a": ({"value": "y"}, "rest")}
+    _, (_, detail) = fulfilled(requests, rest=REST, replies=[reply({"a": YES})])
+    assert detail.endswith("`inputResponses` is not an array of objects with `id`")
+
+
+@pytest.mark.parametrize(
+    ("keys", "given", "rules", "named"),
+    [
+        (["first", "second"], [], [], "second.ok"),
+        (["ok", "ok"], [], [], "ok.ok"),
+        (["first", "second"], ["second.ok=no"], [], None),
+        (["first", "second"], [], [{"key": "second", "action": "cancel"}], None),
+    ],
+)
+def test_answer_by_field_answers_one_question(
+    keys: list[str], given: list[str], rules: Any, named: str | None
+) -> None:
+    """A later question with that field is open, unless its key is named or a rule is given."""
+    answers = GivenAnswers(read_pairs(["ok=yes", *given], "answer"))
+    sources = Sources(answers, file(rule=rules))
+    (_, first), (_, later) = (
+        ended(fulfilment(asked({key: FORM}, turn), sources))
+        for turn, key in enumerate(keys, start=1)
+    )
+    assert first == {keys[0]: (YES, "call")}
+    if named is None:
+        assert later["second"][1] in {"call", "rule 1"}
+    else:
+        assert later[1] == (
+            "nothing answers it: the answer 'ok' is for one question, and was given before; "
+            f"name the key too, {named}=…"
+        )
 
 
 def test_kinds_are_those_of_the_sources() -> None:
     """Without a source, and with a person, all kinds are declared."""
     everything = {"form", "url", "sampling", "roots"}
-    assert Sources().kinds == everything
-    assert Sources(has_person=True, file=file(rule=[{"kind": "url", **NO}])).kinds == everything
-    assert Sources(file=file(rule=[{"kind": "url", **NO}])).kinds == {"url"}
+    url, roots = file(rule=[{"kind": "url", **NO}]), file(rule=[{"kind": "roots", "result": {}}])
     given = GivenAnswers(read_pairs(["a=1"], "answer"))
-    assert Sources(given, file(rule=[{"kind": "roots", "result": {}}])).kinds == {
-        "form",
-        "url",
-        "roots",
+
+    assert Sources().kinds == Sources(has_person=True, file=url).kinds == everything
+    assert Sources(file=url).kinds == {"url"}
+    assert Sources(given, roots).kinds == {"form", "url", "roots"}
+
+
+# An endpoint
+
+GOOD = compact({"inputResponses": {"a": YES}})
+ANSWERED = {"a": (YES, "rest")}
+
+
+def test_endpoint_gets_the_call_and_the_full_requests() -> None:
+    """Method, name, arguments, turn, and each request as the server spelled it."""
+    (waited_for,), _ = fulfilled({"a": FORM, "b": ROOTS}, rest=REST, replies=["away"])
+    assert parse(waited_for.body) == {
+        "method": "tools/call",
+        "name": "deploy",
+        "arguments": {"env": "prod"},
+        "turn": 2,
+        "inputRequests": {
+            "a": {"method": "elicitation/create", "params": FORM.definition},
+            "b": {"method": "roots/list", "params": {}},
+        },
     }
+
+
+@pytest.mark.parametrize(
+    ("status", "media", "body", "outcome"),
+    [
+        (200, JSON, GOOD, ANSWERED),
+        (201, "application/problem+json", GOOD, ANSWERED),
+        (404, JSON, GOOD, "it answered HTTP 404"),
+        (302, JSON, GOOD, "it redirects (HTTP 302), which is not followed"),
+        (200, "text/html", b"<html>", "it answered text/html, and not application/json"),
+        (200, "", GOOD, "it answered without a content type, and not application/json"),
+        (200, JSON, b"{", "its reply is no JSON"),
+        (200, JSON, b"[]", "its reply is no object with `inputResponses` and nothing else"),
+        (200, JSON, b'{"inputResponses":{},"a":1}', "its reply is no object with"),
+        (200, JSON, b'{"inputResponses":null}', "its `inputResponses` is not an object of answers"),
+        (200, JSON, b'{"inputResponses":[]}', "its `inputResponses` is not an object of answers"),
+        (200, JSON, b'{"inputResponses":{}}', "it does not answer 'a'"),
+        (200, JSON, b'{"inputResponses":{"a":{},"x":{}}}', "it answers 'x', which was not asked"),
+        (200, JSON, b'{"inputResponses":{"a":{},"a":{}}}', "its reply has 'a' twice"),
+        (200, JSON, GOOD[:-1] + b"," + GOOD[1:], "its reply has 'inputResponses' twice"),
+        (200, JSON, b'{"inputResponses":[{"id":"a"},{"id":"a"}]}', "its reply has 'a' twice"),
+    ],
+)
+def test_reply_that_is_not_wholly_right_gives_nothing(
+    status: int, media: str, body: bytes, outcome: Any
+) -> None:
+    """Else the reason says what came instead."""
+    replies = [EndpointReply(status, media, body)]
+    _, found = fulfilled({"a": FORM}, rest=REST, replies=replies)
+
+    if isinstance(outcome, str):
+        assert found[1].startswith(f"the endpoint gives no answer: {outcome}")
+    else:
+        assert found == outcome

@@ -8,19 +8,18 @@ import pytest
 from builders import exchange, post, tool
 from messages import array_asks, asks, compact, message, result
 
-from mrtr_cassette.core.answers.fulfilment import Fulfilled, Sources, Unanswered
+from mrtr_cassette.core.answers.answers_file import answers_of
+from mrtr_cassette.core.answers.fulfilment import Sources
 from mrtr_cassette.core.answers.rounds import (
-    PACE_S,
     LeavesToSources,
+    Pause,
     Rounds,
-    asked_by,
     fault_of,
     refused,
 )
-from mrtr_cassette.core.answers.rules import answers_of
-from mrtr_cassette.core.drive.conversation import LiveAsk, LivePush, NeedsAnswers
+from mrtr_cassette.core.drive.conversation import LiveAsk, NeedsAnswers
 from mrtr_cassette.core.protocol.jsonrpc import classify
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 
 CALL = post(tool("deploy", env="prod"))
 
@@ -30,11 +29,11 @@ def ask(value: Any, turn: int = 1, state: str | None = None) -> LiveAsk:
     return LiveAsk(turn, exchange(CALL, compact(result(value))), state)
 
 
-def push(method: str = "roots/list", turn: int = 1) -> LivePush:
+def push(method: str = "roots/list", turn: int = 1) -> LiveAsk:
     """Return a pushed request."""
     pushed = classify(compact(message(method, {"message": "Sure?"}, id="p")))
     assert pushed is not None
-    return LivePush(turn, exchange(CALL, b""), pushed, "roots-1")
+    return LiveAsk(turn, exchange(CALL, b""), None, pushed, "roots-1")
 
 
 def rounds(**tree: Any) -> Rounds:
@@ -42,26 +41,30 @@ def rounds(**tree: Any) -> Rounds:
     return Rounds(Sources(file=answers_of(tree, "answers.toml")))
 
 
-def reply_to(own: Rounds, live: LiveAsk | LivePush) -> Any:
-    """Return the answer to an ask."""
-    fulfilment = own.asked(live)
-    assert fulfilment is not None
-    outcome = fulfilment.next()
-    assert isinstance(outcome, Fulfilled | Unanswered)
-    return own.concluded(live, outcome)
+def reply_to(own: Rounds, live: LiveAsk, pauses: float = 0.0) -> Any:
+    """Return the answer to an ask, before which there are these seconds of pauses."""
+    steps = own.answer(live)
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as ended:
+            assert pauses == 0
+            return ended.value
+        assert isinstance(step, Pause)
+        pauses -= step.seconds
 
 
 def test_ask_is_answered_in_its_dialect() -> None:
     """The turn has who answered, and a hash of the state."""
     own = rounds(rule=[{"action": "decline"}, {"value": "x"}])
     reply = reply_to(own, ask(asks("a", state="raw"), state="raw"))
-    assert reply.input_responses == b'{"a":{"action":"decline"}}'
+    assert reply.value == b'{"a":{"action":"decline"}}'
     (turn,) = own.turns
     assert (turn.number, turn.via, turn.answered_by) == (1, "result", {"a": "rule 1"})
     assert turn.state_sha256 == sha256_of("raw")
     assert turn.answers == {"a": {"action": "decline"}}
     reply = reply_to(own, ask(array_asks("a", state="s"), 2, "s"))
-    assert reply.input_responses == b'[{"value":"x","id":"a"}]'
+    assert reply.value == b'[{"value":"x","id":"a"}]'
 
 
 def test_pushed_request_is_answered_by_its_result() -> None:
@@ -74,19 +77,16 @@ def test_pushed_request_is_answered_by_its_result() -> None:
 
 def test_leg_without_requests_is_paced() -> None:
     """TypeScript SDK: "paces requestState-only legs at a fixed 250 ms"."""
-    own = rounds()
     waiting = ask(asks(state="s"), state="s")
-    assert own.pause_s(waiting) == PACE_S == 0.25
-    assert own.pause_s(ask(asks("a"))) == own.pause_s(push()) == 0.0
-    assert reply_to(own, waiting).input_responses is None
+    assert reply_to(rounds(), waiting, pauses=0.25).value is None
 
 
 def test_server_that_asks_for_ever_stops_at_the_cap() -> None:
     """TypeScript SDK: "capped at inputRequired.maxRounds (default 10)"."""
     own = rounds(otherwise="decline")
-    assert own.asked(ask(asks("a"), 10)) is not None
+    assert reply_to(own, ask(asks("a"), 10)) is not None
     assert not own.overrun
-    assert own.asked(ask(asks("a"), 11)) is None
+    assert reply_to(own, ask(asks("a"), 11)) is None
     assert own.overrun
 
 
@@ -96,19 +96,21 @@ def test_what_nobody_answers_ends_the_call() -> None:
     assert reply_to(own, ask(asks("a", "b"))) is None
     assert own.unanswered is not None
     assert own.unanswered.key == "a"
-    assert own.unanswered.asked == asked_by(ask(asks("a", "b")))
+    assert [*own.unanswered.asked.requests] == ["a", "b"]
     assert own.turns[0].answered_by == {}
 
 
 def test_script_leaves_everything_to_the_sources() -> None:
     """Pushed or not."""
     assert isinstance(LeavesToSources().answer(ask(asks("a"))), NeedsAnswers)
-    assert isinstance(LeavesToSources().answer_push(push()), NeedsAnswers)
+    assert isinstance(LeavesToSources().answer(push()), NeedsAnswers)
 
 
 def test_what_is_pushed_outside_of_the_call_may_be_refused() -> None:
     """The server gets an error, and need not wait."""
-    answer = refused(push())
+    pushed = push().push
+    assert pushed is not None
+    answer = refused(pushed)
     assert answer.member == "error"
     assert b"nobody answers roots/list" in answer.value
 

@@ -1,87 +1,102 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
-from builders import answer, as_answer, get, post, refusal, retry, sse, tool
-from messages import YES, Json, array_asks, asks, text
+import pytest
+from builders import (
+    Answer,
+    answer,
+    changed,
+    exchange,
+    follow,
+    get,
+    notification,
+    post,
+    push_on,
+    refusal,
+    respond,
+    retry,
+    rpc,
+    sse,
+    stream,
+    tool,
+)
+from messages import CAPABLE, YES, Json, array_asks, asks, text
 from pushing import elicit
 
-from mrtr_cassette.core.compare.changes import Change
 from mrtr_cassette.core.drive.conversation import (
     Answered,
     AskedOtherwise,
     Conversation,
     Finished,
     LiveAsk,
-    LivePush,
     NeedsAnswers,
-    Posted,
 )
-from mrtr_cassette.core.drive.server_session import ServerSession
-from mrtr_cassette.core.record.open_pushes import OpenPush
+from mrtr_cassette.core.drive.server_session import (
+    ServerSession,
+    ToolList,
+    has_error,
+    listing_beside,
+    outcome,
+)
+from mrtr_cassette.core.record.pushes import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.secrets.surrogates import sealed_hash
+from mrtr_cassette.core.secrets.sealed import sealed_hash
+from mrtr_cassette.core.wire.http import End, Request
+from mrtr_cassette.core.wire.lines import line_request
 
 CALL = tool("deploy", env="prod")
-STATES = ('live "state" {1}', "another live state")
+SESSION = ("Mcp-Session-Id", "session-0123456789")
+PUSHED = elicit("push-1")
+
+
+def session(session_id: str = "") -> ServerSession:
+    """Return a session with a live server."""
+    return ServerSession(Recorder(seals=True), session_id)
 
 
 class Scripted:
-    """A script that gives fixed replies, one for each ask."""
+    """A script that gives fixed replies, one for each ask; a type stands for one of the ask."""
 
     def __init__(self, *replies: Any) -> None:
-        """Take the replies; a type stands for one made of the ask."""
+        """Take the replies."""
         self._replies = list(replies)
-        self.asks: list[LiveAsk] = []
+        self.asks: list[Any] = []
 
-    def answer(self, ask: Any) -> Any:
+    def answer(self, ask: LiveAsk) -> Any:
         """Give the next reply."""
         self.asks.append(ask)
         reply = self._replies.pop(0)
         return reply(ask) if callable(reply) else reply
 
-    def answer_push(self, push: LivePush) -> Any:
-        """Give it to a push too."""
-        return self.answer(push)
+
+def refusing(ask: LiveAsk) -> AskedOtherwise:
+    """Say that another question was expected."""
+    return AskedOtherwise(ask, ())
 
 
-def talk(
-    script: Scripted, responses: Sequence[Json], request: bytes = CALL
-) -> tuple[Conversation, list[Json]]:
-    """Have a conversation with a server that gives these responses; return what was sent too."""
-    conversation = Conversation(post(request), script, ServerSession(Recorder(seals=True)))
-    coming = list(responses)
-    sent: list[Observation] = []
-    while (observation := conversation.next()) is not None:
-        sent.append(observation)
-        given = as_answer(observation.call.request, coming.pop(0))
-        observation.response_started(given.status, given.headers)
-        for chunk in given.chunks:
-            observation.response_bytes(chunk, 0.0)
-        observation.response_ended(0.0)
-        conversation.responded(observation)
-    assert not coming
-    return conversation, [json.loads(observation.call.request.body) for observation in sent]
+def talk(*replies: Any, request: Request | None = None) -> tuple[Conversation, Scripted]:
+    """Return a conversation in which these are the replies to asks, and its script."""
+    script = Scripted(*replies)
+    return Conversation(request or post(CALL), script, session()), script
 
 
 def test_answers_go_with_the_live_state_of_the_ask() -> None:
     """Each retry has the answers to the last ask, its state byte for byte, and an id of its own."""
-    script = Scripted(Answered(b'{"a":1E2}'), Answered(None))
-    first, second = STATES
-    conversation, sent = talk(
-        script, [asks("a", state=first), asks(state=second), text("done")], retry(CALL, {"x": YES})
+    first, second = 'live "state" {1}', "another live state"
+    conversation, _ = talk(
+        Answered(b'{"a":1E2}'), Answered(None), request=post(retry(CALL, {"x": YES}))
     )
-
-    params = [body["params"] for body in sent]
-    assert "inputResponses" not in params[0]
-    assert "requestState" not in params[0]
-    assert (params[1]["inputResponses"], params[1]["requestState"]) == ({"a": 100.0}, first)
-    assert "inputResponses" not in params[2]
-    assert params[2]["requestState"] == second
-    assert len({body["id"] for body in sent}) == 3
-    assert conversation.request_state == second
+    sent = follow(conversation, asks("a", state=first), asks(state=second), text("done"))
+    bodies = [json.loads(request.body) for request in sent]
+    members = ["inputResponses", "requestState"]
+    assert [[body["params"].get(name) for name in members] for body in bodies] == [
+        [None, None],
+        [{"a": 100.0}, first],
+        [None, second],
+    ]
+    assert len({body["id"] for body in bodies}) == 3
     assert isinstance(conversation.standing, Finished)
     assert conversation.standing.turn == 3
 
@@ -89,51 +104,33 @@ def test_answers_go_with_the_live_state_of_the_ask() -> None:
 def test_script_sees_an_ask_as_it_would_be_recorded() -> None:
     """What a script compares has no raw state; the raw state stands beside it."""
     state = "a state of more than a few characters"
-    script = Scripted(NeedsAnswers)
-    conversation, _ = talk(script, [array_asks("a", state=state)])
-
+    conversation, script = talk(NeedsAnswers)
+    follow(conversation, array_asks("a", state=state))
     (ask,) = script.asks
     assert (ask.turn, ask.request_state) == (1, state)
-    assert ask.exchange.ask is not None
-    assert ask.exchange.ask.dialect == "array"
     assert ask.exchange.ask.request_state == sealed_hash(state)
     assert conversation.standing == NeedsAnswers(ask)
-    assert conversation.next() is None
 
-
-def test_ask_that_the_script_refuses_is_not_answered() -> None:
-    """Where the script sees another ask than it has answers to, nothing more is sent."""
-    change = Change("question-changed", "/inputRequests/a", None, "1")
-    conversation, sent = talk(
-        Scripted(lambda ask: AskedOtherwise(ask, (change,))), [asks("a", state=STATES[0])]
-    )
-
+    conversation, _ = talk(refusing)
+    follow(conversation, asks("a"))
     assert isinstance(conversation.standing, AskedOtherwise)
-    assert conversation.standing.changes == (change,)
-    assert len(sent) == 1
 
 
 def test_response_that_asks_nothing_ends_the_conversation() -> None:
     """A result, an error, and what is no response of the protocol are all an end."""
     for response in (text("done"), refusal(CALL), b"no JSON"):
-        conversation, _ = talk(Scripted(), [response])
+        conversation, _ = talk()
+        follow(conversation, response)
         assert isinstance(conversation.standing, Finished)
-        assert conversation.standing.turn == 1
         assert conversation.standing.exchange.response is not None
 
 
-PUSHED = elicit("push-1")
-
-
-def pushing(script: Scripted, request: bytes = CALL) -> tuple[Conversation, Observation, OpenPush]:
+def pushing(*replies: Any) -> tuple[Conversation, Observation, OpenPush]:
     """Have a server push a question within the stream of its response."""
-    conversation = Conversation(post(request), script, ServerSession(Recorder(seals=True)))
+    conversation, _ = talk(*replies)
     observation = conversation.next()
     assert observation is not None
-    observation.response_started(200, (("Content-Type", "text/event-stream"),))
-    observation.response_bytes(sse(PUSHED), 0.0)
-    (push,) = observation.take_pushed()
-    return conversation, observation, push
+    return conversation, observation, push_on(observation, PUSHED)
 
 
 def finish(conversation: Conversation, observation: Observation) -> None:
@@ -143,28 +140,23 @@ def finish(conversation: Conversation, observation: Observation) -> None:
     conversation.responded(observation)
 
 
-def test_pushed_question_is_answered_by_a_response_with_its_id() -> None:
+@pytest.mark.parametrize("member", ["result", "error"])
+def test_pushed_question_is_answered_by_a_response_with_its_id(member: Any) -> None:
     """A result or an error is posted, and the call goes on."""
-    for reply, member in ((Posted(b'{"a":1}'), "result"), (Posted(b'{"a":1}', "error"), "error")):
-        script = Scripted(reply)
-        conversation, observation, push = pushing(script)
-        sent = conversation.pushed(push)
-        assert sent is not None
-        body = json.loads(sent.call.request.body)
-        assert body == {"jsonrpc": "2.0", "id": "push-1", member: {"a": 1}}
-        assert conversation.next() is None
-        conversation.responded(sent)
-        finish(conversation, observation)
-        assert isinstance(conversation.standing, Finished)
-        assert conversation.standing.turn == 2
-        (ask,) = script.asks
-        assert isinstance(ask, LivePush)
-        assert (ask.turn, ask.message.method) == (1, "elicitation/create")
+    conversation, observation, push = pushing(Answered(b'{"a":1}', member))
+    sent = conversation.pushed(push)
+    assert sent is not None
+    body = json.loads(sent.call.request.body)
+    assert body == {"jsonrpc": "2.0", "id": "push-1", member: {"a": 1}}
+    conversation.responded(sent)
+    finish(conversation, observation)
+    assert isinstance(conversation.standing, Finished)
+    assert conversation.standing.turn == 2
 
 
 def test_refused_push_cancels_its_call() -> None:
     """The next request says that nobody waits; what comes after it changes nothing."""
-    conversation, observation, push = pushing(Scripted(lambda ask: AskedOtherwise(ask, ())))
+    conversation, observation, push = pushing(refusing)
     assert conversation.pushed(push) is None
     assert conversation.is_over
     cancelled = conversation.next()
@@ -175,47 +167,165 @@ def test_refused_push_cancels_its_call() -> None:
     assert isinstance(conversation.standing, AskedOtherwise)
     assert conversation.push_received(push) is None
 
+    listening, _ = talk(refusing, request=get("/mcp"))
+    stream_ = listening.next()
+    assert stream_ is not None
+    assert listening.pushed(push_on(stream_, PUSHED)) is None
+    assert listening.next() is None
+
 
 def test_answer_may_come_from_elsewhere_and_later() -> None:
     """To a push it is posted, to an ask it is the next retry; one that is too late is none."""
-    conversation, observation, push = pushing(Scripted(NeedsAnswers))
+    conversation, observation, push = pushing(NeedsAnswers)
     assert conversation.pushed(push) is None
-    assert isinstance(conversation.standing, NeedsAnswers)
-    sent = conversation.answer(Posted(b"{}"))
-    assert sent is not None
-    assert conversation.answer(Posted(b"{}")) is None
+    assert conversation.answer(Answered(b"{}")) is not None
+    assert conversation.answer(Answered(b"{}")) is None
     finish(conversation, observation)
     assert isinstance(conversation.standing, Finished)
 
-    conversation, observation, push = pushing(Scripted(NeedsAnswers))
+    conversation, observation, push = pushing(NeedsAnswers)
     conversation.pushed(push)
     finish(conversation, observation)
     assert isinstance(conversation.standing, Finished)
 
-    conversation = Conversation(
-        post(CALL), Scripted(NeedsAnswers), ServerSession(Recorder(seals=True))
-    )
-    first = conversation.next()
-    assert first is not None
-    given = as_answer(first.call.request, asks("a"))
-    first.response_started(given.status, given.headers)
-    first.response_bytes(given.chunks[0], 0.0)
-    conversation.responded(first)
+    conversation, _ = talk(NeedsAnswers)
+    respond(conversation, asks("a"))
     assert conversation.answer(Answered(b'{"a":1}')) is None
-    retried = conversation.next()
-    assert retried is not None
-    assert json.loads(retried.call.request.body)["params"]["inputResponses"] == {"a": 1}
+    (retried,) = follow(conversation, text("done"))
+    assert json.loads(retried.body)["params"]["inputResponses"] == {"a": 1}
 
 
-def test_stream_that_is_no_call_has_nothing_to_cancel() -> None:
-    """Its request goes as it is, and is left without a word."""
-    script = Scripted(lambda ask: AskedOtherwise(ask, ()))
-    conversation = Conversation(get("/mcp"), script, ServerSession(Recorder(seals=True)))
-    observation = conversation.next()
-    assert observation is not None
-    assert observation.call.request.body == b""
-    observation.response_started(200, (("Content-Type", "text/event-stream"),))
-    observation.response_bytes(sse(PUSHED), 0.0)
-    (push,) = observation.take_pushed()
-    assert conversation.pushed(push) is None
-    assert conversation.next() is None
+# Sessions
+
+
+class Owner:
+    """Keeps what it gets."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.pushed: list[OpenPush] = []
+
+    def push_received(self, push: OpenPush) -> Observation | None:
+        """Take a push."""
+        self.pushed.append(push)
+        return None
+
+
+def test_each_call_has_an_id_of_its_own_in_the_session_that_was_opened() -> None:
+    """Everything else of a request stays; notifications and bodies that are no messages too."""
+    own, owner = session(), Owner()
+    first = own.request(post(rpc("initialize")), owner)
+    first.response_started(200, (SESSION,))
+    own.responded(first)
+    second = own.request(post(tool("a"), ("Accept-Encoding", "br")), owner)
+    assert [json.loads(each.call.request.body)["id"] for each in (first, second)] == [
+        "mrtr-cassette-1", "mrtr-cassette-2",
+    ]  # fmt: skip
+    assert second.call.request.header("mcp-session-id") == SESSION[1]
+    assert second.call.request.header("accept-encoding") == "identity"
+    for request in (get("/mcp"), post(b"no JSON"), post(notification("a"))):
+        assert own.request(request, owner).call.request.body == request.body
+
+
+def test_session_is_the_one_that_initialize_opened() -> None:
+    """An id that comes with an error, or with another result, names none that can be used."""
+    own = session()
+    for method, status, opened in (
+        ("server/discover", 400, ""),
+        ("initialize", 400, ""),
+        ("tools/list", 200, ""),
+        ("initialize", 200, SESSION[1]),
+    ):
+        observation = own.request(post(rpc(method)), Owner())
+        observation.response_started(status, (SESSION,))
+        own.responded(observation)
+        assert own.id == opened
+
+
+def test_push_belongs_to_the_call_that_is_pending() -> None:
+    """On the call's own stream, and on the session's where one call is pending."""
+    own, call, listener = session(SESSION[1]), Owner(), Owner()
+    listening = own.request(get("/mcp"), listener)
+    pending = own.request(post(tool("a")), call)
+    own.pushed(push_on(listening, rpc("roots/list", None, "p")))
+    assert (len(call.pushed), len(listener.pushed)) == (1, 0)
+    recorded, _ = own.as_recorded(call.pushed[0])
+    assert recorded.response is not None
+    assert json.loads(recorded.response.body)["method"] == "roots/list"
+    own.responded(pending)
+    assert own.pushed(call.pushed[0]) is None
+
+
+def test_answers_are_posted_in_the_session_of_the_call() -> None:
+    """With what all requests of the session have, and nothing of the call."""
+    version = ("MCP-Protocol-Version", "2025-11-25")
+    call = post(tool("a"), version, ("Mcp-Method", "tools/call"), target="/mcp?x=1")
+    posted = session(SESSION[1]).post(call, b"{}", Owner()).call.request
+    assert (posted.method, posted.target, posted.body) == ("POST", "/mcp?x=1", b"{}")
+    names = ("mcp-protocol-version", "mcp-session-id", "mcp-method")
+    assert [posted.header(name) for name in names] == [version[1], SESSION[1], ""]
+    line = session().post(line_request(tool("a")), b"{}", Owner())
+    assert line.call.request == Request("", "", (), b"{}")
+
+
+# A server's tools
+
+
+def listed(*pages: Json) -> tuple[ToolList, list[Request]]:
+    """Have a server list its tools; return what it was sent."""
+    call = changed(tool("a"), "params", "_meta", to=CAPABLE)
+    request = post(call, ("Mcp-Method", "tools/call"), ("Mcp-Name", "a"), ("Mcp-Param-Env", "b"))
+    tools = ToolList(listing_beside(request), session(SESSION[1]))
+    return tools, follow(tools, *pages)
+
+
+def test_tools_are_listed_page_after_page_as_the_client_would() -> None:
+    """In the session of the call, with its `_meta`, and with headers that fit the method."""
+    both = {"destructiveHint": True, "readOnlyHint": True}
+    first = {"tools": [{"name": "a", "annotations": {"destructiveHint": True}}], "nextCursor": "2"}
+    second = {"tools": [{"name": "b", "annotations": both}, {"name": "c"}, 5]}
+    tools, sent = listed(first, second)
+    assert [tools.destroys(name) for name in "abcd"] == [True, False, False, False]
+    assert [tools.only_reads(name) for name in "abcd"] == [False, True, False, False]
+    bodies = [json.loads(request.body) for request in sent]
+    assert [body["method"] for body in bodies] == ["tools/list"] * 2
+    assert bodies[1]["params"] == {"_meta": CAPABLE, "cursor": "2"}
+    names = ("mcp-method", "mcp-name", "mcp-param-env", "mcp-session-id")
+    for request in sent:
+        assert [request.header(name) for name in names] == ["tools/list", "", "", SESSION[1]]
+    for page in (refusal(CALL), {"tools": None}, b"no JSON"):
+        tools, sent = listed(page)
+        assert not tools.destroys("a")
+
+
+def test_what_a_server_asks_while_it_lists_is_not_answered() -> None:
+    """Nobody is there who could: the call comes later."""
+    tools = ToolList(listing_beside(post(tool("a"))), session())
+    listing = tools.next()
+    assert listing is not None
+    assert tools.pushed(push_on(listing, rpc("roots/list"))) is None
+
+
+REFUSED = 'error {"code":-32602,"message":"invalid state"}'
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "words"),
+    [
+        (CALL, text("done"), "HTTP 200"),
+        (CALL, Answer((b"Bad Gateway",), (), 502), "HTTP 502"),
+        (CALL, Answer((), status=0, end=End.OPEN), "no response"),
+        (CALL, Answer((refusal(CALL),), status=400), f"HTTP 400, {REFUSED}"),
+        (CALL, stream(notification("a"), refusal(CALL)), f"HTTP 200, {REFUSED}"),
+        (CALL, refusal(tool("other").replace(b'"id":1', b'"id":2')), "HTTP 200"),
+        (CALL, b'{"jsonrpc":"2.0","id":1,"error":null}', "HTTP 200"),
+        (get("/mcp"), Answer((sse(refusal(CALL)),)), "HTTP 200"),
+    ],
+)
+def test_outcome_is_the_status_and_the_error_of_the_request(
+    request_: bytes | Request, response: Json, words: str
+) -> None:
+    """What a live server responded is told by its status and, if it sent one, its JSON-RPC error."""
+    recorded = exchange(request_, response)
+    assert outcome(recorded) == words
+    assert has_error(recorded) == ("error" in words)

@@ -5,26 +5,40 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from builders import (
+    STREAM_HEADERS,
     Answer,
     answer,
-    as_answer,
     cassette_of,
     changed,
+    follow,
     get,
     loaded,
+    notification,
     post,
+    push_on,
+    respond,
     retry,
     rpc,
+    sse,
+    stream,
     tool,
 )
-from messages import NO, YES, Json, asks, text
+from messages import NO, YES, Json, asks, compact, text
 from pushing import PushingSession, asked_once, cassette_with, elicit, posted
 
-from mrtr_cassette.core.drive.plan import Planned, planned
-from mrtr_cassette.core.drive.verification import Repeated, Verified, Verifier
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.drive.verification import (
+    Planned,
+    Repeated,
+    VerifiedInteraction,
+    Verifier,
+    endpoint_of,
+    planned,
+)
+from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
 STATE, LIVE = "recorded-state-0123456789", "live-state-0123456789"
@@ -32,6 +46,11 @@ SCRIPT = (
     (CALL, asks("a", state=STATE)),
     (retry(CALL, {"a": YES}, state=STATE), text("done")),
 )
+
+
+def plan_of(*script: object, only: tuple[str, ...] = (), **options: bool) -> list[Planned]:
+    """Return the plan of a script."""
+    return planned(loaded(cassette_of(*script, **options), "c.json"), only)
 
 
 def verifier_of(cassette: Cassette, **options: Any) -> tuple[Verifier, list[Planned]]:
@@ -46,35 +65,114 @@ def scripted(*script: Any, **options: Any) -> tuple[Verifier, list[Planned]]:
     return verifier_of(loaded(cassette_of(*script), "c.json"), **options)
 
 
-def show(observation: Observation, response: Json) -> None:
-    """Let the live server respond; a function makes the response of the request."""
-    if callable(response):
-        response = response(observation.call.request.body)
-    given = as_answer(observation.call.request, response)
-    observation.response_started(given.status, given.headers)
-    for chunk in given.chunks:
-        observation.response_bytes(chunk, 0.0)
-    observation.response_ended(0.0)
-
-
-def repeated(verifier: Verifier, plan: Planned, *responses: Json) -> tuple[Verified, list[Json]]:
-    """Repeat an interaction with a server that gives these responses; return what was sent too."""
+def begun(verifier: Verifier, plan: Planned) -> Repeated:
+    """Return how an interaction is repeated, which it must be."""
     running = verifier.begin(plan)
     assert isinstance(running, Repeated)
-    coming, sent = list(responses), []
-    while (observation := running.conversation.next()) is not None:
-        sent.append(observation.call.request)
-        show(observation, coming.pop(0))
-        running.conversation.responded(observation)
-    assert not coming
+    return running
+
+
+def repeated(
+    verifier: Verifier, plan: Planned, *responses: Json
+) -> tuple[VerifiedInteraction, list[Request]]:
+    """Repeat an interaction with a server that gives these responses; return what was sent too."""
+    running = begun(verifier, plan)
+    sent = follow(running.conversation, *responses)
     return verifier.ended(running), sent
+
+
+def unreached(verifier: Verifier, plan: Planned) -> str:
+    """Return why an interaction is not repeated."""
+    verdict = verifier.begin(plan)
+    assert isinstance(verdict, VerifiedInteraction)
+    return str(verdict.reason)
+
+
+# The plan
+
+EVENTS = (("Content-Type", "text/event-stream"),)
+ENDPOINT = b"event: endpoint\ndata: /messages?session_id=0123456789abcdef01\n\n"
+POSTED = compact({"jsonrpc": "2.0", "id": "x", "result": {}})
+CANCELLED = notification("notifications/cancelled", requestId=1)
+SECRET_ANSWER = retry(CALL, {"a": {"content": {"password": "hunter22"}}}, state=STATE)
+
+
+def test_each_kind_of_traffic_has_its_part() -> None:
+    """Calls, openings, notices, listening streams and the rest of HTTP."""
+    plan = plan_of(
+        (rpc("initialize"), {}),
+        (notification("notifications/initialized"), Answer((), (), 202)),
+        (get("/mcp"), Answer((b": hello\n\n",), EVENTS)),
+        (CALL, text("done")),
+        (notification("notifications/progress"), Answer((), (), 202)),
+        (get("/.well-known/x"), Answer((b"no",), (), 404)),
+    )
+    assert [each.part for each in plan] == [
+        "opening", "opening", "listening", "call", "notice", "other",
+    ]  # fmt: skip
+    assert [each.skipped for each in plan] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "reason"),
+    [
+        ([(retry(CALL, {"a": YES}, state="unknown" * 4), text("x"))], {}, "begins with a retry"),
+        ([(CALL, stream(end=End.OPEN))], {}, "its client left"),
+        ([(CANCELLED, Answer((), (), 202))], {}, "cancels"),
+        ([(post(POSTED), Answer((), (), 202))], {}, "answers what a server pushed"),
+        ([(get("/mcp", ("Last-Event-ID", "7")), Answer((b": x\n\n",), EVENTS))], {}, "resumes"),
+        ([(rpc("subscriptions/listen"), stream(end=End.OPEN))], {}, "listens to what"),
+        ([(get("/x"), Answer((b"a",), (), end=End.BROKEN))], {}, "no whole response"),
+        ([(tool("a", at="sha256:" + "0" * 64), text("x"))], {}, "that no recorded response issued"),
+        ([(get("/sse"), Answer((ENDPOINT,), EVENTS))], {}, "HTTP+SSE"),
+        (SCRIPT, {"seals_answers": True}, "answer of turn 1 is sealed: only its hash is known"),
+        (
+            (SCRIPT[0], (SECRET_ANSWER, text("done"))),
+            {"redacts": True},
+            "the recorded answer of turn 1 has redacted secrets",
+        ),
+        (
+            [(tool("a", password="hunter22"), text("x"))],
+            {"redacts": True},
+            "its request has redacted secrets",
+        ),
+    ],
+)
+def test_what_cannot_be_sent_as_recorded_is_skipped(script: Any, options: Any, reason: str) -> None:
+    """The reason says what is not known any more, or what else it depends on."""
+    assert reason in str(plan_of(*script, **options)[0].skipped)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [("deploy", [1]), ("tools/*", [1, 2]), ("tools/call deploy", [1]), ("2", [2]), ("none", [])],
+)
+def test_patterns_select_by_method_name_both_or_number(pattern: str, wanted: list[int]) -> None:
+    """One of them has to match."""
+    plan = plan_of((CALL, text("x")), (rpc("tools/list"), {"tools": []}), only=(pattern,))
+    assert [each.interaction.number for each in plan if each.is_compared] == wanted
+
+
+def test_beginning_of_a_pipe_means_nothing_over_http() -> None:
+    """Over pipes everything is sent in its start of the server."""
+    cassette = loaded(cassette_of((CALL, asks("a", state=STATE))), "c.json")
+    assert [each.skipped for each in planned(over_pipes(cassette), is_on_pipes=True)] == [None]
+    assert "beginning of a pipe" in str(planned(over_pipes(cassette))[0].skipped)
+
+
+def test_endpoint_is_the_path_of_the_upstream() -> None:
+    """Without its query."""
+    assert endpoint_of("http://localhost:8000/mcp?x=1") == "/mcp"
+    assert endpoint_of("http://localhost:8000") == "/"
+
+
+# Conversations
 
 
 def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> None:
     """The request is the recorded one, its endpoint the live one, its answers the recorded ones."""
     verifier, (plan,) = scripted(*SCRIPT)
     verified, sent = repeated(verifier, plan, asks("a", state=LIVE), text("done"))
-
     assert (verified.verdict, verified.changes) == ("same", ())
     assert [request.target for request in sent] == ["/live?x=1"] * 2
     params = json.loads(sent[1].body)["params"]
@@ -82,93 +180,101 @@ def test_recorded_answers_are_sent_with_live_states_to_where_the_server_is() -> 
     assert len(verified.live) == 2
 
 
-def test_what_differs_has_its_turn_and_its_verdict() -> None:
-    """A question that is another one ends the conversation; a result is compared."""
-    for responses, verdict, turn in (
+@pytest.mark.parametrize(
+    ("responses", "verdict", "turn"),
+    [
         ([asks("b", state=LIVE)], "question-changed", 1),
         ([text("done")], "rounds-changed", 1),
         ([asks("a", state=LIVE), asks("a", state=LIVE)], "rounds-changed", 2),
         ([asks("a", state=LIVE), text("other")], "text-changed", 0),
         ([asks("a")], "question-changed", 1),
-    ):
-        verifier, (plan,) = scripted(*SCRIPT)
-        verified, _ = repeated(verifier, plan, *responses)
-        assert (verified.verdict, verified.changes[0].turn) == (verdict, turn)
-    verifier, (plan,) = scripted(*SCRIPT, ignored=("/content",))
-    assert repeated(verifier, plan, asks("a", state=LIVE), text("o"))[0].verdict == "same"
+        ([Answer((b"<html>",), (), 503)], "not-reached", 1),
+    ],
+)
+def test_what_differs_has_its_turn_and_its_verdict(
+    responses: list[Json], verdict: str, turn: int
+) -> None:
+    """A question that is another one ends the conversation; a result is compared."""
+    verifier, (plan,) = scripted(*SCRIPT)
+    verified, _ = repeated(verifier, plan, *responses)
+    assert (verified.verdict, verified.changes[0].turn) == (verdict, turn)
 
 
-def test_abandoned_conversation_ends_where_its_client_left() -> None:
-    """An ask without a recorded answer is compared and not answered."""
+def test_each_branch_is_repeated_from_its_start() -> None:
+    """A declined one too; one that its client abandoned ends with an ask that nobody answers."""
+    branch = (retry(CALL, {"a": NO}, state=STATE), text("no"))
+    verifier, (one, two) = scripted(*SCRIPT, branch)
+    for plan, end in ((one, "done"), (two, "no")):
+        assert repeated(verifier, plan, asks("a", state=LIVE), text(end))[0].verdict == "same"
     verifier, (plan,) = scripted(SCRIPT[0])
-    verified, sent = repeated(verifier, plan, asks("a", state=LIVE))
-    assert verified.verdict == "same"
-    assert len(sent) == 1
+    assert repeated(verifier, plan, asks("a", state=LIVE))[0].verdict == "same"
+    verifier, (plan,) = scripted(*SCRIPT)
+    running = begun(verifier, plan)
+    respond(running.conversation, asks("a", state=LIVE))
+    assert running.verified().reason == "no response came"
 
 
-def test_no_response_of_mcp_is_not_reached() -> None:
-    """A page in the place of a response is no difference, but nothing to compare."""
-    verifier, (plan,) = scripted((CALL, text("done")))
-    verified, _ = repeated(verifier, plan, Answer((b"<html>",), (), 503))
-    assert verified.verdict == "not-reached"
-    assert verified.reason == "HTTP 503, which is no response of MCP"
-    assert verifier.failed(plan, "it is away").reason == "it is away"
+RELATED = "io.modelcontextprotocol/related-task"
 
 
-def test_cursor_of_the_live_server_is_sent() -> None:
-    """The next page is the live server's, whose cursor is another one."""
-    second = rpc("tools/list", {"cursor": "recorded"}, 2)
+@pytest.mark.parametrize(
+    ("issued", "sent_back"),
+    [
+        (lambda value: {"nextCursor": value}, lambda value: {"cursor": value}),
+        (lambda value: {"taskId": value}, lambda value: {"taskId": value}),
+        (
+            lambda value: {"task": {"taskId": value}},
+            lambda value: {"_meta": {RELATED: {"taskId": value}}},
+        ),
+    ],
+    ids=["cursor", "task", "related task"],
+)
+def test_what_the_live_server_issued_is_sent_back_to_it(issued: Any, sent_back: Any) -> None:
+    """In its place; the same text elsewhere stays."""
     verifier, (one, two) = scripted(
-        (rpc("tools/list"), {"tools": [], "nextCursor": "recorded"}), (second, {"tools": []})
+        (rpc("tools/list"), issued("old")),
+        (rpc("tasks/get", {**sent_back("old"), "note": "old"}, 2), {}),
     )
-    repeated(verifier, one, {"tools": [], "nextCursor": "live"})
-    verified, sent = repeated(verifier, two, {"tools": []})
-    assert verified.verdict == "same"
-    assert json.loads(sent[0].body)["params"]["cursor"] == "live"
+    repeated(verifier, one, issued('new "one"'))
+    _, (sent,) = repeated(verifier, two, {})
+    assert json.loads(sent.body)["params"] == {**sent_back('new "one"'), "note": "old"}
 
 
 def test_calls_of_a_session_that_is_not_opened_are_not_reached() -> None:
     """The refusal is told once, and nothing is sent in a session that is none."""
     session = ("Mcp-Session-Id", "session-0123456789")
     opening = rpc("initialize", {"capabilities": {}})
-    headers = (("Content-Type", "application/json"), session)
 
     def opened_by(request: bytes) -> Answer:
-        return Answer((answer(request, {"serverInfo": {}}),), headers)
+        body = answer(request, {"serverInfo": {}})
+        return Answer((body,), (("Content-Type", "application/json"), session))
 
-    opened = opened_by(opening)
-    verifier, (first, second) = scripted((opening, opened), (post(CALL, session), text("done")))
-    good, _ = repeated(verifier, first, opened_by)
-    assert good.verdict == "same"
-    _, sent = repeated(verifier, second, text("done"))
-    assert sent[0].header("mcp-session-id") == session[1]
+    script = (opening, opened_by(opening)), (post(CALL, session), text("done"))
+    verifier, (first, second) = scripted(*script)
+    assert repeated(verifier, first, opened_by)[0].verdict == "same"
+    assert repeated(verifier, second, text("done"))[1][0].header("mcp-session-id") == session[1]
 
-    verifier, (first, second) = scripted((opening, opened), (post(CALL, session), text("done")))
+    verifier, (first, second) = scripted(*script)
     refused, _ = repeated(verifier, first, Answer((b"no",), (), 403))
     assert refused.verdict == "not-reached"
-    unreached = verifier.begin(second)
-    assert isinstance(unreached, Verified)
-    assert "its session was not opened: HTTP 403" in str(unreached.reason)
-    verifier, (first, second) = scripted((opening, opened), (post(CALL, session), text("done")))
+    assert "its session was not opened: HTTP 403" in unreached(verifier, second)
+    verifier, (first, second) = scripted(*script)
     verifier.failed(first, "it is away")
-    unreached = verifier.begin(second)
-    assert isinstance(unreached, Verified)
-    assert "it is away" in str(unreached.reason)
+    assert "it is away" in unreached(verifier, second)
 
 
-def test_tool_that_may_destroy_is_not_called() -> None:
+@pytest.mark.parametrize(
+    ("allows", "hint", "is_called"),
+    [(False, True, False), (True, True, True), (False, False, True)],
+)
+def test_tool_that_may_destroy_is_not_called(*, allows: bool, hint: bool, is_called: bool) -> None:
     """What the live server says of its tools decides, once for each session."""
-    for allows, hint, is_called in ((False, True, False), (True, True, True), (False, False, True)):
-        verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
-        hints = verifier.tools_for(plan)
-        assert hints is not None
-        listing = hints.next()
-        assert listing is not None
-        show(listing, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]})
-        hints.responded(listing)
-        assert verifier.tools_for(plan) is None
-        assert isinstance(verifier.begin(plan), Repeated) is is_called
-        assert verifier.only_reads(plan) is False
+    verifier, (plan,) = scripted((CALL, text("done")), allows_destructive=allows)
+    tools = verifier.tools_for(plan)
+    follow(tools, {"tools": [{"name": "deploy", "annotations": {"destructiveHint": hint}}]})
+    assert verifier.tools_for(plan) is None
+    assert isinstance(verifier.begin(plan), Repeated) is is_called
+    assert verifier.only_reads(plan) is False
 
 
 def test_what_was_not_selected_is_skipped() -> None:
@@ -177,53 +283,75 @@ def test_what_was_not_selected_is_skipped() -> None:
     verifier, (first, second) = scripted((opening, {}), (CALL, text("done")), only=("other",))
     verified, sent = repeated(verifier, first, {"more": 1})
     assert (verified.verdict, verified.changes, len(sent)) == ("skipped", (), 1)
-    skipped = verifier.begin(second)
-    assert isinstance(skipped, Verified)
-    assert skipped.reason == "it was not selected"
+    assert unreached(verifier, second) == "it was not selected"
     assert verifier.tools_for(second) is None
 
 
-def test_pushed_question_is_answered_if_it_is_the_recorded_one() -> None:
-    """The recorded answer is posted; another question gets none, and its call is cancelled."""
-    pushed = elicit("live-push")
-    for words, verdict in (("Deploy?", "same"), ("Sure?", "question-changed")):
-        cassette = asked_once(elicit(), {"action": "accept"}, CALL, text("done"))
-        verifier, (plan,) = verifier_of(cassette)
-        running = verifier.begin(plan)
-        assert isinstance(running, Repeated)
-        conversation = running.conversation
-        observation = conversation.next()
-        assert observation is not None
-        observation.response_started(200, (("Content-Type", "text/event-stream"),))
-        raw = elicit("live-push", words)
-        observation.response_bytes(b"data: " + raw + b"\n\n", 0.0)
-        (open_push,) = observation.take_pushed()
-        sent = conversation.pushed(open_push)
-        if verdict == "same":
-            assert sent is not None
-            body = json.loads(sent.call.request.body)
-            assert (body["id"], body["result"]) == ("live-push", {"action": "accept"})
-            final = answer(observation.call.request.body, text("done"))
-            observation.response_bytes(b"data: " + final + b"\n\n", 0.0)
-            observation.response_ended(0.0)
-            conversation.responded(observation)
-        else:
-            assert sent is None
-            cancelled = conversation.next()
-            assert cancelled is not None
-            assert cancelled.call.method == "notifications/cancelled"
-            assert conversation.next() is None
-        assert running.verified().verdict == verdict
-    assert pushed == elicit("live-push")
+# Pushed questions
+
+
+def pushed_to(running: Repeated, *pushed: bytes) -> list[Json]:
+    """Have a live server push questions during its call; return the answers."""
+    observation = running.conversation.next()
+    assert observation is not None
+    observation.response_started(200, STREAM_HEADERS)
+    answers = []
+    for each in pushed:
+        sent = running.conversation.pushed(push_on(observation, each))
+        answers.append(None if sent is None else json.loads(sent.call.request.body))
+    if not running.conversation.is_over:
+        final = answer(observation.call.request.body, text("done"))
+        observation.response_bytes(sse(final), 0.0)
+        observation.response_ended(0.0)
+        running.conversation.responded(observation)
+    return answers
+
+
+ACCEPT = {"action": "accept"}
+
+
+@pytest.mark.parametrize(
+    ("pushed", "answered", "verdict"),
+    [
+        ([elicit("x")], [ACCEPT], "same"),
+        ([elicit("x", "Sure?")], [None], "question-changed"),
+        ([elicit("x"), elicit("y")], [ACCEPT, None], "rounds-changed"),
+        ([], [], "rounds-changed"),
+    ],
+    ids=["the recorded one", "another one", "one more", "none"],
+)
+def test_pushed_question_is_answered_if_it_is_the_recorded_one(
+    pushed: list[bytes], answered: list[Json], verdict: str
+) -> None:
+    """The recorded answer is posted under the live id; another question gets none."""
+    verifier, (plan,) = verifier_of(asked_once(elicit(), ACCEPT, CALL, text("done")))
+    running = begun(verifier, plan)
+    answers = pushed_to(running, *pushed)
+    assert [None if each is None else each["result"] for each in answers] == answered
+    assert [each["id"] for each in answers if each] == ["x"] * len([a for a in answered if a])
+    assert running.verified().verdict == verdict
+
+
+def test_what_was_answered_by_an_error_or_not_at_all_is_so_again() -> None:
+    """An error is posted as it was; a question that the client left unanswered ends the call."""
+    verifier, (plan,) = verifier_of(asked_once(elicit(), ValueError("no"), CALL, text("done")))
+    (posted_,) = pushed_to(begun(verifier, plan), elicit("x"))
+    assert posted_["error"] == {"code": -1, "message": "no"}
+    talk = PushingSession()
+    call = talk.open(CALL)
+    talk.say(call, elicit())
+    talk.end(call, answer(CALL, text("done")))
+    cassette = cassette_with(([talk.exchange(call)], [talk.turn({"elicitation-1": (call, 0)})]))
+    verifier, (plan,) = verifier_of(cassette)
+    assert pushed_to(begun(verifier, plan), elicit("x")) == [None]
 
 
 def test_listening_stream_is_compared_by_its_beginning() -> None:
     """What it says depends on other calls; that there is one does not."""
-    recorded = Answer((b": hello\n\n",), (("Content-Type", "text/event-stream"),))
+    recorded = Answer((b": hello\n\n",), STREAM_HEADERS)
     for status, verdict in ((200, "skipped"), (405, "error-changed"), (0, "not-reached")):
         verifier, (plan,) = scripted((get("/mcp"), recorded))
-        running = verifier.begin(plan)
-        assert isinstance(running, Repeated)
+        running = begun(verifier, plan)
         observation = running.conversation.next()
         assert observation is not None
         observation.response_started(status, recorded.headers)
@@ -232,76 +360,46 @@ def test_listening_stream_is_compared_by_its_beginning() -> None:
         assert verifier.ended(running).verdict == verdict
 
 
-def test_conversation_without_end_is_not_reached() -> None:
-    """Where no response came, there is nothing to compare."""
-    verifier, (plan,) = scripted((CALL, text("done")))
-    running = verifier.begin(plan)
-    assert isinstance(running, Repeated)
-    assert running.verified().verdict == "not-reached"
-
-
-def test_declined_branch_is_repeated_from_its_start() -> None:
-    """Each branch is a conversation of its own."""
-    verifier, (one, two) = scripted(*SCRIPT, (retry(CALL, {"a": NO}, state=STATE), text("no")))
-    for plan, end in ((one, "done"), (two, "no")):
-        verified, sent = repeated(verifier, plan, asks("a", state=LIVE), text(end))
-        assert verified.verdict == "same"
-        assert len(sent) == 2
-
-
 def test_what_was_pushed_while_several_calls_were_pending_is_answered_in_one() -> None:
     """It was recorded on the listening stream, as it could belong to either call."""
     talk = PushingSession()
-    stream = talk.listen()
+    listening = talk.listen()
     calls = [talk.open(changed(CALL, "id", to=number)) for number in (1, 2)]
     for number in ("p1", "p2"):
-        talk.say(stream, elicit(number, number))
+        talk.say(listening, elicit(number, number))
     answers = [talk.post(posted(elicit(number, number), {"n": number})) for number in ("p1", "p2")]
     for number, call in enumerate(calls, start=1):
         talk.end(call, answer(changed(CALL, "id", to=number), text("done")))
-    talk.end(stream)
+    talk.end(listening)
     turn = talk.turn(
-        {"elicitation-1": (stream, 0), "elicitation-2": (stream, 1)},
+        {"elicitation-1": (listening, 0), "elicitation-2": (listening, 1)},
         {"elicitation-1": answers[0], "elicitation-2": answers[1]},
     )
     cassette = cassette_with(
-        ([talk.exchange(stream)], [turn]), *(([talk.exchange(call)], []) for call in calls)
+        ([talk.exchange(listening)], [turn]), *(([talk.exchange(call)], []) for call in calls)
     )
-    verifier, plans = verifier_of(cassette)
-    listening = verifier.begin(plans[0])
-    assert isinstance(listening, Repeated)
-    assert listening.conversation.next() is not None
-    for plan, words in zip(plans[1:], ("p2", "other"), strict=True):
-        running = verifier.begin(plan)
-        assert isinstance(running, Repeated)
-        observation = running.conversation.next()
-        assert observation is not None
-        observation.response_started(200, (("Content-Type", "text/event-stream"),))
-        observation.response_bytes(b"data: " + elicit("live", words) + b"\n\n", 0.0)
-        (push,) = observation.take_pushed()
-        sent = running.conversation.pushed(push)
-        if words == "other":
-            assert sent is None
-            assert running.verified().verdict == "rounds-changed"
-        else:
-            assert sent is not None
-            assert json.loads(sent.call.request.body)["result"] == {"n": "p2"}
+    verifier, (first, *plans) = verifier_of(cassette)
+    assert begun(verifier, first).conversation.next() is not None
+    for plan, words, result in zip(plans, ("p2", "other"), ({"n": "p2"}, None), strict=True):
+        running = begun(verifier, plan)
+        (sent,) = pushed_to(running, elicit("live", words))
+        assert (sent and sent["result"]) == result
+        assert running.verified().verdict == ("same" if result else "rounds-changed")
 
 
 def test_what_was_learned_meanwhile_does_not_count() -> None:
-    """The verdict is worked out again; one that is refused makes it unstable."""
+    """The verdict is worked out again."""
     ignored: list[str] = []
     cassette = loaded(cassette_of((CALL, {"at": 1, "items": [1, 2], "b": 1})), "c.json")
     verifier = Verifier(cassette, "/mcp", lambda _call: ignored)
     (plan,) = planned(cassette)
     verified, _ = repeated(verifier, plan, {"at": 2, "items": [2, 1], "b": 2})
-    assert [change.pointer for _, change in verified.changes] == [
-        "/at", "/b", "/items/0", "/items/1",
-    ]  # fmt: skip
-    ignored += ["/at", "/items#order"]
-    again = verifier.verified_again(verified)
-    assert [change.pointer for _, change in again.changes] == ["/b"]
-    ignored.append("/b")
-    assert verifier.verified_again(verified).verdict == "same"
-    unstable = verifier.unstable(verified, "it hides all")
-    assert (unstable.verdict, unstable.reason) == ("unstable", "it hides all")
+    for more, left in (
+        ([], ["/at", "/b", "/items#order"]),
+        (["/at", "/items#order"], ["/b"]),
+        (["/b"], []),
+    ):
+        ignored += more
+        again = verifier.verified_again(verified)
+        assert [change.pointer for _, change in again.changes] == left
+    assert again.verdict == "same"

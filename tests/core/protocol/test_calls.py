@@ -19,9 +19,9 @@ from builders import (
 )
 from messages import CAPABILITIES_KEY, CLIENT_KEY, NO, VERSION_KEY, YES, compact
 
-from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, is_read_only, read_call
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import Request
 from mrtr_cassette.core.wire.jsonbytes import MemberPath
 

@@ -22,10 +22,10 @@ from mrtr_cassette.core.protocol.dialect import (
     write_retry,
 )
 from mrtr_cassette.core.wire.jsonbytes import (
+    Number,
     canonical,
     parse,
 )
-from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.errors import NotJsonError
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from builders import get, post, rpc
 
-from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.protocol.session_ids import (
+from mrtr_cassette.core.protocol.calls import (
     ids_given_in,
+    read_call,
     session_in,
     session_of,
     without_session,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -31,16 +30,16 @@ from builders import (
     stream,
     tool,
 )
-from messages import NO, YES, array_asks, asks, text
+from messages import NO, YES, asks, text
 from pushing import SESSION, PushingSession, elicit, posted, roots
 
-from mrtr_cassette.core.exchange.pushed import posted_answers, pushed_requests
-from mrtr_cassette.core.exchange.recorded import Branch, RecordedExchange, RecorderFacts
-from mrtr_cassette.core.format.journal import JournalHeader
-from mrtr_cassette.core.format.model import BranchModel, CassetteModel, InteractionModel
-from mrtr_cassette.core.record.assembly import has_recording, head_of
+from mrtr_cassette.core.cassette.journal import JournalHeader
+from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
+from mrtr_cassette.core.cassette.recorded import Branch, RecordedExchange, RecorderFacts
+from mrtr_cassette.core.record.assembly import head_of
+from mrtr_cassette.core.record.publish_check import has_recording
 from mrtr_cassette.core.replay.player import Player
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
 
 CALL = tool("deploy", env="prod")
@@ -63,15 +62,6 @@ def shapes(cassette: CassetteModel) -> list[tuple[int, bool]]:
     return [(len(one.elicitation_turns), one.response is not None) for one in cassette.interactions]
 
 
-def test_call_without_ask_has_no_turns() -> None:
-    """A call that nobody asked anything about is a request and a response."""
-    cassette = cassette_of((CALL, text("done")))
-
-    assert shapes(cassette) == [(0, True)]
-    assert cassette.interactions[0].orphan is None
-    assert cassette.interactions[0].branch is None
-
-
 @pytest.mark.parametrize("issued", ["x", STATE])
 def test_rounds_are_turns_of_one_interaction(issued: str) -> None:
     """Each ask and its answer is a turn, and states are surrogates that name call and turn."""
@@ -86,36 +76,6 @@ def test_rounds_are_turns_of_one_interaction(issued: str) -> None:
     assert one == echo_one != two == echo_two
     assert one.removesuffix(":1:1") == two.removesuffix(":1:2")
     assert one.startswith("mrtr-state:")
-
-
-def test_abandoned_call_ends_on_an_ask() -> None:
-    """An ask without answer is the last turn, and there is no response."""
-    assert shapes(cassette_of((CALL, asks("a")))) == [(1, False)]
-
-
-def test_request_without_response_is_kept() -> None:
-    """A request that got no response is an interaction all the same."""
-    assert shapes(cassette_of((CALL, Answer((), status=0, end=End.OPEN)))) == [(0, False)]
-
-
-def test_interleaved_identical_calls_do_not_mix() -> None:
-    """Each retry stands in the interaction that issued its state, with its own surrogate."""
-    talk = Conversation()
-    one, two = talk.request(CALL), talk.request(CALL)
-    talk.response(two, asks("a", state="T" * 30))
-    talk.response(one, asks("a", state="S" * 30))
-    talk.response(talk.request(retry(CALL, {"a": NO}, state="T" * 30)), text("second"))
-    talk.response(talk.request(retry(CALL, {"a": YES}, state="S" * 30)), text("first"))
-    first, second = talk.cassette().interactions
-
-    assert [
-        turn.answer.body["params"]["inputResponses"]["a"]
-        for turn in first.elicitation_turns
-        if turn.answer
-    ] == [YES]
-    assert states(first)[0] == states(first)[1] != states(second)[0] == states(second)[1]
-    assert first.response is not None
-    assert "first" in json.dumps(first.response.body)
 
 
 def test_second_answer_to_an_ask_is_a_branch() -> None:
@@ -223,40 +183,6 @@ def test_verbatim_cassette_has_the_raw_states() -> None:
     ]
 
 
-def test_interactions_stand_in_the_order_of_arrival() -> None:
-    """The order of exchanges given doesn't matter, nor which response ended first."""
-    exchanges = converse(
-        (CALL, asks("a", state=STATE)),
-        (tool("b"), text("b")),
-        (retry(CALL, {"a": YES}, state=STATE), text("done")),
-    )
-
-    cassettes = [assembled(order) for order in itertools.permutations(exchanges)]
-
-    assert shapes(cassettes[0]) == [(1, True), (0, True)]
-    assert all(cassette == cassettes[0] for cassette in cassettes)
-
-
-def test_session_ids_are_numbered_surrogates() -> None:
-    """Session ids become surrogates in the order of their appearance, the same one each time."""
-
-    def session(name: str) -> tuple[str, str]:
-        return ("Mcp-Session-Id", name)
-
-    cassette = cassette_of(
-        (CALL, Answer((b"a",), (session("one"),))),
-        (post(CALL, session("one")), Answer((b"b",), ())),
-        (CALL, Answer((b"c",), (session("two"),))),
-    )
-    first, second, third = cassette.interactions
-
-    assert first.response is not None
-    assert third.response is not None
-    assert first.response.headers == {"Mcp-Session-Id": "mrtr-session:1"}
-    assert second.request.http.headers["Mcp-Session-Id"] == "mrtr-session:1"
-    assert third.response.headers == {"Mcp-Session-Id": "mrtr-session:2"}
-
-
 def test_timings_of_a_stream_are_kept() -> None:
     """The recording block has when each event came, and how many requests had come before."""
     talk = Conversation()
@@ -271,16 +197,6 @@ def test_timings_of_a_stream_are_kept() -> None:
         (3, 2, None),
     ]
     assert (facts.started_ms, facts.duration_ms) == (1, 5 - 1 + 1)
-
-
-def test_timings_of_a_body_in_pieces_have_sizes() -> None:
-    """A body that streamed without events is cut again by the sizes of its pieces."""
-    (facts,) = cassette_of((CALL, Answer((b"ab", b"c")))).recording.exchanges
-    (whole,) = cassette_of((CALL, Answer((b"abc",)))).recording.exchanges
-
-    assert facts.pieces is not None
-    assert [piece.size for piece in facts.pieces] == [2, 1]
-    assert whole.pieces is None
 
 
 # Appending
@@ -359,21 +275,6 @@ def test_answered_ask_of_one_recording_gets_a_branch_in_the_next() -> None:
     assert turns(both) == [(1, 1, 0), (2, 1, 1), (3, 2, 1)]
 
 
-def test_branch_of_one_recording_is_continued_in_the_next() -> None:
-    """A branch whose own ask nobody answered goes on as the branch that it is."""
-    first = (
-        *ABANDONED,
-        (retry(CALL, {"a": YES}, state=STATE), text("one")),
-        (retry(CALL, {"a": NO}, state=STATE), asks("b", state=STATE * 2)),
-    )
-    later = ((retry(CALL, {"b": YES}, state=STATE * 2), text("two")),)
-    both = appended(first, later)
-
-    assert shapes(both) == [(1, True), (2, True)]
-    assert both.interactions[1].branch == BranchModel(of=1, turn=1)
-    assert turns(both)[-1] == (4, 2, 2)
-
-
 def test_branches_of_three_recordings_share_one_ask() -> None:
     """Each recording may answer the same ask in another way."""
     later = [
@@ -388,13 +289,6 @@ def test_branches_of_three_recordings_share_one_ask() -> None:
         BranchModel(of=1, turn=1),
     ]
     assert len({states(one)[0] for one in cassette.interactions}) == 1
-
-
-def test_stateless_ask_of_one_recording_is_answered_in_the_next() -> None:
-    """Without a state the keys of the ask tell which one it is."""
-    both = appended(((CALL, asks("a")),), ((retry(CALL, {"a": YES}), text("done")),))
-
-    assert shapes(both) == [(1, True)]
 
 
 def test_oldest_open_ask_of_an_earlier_recording_is_answered_first() -> None:
@@ -443,21 +337,6 @@ def test_cassette_names_the_recorders_of_all_its_exchanges_or_none() -> None:
     assert head_of(unnamed, "tool").recorders == ()
     assert head_of(second, "tool", head_of(unnamed, "tool")).recorders == ()
     assert head_of(unnamed, "tool", named).recorders == ()
-
-
-def test_sessions_of_an_added_recording_are_counted_on() -> None:
-    """A session of a later recording is another one."""
-
-    def opened(name: str) -> Any:
-        return ((CALL, Answer((b"{}",), (("Mcp-Session-Id", name),))),)
-
-    found = [
-        one.response.headers["Mcp-Session-Id"]
-        for one in appended(opened("one"), opened("two"), opened("three")).interactions
-        if one.response is not None
-    ]
-
-    assert found == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
 
 
 @pytest.mark.parametrize(
@@ -555,17 +434,6 @@ def test_text_in_the_form_of_a_placeholder_stays(words: str, redacts: bool) -> N
     assert said_in(cassette) == [words]
 
 
-def test_array_dialect_is_assembled_like_the_other() -> None:
-    """Asks of the array dialect are turns too."""
-    cassette = cassette_of(
-        (CALL, array_asks("a", state=STATE)),
-        (retry(CALL, [{"id": "a", "value": 1}], state=STATE), text("done")),
-    )
-
-    assert shapes(cassette) == [(1, True)]
-    assert states(cassette.interactions[0])[0] == states(cassette.interactions[0])[1]
-
-
 def test_cassette_knows_the_recording_that_it_has() -> None:
     """A recording is known by when it began and by its exchanges, added or not, edited or not."""
     first = converse((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), {}))
@@ -584,10 +452,20 @@ def test_cassette_knows_the_recording_that_it_has() -> None:
     assert not has(added, SECOND_AT, cassette)
     assert not has(added, FIRST_AT, cassette)
     assert not has(first, FIRST_AT, both)
-    assert not has([*added, exchange(CALL, text("x"), number=3)], SECOND_AT, both)
+    more = exchange(CALL, stream(*[progress(1)] * 9), number=3)
+    assert not has([*added, more], SECOND_AT, both)
     assert not has([], SECOND_AT, both)
     one_more = assembled([], recorded_at=SECOND_AT)
     assert not has(added, SECOND_AT, one_more)
+
+
+def test_cassette_that_names_its_recorders_has_their_recordings() -> None:
+    """Each recorder has an id of its own, and is published whole."""
+    header = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append", recorder="a", wall_ms=1.0)
+    cassette, journal = head_of(header, "tool"), {1: exchange(CALL, text("x"))}
+
+    assert has_recording(cassette, header, journal)
+    assert not has_recording(cassette, replace(header, recorder="b"), journal)
 
 
 def closing(*order: str) -> tuple[CassetteModel, list[RecordedExchange]]:
@@ -625,7 +503,7 @@ def test_recording_is_known_without_what_was_left_out(order: tuple[str, ...]) ->
     journal = {each.number or 0: each for each in exchanges}
 
     assert has_recording(loaded(model), header, journal)
-    longer = {**journal, 9: exchange(tool("more"), text("x"), number=9)}
+    longer = {**journal, 9: exchange(tool("more"), stream(*[progress(1)] * 9), number=9)}
     assert not has_recording(loaded(model), header, longer)
 
 
@@ -646,34 +524,14 @@ def test_pushed_requests_and_posted_answers_are_turns() -> None:
 
     _, listening, asked, alone = cassette.interactions
     assert [each.position for each in asked.pushed_turns] == [0, 0]
-    assert pushed_requests(asked.pushed_turns[0]).keys() == {"elicitation-1"}
-    assert posted_answers(asked.pushed_turns[0]) == {"elicitation-1": YES}
-    assert pushed_requests(asked.pushed_turns[1])["roots-1"].kind == "roots"
+    assert asked.pushed_turns[0].requests.keys() == {"elicitation-1"}
+    assert asked.pushed_turns[0].posted == {"elicitation-1": YES}
+    assert asked.pushed_turns[1].requests["roots-1"].kind == "roots"
     assert asked.pushed_turns[1].asked[0].exchange is listening.exchanges[0]
-    assert posted_answers(asked.pushed_turns[1]) == {"roots-1": {"roots": []}}
+    assert asked.pushed_turns[1].posted == {"roots-1": {"roots": []}}
     assert [each.number for each in asked.own] == [3, 4, 5]
     assert [each.ended_after for each in asked.own] == [5, 4, 5]
     assert [each.number for each in alone.own] == [6]
-
-
-@pytest.mark.parametrize("first", [End.COMPLETE, End.OPEN])
-def test_listening_stream_of_a_deleted_session_is_complete(first: End) -> None:
-    """Server and client close it when the session is deleted; who is first means nothing."""
-    session = PushingSession()
-    session.post(post(rpc("initialize")), Answer((b"{}",), (SESSION,)))
-    left = session.listen()
-    session.end(left, how=End.OPEN)
-    stream = session.listen()
-    session.post(Request("DELETE", "/mcp", (SESSION,), b""), Answer(()))
-    session.end(stream, how=first)
-
-    ends = [
-        each.own[0].response.end
-        for each in loaded(session.talk.cassette()).interactions
-        if each.own[0].request.method == "GET" and each.own[0].response is not None
-    ]
-
-    assert ends == [End.OPEN, End.COMPLETE]
 
 
 def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
@@ -694,7 +552,7 @@ def test_added_recording_keeps_pushed_turns_and_counts_on() -> None:
 
     assert [each.number for each in whole[0].own] == [1, 3, 2, 4]
     assert [place.turn for place in whole[0].places] == [0, 2, 1, 3]
-    assert [posted_answers(each) for each in whole[0].pushed_turns] == [
+    assert [each.posted for each in whole[0].pushed_turns] == [
         {"elicitation-1": YES},
         {"elicitation-1": NO},
     ]
@@ -803,51 +661,48 @@ def test_resumed_stream_names_the_event_after_which_it_goes_on() -> None:
     )
 
 
-def test_added_recording_counts_on_from_the_events_of_before() -> None:
-    """Events of a recording that is added have other names than those that are there."""
-    stream = Answer((b"id: x\ndata: 1\n\n",), (("Content-Type", "text/event-stream"),))
-    earlier = cassette_of((get("/mcp"), stream))
-    whole = loaded(conversation((get("/mcp"), stream)).cassette(earlier=earlier))
+MADE_UP = ["68bd7e60-d327-4838-ae34-59eb64f86eaa", "fa5cff16-f68a-4503-80a9-e47cbb1cff41"]
 
-    responses = [each.exchanges[0].response for each in whole.interactions]
-    assert [each and each.body for each in responses] == [
-        b"id: mrtr-event:0:1\ndata: 1\n\n",
-        b"id: mrtr-event:0:2\ndata: 1\n\n",
+
+def visiting(*ids: str, earlier: CassetteModel | None = None) -> list[bytes]:
+    """Return, of each interaction, what is recorded of a server that asks for visits of URLs."""
+    session = PushingSession()
+    call = session.open(CALL)
+    for each in ids:
+        visit = {"mode": "url", "url": f"https://h/{each}?a", "elicitationId": each}
+        session.say(call, rpc("elicitation/create", visit, number=each[:4] or "p"))
+    session.end(call, answer(CALL, text("done")))
+    session.post(rpc("notifications/elicitation/complete", {"elicitationId": ids[-1]}, number=7))
+    moved = Answer((b"",), (("Location", f"/done/{ids[0]}"),), 302)
+    session.post(get(f"/{ids[0]}?a", SESSION), moved)
+    interactions = loaded(session.talk.cassette(earlier=earlier)).interactions
+    return [
+        f"{one.request.target} {one.response and one.response.headers}".encode()
+        + one.request.body
+        + (one.response.body if one.response else b"")
+        for each in interactions
+        for one in each.own
     ]
 
 
-@pytest.mark.parametrize("first", ["stream", "session"])
-def test_stream_that_ends_with_its_session_is_complete(first: str) -> None:
-    """Whether client or server closes the stream first at the end of a session is chance."""
-    session = PushingSession()
-    stream = session.listen()
-    session.post(CALL, text("done"))
-    delete = Request("DELETE", "/mcp", (SESSION,), b"")
-    left = Answer((), (("Content-Type", "text/event-stream"),), end=End.OPEN)
-    if first == "stream":
-        session.talk.response(stream, left)
-        session.post(delete)
-    else:
-        session.post(delete)
-        session.talk.response(stream, left)
+def test_id_that_a_server_made_up_for_a_question_is_named_in_its_session() -> None:
+    """It has a name wherever it is repeated, the same in every recording; additions count on."""
+    one, *others = visiting(*MADE_UP)
+    (visited,) = (each for each in others if b"Location" in each)
+    (told,) = (each for each in others if b"/complete" in each)
 
-    listening = loaded(session.talk.cassette()).interactions[0].exchanges[0]
-
-    assert listening.response is not None
-    assert (listening.response.end, listening.ended_after) == (End.COMPLETE, 3)
-
-
-def test_stream_that_its_client_left_before_is_left() -> None:
-    """A stream that ended before other requests of its session came did not end with it."""
-    session = PushingSession()
-    stream = session.listen()
-    session.talk.response(
-        stream, Answer((), (("Content-Type", "text/event-stream"),), end=End.OPEN)
+    assert [one.count(b"mrtr-elicitation:1:%d" % number) for number in (1, 2)] == [2, 2]
+    assert b"mrtr-elicitation:1:2" in told
+    assert visited.startswith(
+        b"/mrtr-elicitation:1:1?a (('Location', '/done/mrtr-elicitation:1:1')"
     )
-    session.post(CALL, text("done"))
-    session.post(Request("DELETE", "/mcp", (SESSION,), b""))
+    assert not any(each.encode() in one + told + visited for each in MADE_UP)
 
-    listening = loaded(session.talk.cassette()).interactions[0].exchanges[0]
+    earlier = cassette_of((CALL, stream(elicit("p"))))
+    assert b"mrtr-elicitation:1:1" in visiting(MADE_UP[0], earlier=earlier)[1]
 
-    assert listening.response is not None
-    assert (listening.response.end, listening.ended_after) == (End.OPEN, 1)
+
+@pytest.mark.parametrize("word", ["confirm", "confirm-the-payment", "x" * 201 + "1", ""])
+def test_word_is_no_id_that_a_server_made_up(word: str) -> None:
+    """What nobody made up is the same in every recording."""
+    assert b'"elicitationId":"%b"' % word.encode() in visiting(word)[0]

@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mrtr_cassette.core.record.linking import (
-    AskFacts,
-    LinkedInteraction,
-    LinkFacts,
-    RetryFacts,
-    link,
-)
+from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts, link
 
 DEPLOY = "call of deploy"
 SELL = "call of sell"
@@ -37,11 +31,17 @@ class Log:
         """Add an exchange; each letter of `answers` and `asks` is a key."""
         number = len(self.facts) + 1
         is_retry = answers is not None or echoes is not None
-        retry = RetryFacts(frozenset(answers or ""), echoes) if is_retry else None
         is_ask = asks is not None or issues is not None
-        states = () if issues is None else (issues,)
-        ask = AskFacts(frozenset(asks or ""), states, after or number) if is_ask else None
-        self.facts[number] = LinkFacts(key, caller, retry, ask, client)
+        self.facts[number] = LinkFacts(
+            key,
+            caller,
+            client,
+            frozenset(answers or "") if is_retry else None,
+            echoes,
+            frozenset(asks or "") if is_ask else None,
+            () if issues is None else (issues,),
+            after or number,
+        )
         return self
 
     def linked(self) -> list[list[int]]:
@@ -54,12 +54,6 @@ def interaction_of(log: Log, index: int) -> LinkedInteraction:
     return link(log.facts)[index]
 
 
-def test_first_requests_begin_interactions() -> None:
-    """A request that is no retry is an interaction of its own."""
-    assert Log().add().add(key=SELL).add().linked() == [[1], [2], [3]]
-    assert not interaction_of(Log().add(), 0).is_orphan
-
-
 def test_retry_joins_the_ask_that_issued_its_state() -> None:
     """A state outranks arrival order, so parallel identical calls don't mix."""
     log = Log().add(asks="a", issues="S").add(asks="a", issues="T")
@@ -68,13 +62,6 @@ def test_retry_joins_the_ask_that_issued_its_state() -> None:
         [1, 4],
         [2, 3],
     ]
-
-
-def test_rounds_follow_one_another() -> None:
-    """An interaction goes on as long as its asks are answered."""
-    log = Log().add(asks="a").add(answers="a", asks="b", issues="S").add(answers="b", echoes="S")
-
-    assert log.linked() == [[1, 2, 3]]
 
 
 def test_retry_without_state_joins_the_oldest_open_ask() -> None:
@@ -133,14 +120,6 @@ def test_branch_of_a_later_turn_shares_all_before() -> None:
     first, second = link(log.facts)
 
     assert (first.numbers, second.numbers, second.shared) == ([1, 2, 3], [1, 2, 4, 5], 2)
-
-
-def test_branch_of_an_orphan_is_one_too() -> None:
-    """What an orphan began stays unknown in its branches."""
-    log = Log().add(echoes="X", asks="a", issues="S")
-    log.add(answers="a", echoes="S").add(answers="a", echoes="S")
-
-    assert [interaction.is_orphan for interaction in link(log.facts)] == [True, True]
 
 
 def test_ask_counts_only_once_it_is_whole() -> None:
@@ -205,10 +184,7 @@ def after_an_earlier_one(
     """Return the numbers of what begins in a recording that is added; earlier ones are negative."""
     count = len(earlier.facts)
     facts = {
-        number - count - 1: each
-        if each.ask is None
-        else replace(each, ask=replace(each.ask, after=0))
-        for number, each in earlier.facts.items()
+        number - count - 1: replace(each, asked_after=0) for number, each in earlier.facts.items()
     }
     return [interaction.numbers for interaction in link(log.facts, chains, facts)]
 

@@ -1,9 +1,19 @@
+"""Facts about when exchanges are over, and in which order a cassette has interactions."""
+
 from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.record.history import Moment, Rank, SessionFacts, ends_of
+from mrtr_cassette.core.record.history import (
+    Moment,
+    Rank,
+    SessionFacts,
+    ended_with_session,
+    ends_of,
+)
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.record.order import in_order
 
@@ -21,9 +31,7 @@ class Log:
         """Add an exchange that was over when `end` requests had arrived."""
         number = len(self.facts) + 1
         ended = Moment(end, float(end))
-        self.facts[number] = SessionFacts(
-            session, text, rank, identity, None, (), (), ended, is_answered=True
-        )
+        self.facts[number] = SessionFacts(session, text, rank, identity, ended=ended)
         self.interactions.append(LinkedInteraction([number]))
         return self
 
@@ -137,3 +145,39 @@ def test_order_of_what_overlaps_does_not_depend_on_arrival(
     assert [log.facts[number].request_id for number in log.order()] == sorted(
         map(str, range(6)), key=lambda identity: (texts[int(identity)], identity)
     )
+
+
+def facts(session: str = "s", ended: int = 1, **known: Any) -> SessionFacts:
+    """Return what is to know of a call, unless something else is said."""
+    ended_at = Moment(ended, float(ended))
+    return SessionFacts(session, ended=ended_at, **{"request_id": "1", **known})
+
+
+def test_call_without_a_response_of_its_own_is_over_with_that_on_a_stream() -> None:
+    """The first response with its id counts that came after it, in its session."""
+    came = (("1", Moment(1, 1.0)), ("1", Moment(3, 2.0)), ("1", Moment(5, 3.0)))
+    stream = facts(rank=Rank.LISTENING, request_id=None, responses=came, ended=9)
+    waiting = facts(is_answered=False, ended=2)
+
+    assert ends_of({1: stream, 2: waiting, 3: facts(), 4: waiting, 5: waiting}) == {
+        1: Moment(9, 9.0),
+        2: Moment(3, 2.0),
+        3: Moment(1, 1.0),
+        4: Moment(5, 3.0),
+        5: Moment(2, 2.0),
+    }
+    assert ends_of({1: stream, 2: facts("other", is_answered=False)})[2] == Moment(1, 1.0)
+
+
+def test_stream_ends_with_its_session() -> None:
+    """A stream that its client left before the DELETE alone, or that the server ended after it."""
+    left = facts(rank=Rank.LISTENING, ended=2)
+    stayed = facts(rank=Rank.LISTENING, ended=3, is_left=True)
+    let_go = facts(rank=Rank.LISTENING, ended=3)
+    later = facts(rank=Rank.LISTENING, ended=5)
+    delete = facts(request_id=None, ends_session=True)
+    elsewhere = facts("other", rank=Rank.LISTENING, ended=9)
+
+    told = {1: left, 2: stayed, 3: facts(), 4: delete, 5: delete, 6: later, 7: elsewhere, 8: let_go}
+    assert ended_with_session(told) == {2: 4, 6: 4}
+    assert ended_with_session({1: facts("", rank=Rank.LISTENING), 2: facts("")}) == {}

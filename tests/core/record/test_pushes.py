@@ -1,286 +1,300 @@
+"""Facts about pushed requests: to which call and turn they belong, and what answers them."""
+
 from __future__ import annotations
 
-from itertools import count
+from typing import Any
 
-from hypothesis import given
+import pytest
+from builders import answer, get, loaded, notification, post, rpc, tool, with_id
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from messages import YES, text
+from pushing import SESSION, PushingSession, elicit, posted, roots, sample
 
-from mrtr_cassette.core.record.history import NEVER, Moment, Push, Rank, SessionFacts, ends_of
-from mrtr_cassette.core.record.pushes import LinkedPushes, link_pushes
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.record.pushes import OpenPush
 
-
-class History:
-    """What passes in sessions, one thing after the other, with the shortest words for each."""
-
-    def __init__(self) -> None:
-        self.exchanges: dict[int, SessionFacts] = {}
-        self._pushes: dict[int, list[Push]] = {}
-        self._clock = count()
-
-    def _now(self) -> Moment:
-        return Moment(len(self.exchanges), float(next(self._clock)))
-
-    def _request(self, session: str, rank: Rank, request: str | None, posted: str | None) -> int:
-        number = len(self.exchanges) + 1
-        self._pushes[number] = []
-        self.exchanges[number] = SessionFacts(
-            session, "", rank, request, posted, (), (), NEVER, is_answered=True
-        )
-        return number
-
-    def call(self, session: str = "s") -> int:
-        """Let a call arrive."""
-        return self._request(session, Rank.CALL, f"id {len(self.exchanges)}", None)
-
-    def notify(self, session: str = "s") -> int:
-        """Let a notification arrive, which is over at once."""
-        number = self._request(session, Rank.CALL, None, None)
-        self.end(number)
-        return number
-
-    def listen(self, session: str = "s") -> int:
-        """Let a listening stream begin."""
-        return self._request(session, Rank.LISTENING, None, None)
-
-    def push(self, stream: int, identity: str, method: str = "elicitation/create") -> None:
-        """Let the server push a request on a stream."""
-        pushes = self._pushes[stream]
-        pushes.append(Push(identity, method, len(pushes), self._now()))
-
-    def post(self, identity: str, session: str = "s") -> int:
-        """Let the client post the response to a request."""
-        number = self._request(session, Rank.CALL, None, identity)
-        self.end(number)
-        return number
-
-    def end(self, number: int) -> None:
-        """Let a response end."""
-        self.exchanges[number] = _with(self.exchanges[number], ended=self._now())
-
-    def linked(self) -> LinkedPushes:
-        """Return what became of the pushes."""
-        facts = {
-            number: _with(each, pushes=tuple(self._pushes[number]))
-            for number, each in self.exchanges.items()
-        }
-        return link_pushes(facts, ends_of(facts))
-
-    def turns(self) -> dict[int, list[tuple[str, str]]]:
-        """Return the turns of each exchange: what was asked where, and what answered it."""
-        return {
-            number: [
-                (
-                    " ".join(f"{each.key}@{each.number}.{each.piece}" for each in turn.asked),
-                    " ".join(f"{each.key}={each.number}" for each in turn.answers),
-                )
-                for turn in turns
-            ]
-            for number, turns in self.linked().turns.items()
-        }
+CALL = tool("deploy")
+OTHER = with_id(tool("other"), 2)
 
 
-def _with(facts: SessionFacts, **changes: object) -> SessionFacts:
-    values = {name: getattr(facts, name) for name in facts.__slots__}
-    return SessionFacts(**{**values, **changes})
+def pushed_to(session: PushingSession, stream: int) -> list[tuple[int, str]]:
+    """Return what was pushed on a stream since this was asked last: to which exchange, as what."""
+    return [(each.exchange, each.key) for each in session.talk.observation(stream).take_pushed()]
 
 
-def test_push_on_the_stream_of_a_call_is_a_turn_of_it() -> None:
-    """What the server asks in the stream of a call belongs to that call, whatever else runs."""
-    history = History()
-    call, _other = history.call(), history.call()
-    history.push(call, "1")
-    posted = history.post("1")
-
-    assert history.turns() == {call: [("elicitation-1@1.0", "elicitation-1=3")]}
-    assert history.linked().posted == {posted}
+def answered(session: PushingSession, number: int) -> OpenPush | None:
+    """Return what a request answers."""
+    return session.talk.observation(number).answered
 
 
-def test_push_on_a_listening_stream_is_a_turn_of_the_only_pending_call() -> None:
-    """The v1 SDKs ask for sampling and roots on the session's GET stream."""
-    history = History()
-    stream = history.listen()
-    before = history.call()
-    history.end(before)
-    call = history.call()
-    history.push(stream, "1", "roots/list")
-    history.post("1")
-    history.end(call)
+def test_push_in_a_calls_own_stream_belongs_to_the_call() -> None:
+    """Whatever else is pending, a call is asked on its own stream."""
+    session = PushingSession()
+    first, second = session.open(CALL), session.open(OTHER)
+    session.say(second, elicit(1))
+    session.say(first, elicit(2))
 
-    assert history.turns() == {call: [("roots-1@1.0", "roots-1=4")]}
+    assert pushed_to(session, first) == [(first, "elicitation-1")]
+    assert pushed_to(session, second) == [(second, "elicitation-1")]
+    assert pushed_to(session, second) == []
 
 
-def test_push_on_a_listening_stream_is_its_own_without_exactly_one_pending_call() -> None:
-    """With no call, or with two, nothing tells which of them the server asks for."""
-    history = History()
-    stream = history.listen()
-    history.notify()
-    history.push(stream, "1", "roots/list")
-    history.post("1")
-    history.call()
-    history.call()
-    history.push(stream, "2", "sampling/createMessage")
+@pytest.mark.parametrize(("calls", "asked"), [((), 1), ((CALL,), 2), ((CALL, OTHER), 1)])
+def test_push_on_a_listening_stream_belongs_to_the_only_pending_call(
+    calls: tuple[bytes, ...], asked: int
+) -> None:
+    """Where none or more than one is pending, it belongs to the stream itself."""
+    session = PushingSession()
+    stream = session.listen()
+    for call in calls:
+        session.open(call)
+    session.say(stream, roots())
 
-    assert history.turns() == {stream: [("roots-1@1.0", "roots-1=3"), ("sampling-1@1.1", "")]}
+    assert pushed_to(session, stream) == [(asked, "roots-1")]
 
 
-def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own() -> None:
-    """Whether a client answers one call's question before the other's comes is chance."""
-    expected = [("elicitation-1@1.0", "elicitation-1={}"), ("roots-1@1.1", "roots-1={}")]
-    for answered_first in (True, False):
-        history = History()
-        stream = history.listen()
-        history.call()
-        history.call()
-        history.push(stream, "1")
-        first = history.post("1") if answered_first else 0
-        history.push(stream, "2", "roots/list")
-        second = history.post("2")
-        first = first or history.post("1")
+def test_call_is_pending_until_it_has_its_response() -> None:
+    """A response on its own or on the listening stream ends a call; 202 doesn't, other ends do."""
+    session = PushingSession()
+    stream = session.listen()
+    first = session.open(CALL)
+    accepted = session.post(OTHER)
+    session.post(with_id(CALL, 3), text("at once"))
+    session.say(first, answer(CALL, text("done")))
+    session.say(stream, elicit(1))
+    assert pushed_to(session, stream) == [(accepted, "elicitation-1")]
 
-        turns = history.turns()[stream]
+    session.say(stream, answer(OTHER, text("done")))
+    session.say(stream, roots(2))
+    assert pushed_to(session, stream) == [(stream, "roots-1")]
 
-        assert turns == [
-            (asked, answer.format(number))
-            for (asked, answer), number in zip(expected, (first, second), strict=True)
-        ]
+    broken = session.open(with_id(CALL, 4))
+    session.end(broken)
+    session.say(stream, roots(3))
+    assert pushed_to(session, stream) == [(stream, "roots-1")]
+
+
+def test_calls_of_another_session_are_not_asked() -> None:
+    """Sessions share neither calls nor the ids of what is pushed."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(post(CALL, ("Mcp-Session-Id", "another")))
+    session.say(stream, elicit())
+    elsewhere = posted(elicit(), YES)
+    stray = session.post(post(elsewhere.body, ("Mcp-Session-Id", "another")))
+    right = session.post(elsewhere)
+    again = session.post(elsewhere)
+
+    assert pushed_to(session, stream) == [(stream, "elicitation-1")]
+    assert answered(session, stray) is None
+    push = answered(session, right)
+    assert push is not None
+    assert (push.exchange, push.key, push.request.kind) == (stream, "elicitation-1", "form")
+    assert answered(session, again) is None
+
+
+def test_what_answers_an_open_push_is_known_before_it_is_received() -> None:
+    """Only a response with the id of a push that waits, in the same session, answers it."""
+    session = PushingSession()
+    recorder = session.talk.recorder
+    session.say(session.open(CALL), elicit())
+    right = posted(elicit(), YES)
+    wrong = (post(right.body), posted(roots(), YES), post(CALL, SESSION), post(b"opaque", SESSION))
+
+    assert recorder.has_asked(read_call(right))
+    assert not any(recorder.has_asked(read_call(each)) for each in wrong)
+    session.post(right)
+    assert not recorder.has_asked(read_call(right))
+
+
+def test_turn_begins_when_all_before_it_is_answered() -> None:
+    """Requests that are open together are one turn, in which each kind is counted."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit(1), elicit(2), sample(3), rpc("x/askUser", number=4))
+    assert [key for _, key in pushed_to(session, call)] == [
+        "elicitation-1",
+        "elicitation-2",
+        "sampling-1",
+        "askUser-1",
+    ]
+    for number in (1, 2, 3):
+        session.post(posted(elicit(number), YES))
+    session.say(call, elicit(5))
+    assert [key for _, key in pushed_to(session, call)] == ["elicitation-3"]
+    for number in (4, 5):
+        session.post(posted(elicit(number), YES))
+    session.say(call, elicit(6))
+    assert [key for _, key in pushed_to(session, call)] == ["elicitation-1"]
+
+
+def test_request_that_is_no_calls_is_a_turn_of_its_own() -> None:
+    """Where several calls share a stream, nothing tells whether they asked together."""
+    session = PushingSession()
+    stream = session.listen()
+    session.post(CALL)
+    session.post(OTHER)
+    session.say(stream, elicit(1), elicit(2))
+
+    assert pushed_to(session, stream) == [(stream, "elicitation-1"), (stream, "elicitation-1")]
+    push = answered(session, session.post(posted(elicit(1), YES)))
+    assert push is not None
+
+
+def test_answer_after_the_end_of_the_call_still_answers() -> None:
+    """A server may end a call before it has all the answers."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit())
+    session.end(call, answer(CALL, text("done")))
+
+    assert answered(session, session.post(posted(elicit(), YES))) is not None
+
+
+@pytest.mark.parametrize("url", ["/messages?session=5", "http://localhost:8000/messages?session=5"])
+def test_session_of_http_with_sse_is_the_url_that_its_stream_names(url: str) -> None:
+    """The first event names the URL to post to, and what is posted there belongs to the stream."""
+    session = PushingSession()
+    stream = session.open(get("/sse"))
+    first = b"event: endpoint\ndata: " + url.encode() + b"\n\n"
+    session.talk.observation(stream).response_bytes(first, 1)
+    call = session.post(post(CALL, target="/messages?session=5"))
+    session.post(post(OTHER, target="/messages?session=6"))
+    session.say(stream, elicit())
+
+    assert pushed_to(session, stream) == [(call, "elicitation-1")]
+    posts = session.post(post(posted(elicit(), YES).body, target="/messages?session=5"))
+    assert answered(session, posts) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        notification("notifications/message", id=5),
+        b'{"id":5}',
+        answer(with_id(CALL, 9), text("no call of this")),
+    ],
+)
+def test_what_is_no_request_asks_nothing(said: bytes) -> None:
+    """Notifications, other JSON and responses to nobody are no asks."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, said)
+
+    assert pushed_to(session, call) == []
+
+
+def test_subscription_is_no_call_that_is_asked() -> None:
+    """What is pushed on the stream of `subscriptions/listen` belongs to the call that is pending."""
+    session = PushingSession()
+    stream = session.open(with_id(rpc("subscriptions/listen", {}), 8))
+    call = session.open(CALL)
+    session.say(stream, elicit())
+
+    assert pushed_to(session, stream) == [(call, "elicitation-1")]
+
+
+def test_body_that_is_no_message_is_no_answer() -> None:
+    """Nothing opaque answers a pushed request."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit())
+    bodies: list[Any] = [b"opaque", notification("n")]
+
+    assert [answered(session, session.post(body)) for body in bodies] == [None, None]
 
 
 def test_answers_stand_in_the_order_of_their_requests() -> None:
     """Clients that ask several people at once post the answers as they get them."""
-    history = History()
-    call = history.call()
-    history.push(call, "1")
-    history.push(call, "2", "sampling/createMessage")
-    history.post("2")
-    history.post("1")
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit(1), sample(2))
+    session.post(posted(sample(2), YES))
+    session.post(posted(elicit(1), YES))
+    session.end(call, answer(CALL, text("done")))
+    (turn,) = loaded(session.talk.cassette()).interactions[0].pushed_turns
 
-    assert history.turns() == {
-        call: [("elicitation-1@1.0 sampling-1@1.1", "elicitation-1=3 sampling-1=2")]
-    }
-
-
-def test_requests_that_are_open_together_are_one_turn() -> None:
-    """A turn goes on until all of its requests were answered; keys count by kind."""
-    history = History()
-    call = history.call()
-    history.push(call, "1")
-    history.push(call, "2")
-    history.post("2")
-    history.push(call, "3", "roots/list")
-    history.post("1")
-    history.post("3")
-    history.push(call, "4")
-    history.push(call, "5", "x/odd method")
-
-    assert history.turns() == {
-        call: [
-            (
-                "elicitation-1@1.0 elicitation-2@1.1 roots-1@1.2",
-                "elicitation-1=3 elicitation-2=2 roots-1=4",
-            ),
-            ("elicitation-1@1.3 request-1@1.4", ""),
-        ]
-    }
+    assert [each.key for each in turn.answers] == ["elicitation-1", "sampling-1"]
 
 
-def test_answer_of_one_session_is_none_of_another() -> None:
-    """Two servers' sessions count their requests alike."""
-    history = History()
-    one, other = history.call("one"), history.call("other")
-    history.push(one, "1")
-    history.push(other, "1")
-    history.post("1", "other")
-    history.post("1", "one")
-    history.post("1", "third")
+@pytest.mark.parametrize("answered_first", [True, False])
+def test_requests_on_a_stream_that_calls_share_are_turns_of_their_own(
+    answered_first: bool,  # noqa: FBT001
+) -> None:
+    """Whether a client answers one call's question before the other's comes is chance."""
+    session = PushingSession()
+    stream = session.listen()
+    session.open(CALL)
+    session.open(OTHER)
+    session.say(stream, elicit(1))
+    if answered_first:
+        session.post(posted(elicit(1), YES))
+    session.say(stream, roots(2))
+    session.post(posted(roots(2), YES))
+    if not answered_first:
+        session.post(posted(elicit(1), YES))
+    session.end(stream)
+    turns = [
+        turn for each in loaded(session.talk.cassette()).interactions for turn in each.pushed_turns
+    ]
 
-    assert history.turns() == {
-        one: [("elicitation-1@1.0", "elicitation-1=4")],
-        other: [("elicitation-1@2.0", "elicitation-1=3")],
-    }
-    assert history.linked().posted == {3, 4}
-
-
-def test_answer_to_nothing_stays_an_exchange_of_its_own() -> None:
-    """A second answer, and one that comes before its request, answer nothing."""
-    history = History()
-    call = history.call()
-    history.post("1")
-    history.push(call, "1")
-    history.post("1")
-    history.post("1")
-
-    assert history.linked().posted == {3}
+    assert [[each.key for each in turn.answers] for turn in turns] == [
+        ["elicitation-1"],
+        ["roots-1"],
+    ]
 
 
-def test_call_of_an_old_transport_is_pending_until_its_response_on_the_stream() -> None:
-    """Where a call only gets 202, the response on the session's stream ends it."""
-    stream = SessionFacts(
-        "s",
-        "",
-        Rank.OPENING_STREAM,
-        None,
-        None,
-        (
-            Push("p1", "roots/list", 0, Moment(2, 20.0)),
-            Push("p2", "roots/list", 2, Moment(2, 40.0)),
-        ),
-        (("7", Moment(2, 30.0)),),
-        NEVER,
-        is_answered=False,
-    )
-    call = SessionFacts("s", "", Rank.CALL, "7", None, (), (), NEVER, is_answered=False)
-    facts = {1: stream, 2: call}
-
-    assert ends_of(facts) == {1: NEVER, 2: Moment(2, 30.0)}
-    turns = link_pushes(facts, ends_of(facts)).turns
-    assert {number: len(each) for number, each in turns.items()} == {1: 1, 2: 1}
-
-
-steps = st.lists(
+STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["call", "listen", "push", "post", "end", "notify"]),
-        st.sampled_from(["one", "two"]),
+        st.sampled_from(["call", "listen", "push", "post", "end"]),
+        st.sampled_from(["one-0123456789abcdef", "two-0123456789abcdef"]),
         st.integers(0, 5),
     ),
-    max_size=40,
+    max_size=30,
 )
 
 
-@given(steps)
-def test_sessions_never_touch_each_other(script: list[tuple[str, str, int]]) -> None:
-    """Every push is in one turn, every answer in one of its own session, asked before it."""
-    history = History()
-    for what, session, pick in script:
-        own = [number for number, each in history.exchanges.items() if each.session == session]
-        open_ones = [number for number in own if history.exchanges[number].ended == NEVER]
-        if what == "push" and open_ones:
-            history.push(open_ones[pick % len(open_ones)], str(pick))
-        elif what == "end" and open_ones:
-            history.end(open_ones[pick % len(open_ones)])
-        elif what == "post":
-            history.post(str(pick), session)
-        elif what in {"call", "listen", "notify"}:
-            getattr(history, what)(session)
-    linked = history.linked()
+@settings(max_examples=60)
+@given(STEPS)
+def test_turns_of_a_cassette_are_those_that_were_told_live(
+    script: list[tuple[str, str, int]],
+) -> None:
+    """Every push is in one turn of its own session, as what it was told to be when it passed."""
+    session = PushingSession()
+    streams: dict[int, str] = {}
+    live: list[tuple[int, str]] = []
+    for step, name, pick in script:
+        header = ("Mcp-Session-Id", name)
+        own = [number for number, its in streams.items() if its == name]
+        if step == "call":
+            request = with_id(CALL, len(session.talk.exchanges) + len(streams) + 10)
+            streams[session.open(post(request, header))] = name
+        elif step == "listen":
+            streams[session.open(get("/mcp", header))] = name
+        elif step == "post":
+            session.post(post(posted(elicit(pick), YES).body, header))
+        elif own and step == "push":
+            number = own[pick % len(own)]
+            session.say(number, elicit(pick))
+            live += pushed_to(session, number)
+        elif own:
+            number = own[pick % len(own)]
+            del streams[number]
+            session.end(number)
+    for number in streams:
+        session.end(number)
 
-    pushes: list[tuple[int, int]] = []
-    for owner, turns in linked.turns.items():
-        session = history.exchanges[owner].session
-        for index, turn in enumerate(turns):
-            pushes += [(each.number, each.piece) for each in turn.asked]
-            assert {history.exchanges[each.number].session for each in turn.asked} == {session}
-            keys = [each.key for each in turn.asked]
-            assert len(set(keys)) == len(keys)
-            assert {each.key for each in turn.answers} <= set(keys)
-            if not history.exchanges[owner].listens:
-                assert index == len(turns) - 1 or len(turn.answers) == len(turn.asked)
-            elif any(each.number != owner for each in turn.asked):
-                raise AssertionError("a stream has a turn of another one")
-            assert {history.exchanges[each.number].session for each in turn.answers} <= {session}
-    assert sorted(pushes) == sorted(
-        (number, push.piece) for number, each in history._pushes.items() for push in each
-    )
-    answers = [
-        each.number for turns in linked.turns.values() for turn in turns for each in turn.answers
+    cassette = loaded(session.talk.cassette())
+    published = [
+        (each.exchanges[turn.position].number, push.key)
+        for each in cassette.interactions
+        for turn in each.pushed_turns
+        for push in turn.asked
     ]
-    assert sorted(answers) == sorted(linked.posted)
+    assert sorted(published) == sorted(live)
+    for each in cassette.interactions:
+        for turn in each.pushed_turns:
+            keys = [push.key for push in turn.asked]
+            assert len(set(keys)) == len(keys)
+            assert {answer.key for answer in turn.answers} <= set(keys)

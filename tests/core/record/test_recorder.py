@@ -29,17 +29,12 @@ from builders import (
     token_of,
     tool,
 )
-from messages import NO, YES, array_asks, asks, compact, text
+from messages import YES, asks, compact, text
 
 from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.credentials import Given
-from mrtr_cassette.core.secrets.redact import Redactor
-from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.surrogates import (
-    sealed_hash,
-    sha256_of,
-)
+from mrtr_cassette.core.secrets.sealed import sealed_hash, sha256_of
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
@@ -64,34 +59,6 @@ def state_of(body: bytes) -> str:
     return str(inner)
 
 
-def test_exchanges_are_numbered_as_they_arrive() -> None:
-    """Numbers count requests from 1, whenever responses end."""
-    talk = Conversation()
-    first, second = talk.request(CALL), talk.request(tool("other"))
-    talk.response(second, text("b"))
-    talk.response(first, text("a"))
-
-    assert [one.number for one in talk.exchanges] == [2, 1]
-    assert [one.response.pieces[0].after for one in talk.exchanges] == [2, 2]
-
-
-def test_times_are_those_of_arrival() -> None:
-    """An exchange knows when its request, each piece and its end came."""
-    observation = Recorder(seals=True).request_received(post(CALL), 5.0)
-    observation.response_started(200, JSON_HEADERS)
-    observation.response_bytes(DONE[:9], 7.0)
-    observation.response_bytes(DONE[9:], 8.0)
-    observation.response_ended(9.0)
-
-    recorded = observation.seal(End.COMPLETE, 10.0)
-
-    assert (recorded.started_ms, recorded.ended_ms) == (5.0, 10.0)
-    assert [(piece.raw, piece.at_ms) for piece in recorded.response.pieces] == [
-        (DONE[:9], 7.0),
-        (DONE[9:], 8.0),
-    ]
-
-
 def test_body_of_known_length_is_one_piece() -> None:
     """Where the length was announced, chunks are the network's and not the server's."""
     length = ("Content-Length", str(len(DONE)))
@@ -109,6 +76,7 @@ def test_body_of_known_length_is_one_piece() -> None:
         ((("content-length", "4"),), [b"abc", b"d"], [False, True]),
         ((), [b"ab", b"cd"], [False, False]),
         ((("Content-Length", "four"),), [b"abcd"], [False]),
+        ((("Content-Length", "9" * 5_000),), [b"abcd"], [False]),
         ((("Content-Length", "4"), ("Content-Length", "4")), [b"abcd"], [False]),
         (STREAM_HEADERS, [sse(progress(1)), sse(DONE), sse(progress(1))], [False, True, True]),
         (STREAM_HEADERS, [sse(DONE)[:-1], b"\n"], [False, True]),
@@ -129,31 +97,6 @@ def test_client_has_its_response_with_the_last_byte_of_it(
         seen.append(observation.is_answered)
 
     assert seen == answered
-
-
-@pytest.mark.parametrize(
-    "request_", [b"opaque", notification("n"), b'{"jsonrpc":"2.0","id":1,"result":{}}']
-)
-def test_stream_answers_requests_only(request_: bytes) -> None:
-    """What is no request has no event that answers it."""
-    observation = observing(request_, STREAM_HEADERS)
-    observation.response_bytes(sse(DONE), 2.0)
-
-    assert not observation.is_answered
-
-
-def test_response_that_is_too_large_is_refused() -> None:
-    """A response of more bytes than are kept is an error that says so, however it is cut."""
-    recorder = Recorder(seals=True, largest_body=10)
-    fitting, larger = (recorder.request_received(post(CALL), 1.0) for _ in range(2))
-    for observation in (fitting, larger):
-        observation.response_started(200, JSON_HEADERS)
-        observation.response_bytes(b"12345", 2.0)
-        observation.response_bytes(b"67890", 2.0)
-
-    assert fitting.seal(End.COMPLETE, 3.0).response.body == b"1234567890"
-    with pytest.raises(BodyTooLargeError, match=r'tools/call "deploy" has more than 10 bytes'):
-        larger.response_bytes(b"1", 2.0)
 
 
 def test_response_of_too_many_events_is_refused() -> None:
@@ -178,14 +121,6 @@ def test_compressed_response_that_becomes_too_large_is_kept_compressed() -> None
 
     assert recorded.response.body == packed
     assert ("Content-Encoding", "gzip") in recorded.response.headers
-
-
-def test_enormous_length_is_no_failure() -> None:
-    """A length of thousands of digits is read or ignored, but never raises."""
-    observation = observing(CALL, (*JSON_HEADERS, ("Content-Length", "9" * 5_000)))
-    observation.response_bytes(DONE, 2.0)
-
-    assert not observation.is_answered
 
 
 @pytest.mark.parametrize("end", [End.OPEN, End.BROKEN])
@@ -267,47 +202,6 @@ def test_compressed_body_that_broke_off_is_kept_decoded(end: End) -> None:
     assert recorded.response.body
 
 
-def test_stream_says_that_its_coding_is_none() -> None:
-    """Events are found under the coding `identity`."""
-    headers = (*STREAM_HEADERS, ("Content-Encoding", "identity"))
-    recorded = exchange(CALL, Answer((sse(progress(1)) + sse(DONE),), headers))
-
-    assert [piece.raw for piece in recorded.response.pieces] == [sse(progress(1)), sse(DONE)]
-
-
-PACKED = gzip.compress(DONE, mtime=0)
-
-
-@pytest.mark.parametrize(
-    ("coding", "body", "reason"),
-    [
-        ("", DONE, ""),
-        ("identity", DONE, ""),
-        ("GZIP", PACKED, ""),
-        ("deflate", zlib.compress(DONE), ""),
-        ("deflate", zlib.compress(DONE)[2:-4], "its deflate is damaged, cut short or too large"),
-        (" BR", b"x", "its content coding br can't be decoded here"),
-        ("br, gzip", b"x", "its content coding br, gzip can't be decoded here"),
-        ("br", b"", ""),
-        ("gzip", PACKED[:-9], "its gzip is damaged, cut short or too large"),
-        ("", b"\x00\xff\xfe\x01", "it is no UTF-8"),
-        ("", DONE.decode().encode("utf-16-le"), "it is no UTF-8"),
-        ("", "r\xe9sum\xe9".encode("latin-1"), ""),
-    ],
-)
-def test_body_that_cannot_be_read_is_named(coding: str, body: bytes, reason: str) -> None:
-    """An exchange knows which body can't be searched, and why."""
-    headers = (*JSON_HEADERS, *([("Content-Encoding", coding)] if coding else []))
-    observation = observing(CALL, headers)
-    observation.response_bytes(body, 0)
-    observation.response_ended(0)
-    observation.seal(End.COMPLETE, 0)
-
-    assert [tuple(each) for each in observation.unread] == (
-        [("response", reason)] if reason else []
-    )
-
-
 def test_compressed_stream_is_kept_event_by_event() -> None:
     """Events are found in a compressed stream too."""
     packed = gzip.compress(sse(progress(1), DONE))
@@ -338,18 +232,6 @@ def test_headers_are_kept_by_the_list_and_sessions_as_placeholders() -> None:
     assert recorded.response.headers == (*JSON_HEADERS, ("mcp-session-id", sealed))
 
 
-def test_headers_that_the_user_named_are_kept_too() -> None:
-    """They are kept as they were spelled, and redacted."""
-    names = frozenset({"x-tenant", "x-api-key"})
-    redactor = Redactor(RedactionRules(), lambda _rule, _secret: "1")
-    recorder = Recorder(seals=True, redactor=redactor, kept_headers=names)
-    request = Request("POST", "/mcp", (("X-TENANT", "a"), ("X-Api-Key", "k3y"), ("X-A", "b")), CALL)
-    observation = recorder.request_received(request, 1.0)
-    recorded = observation.seal(End.COMPLETE, 2.0)
-
-    assert recorded.request.headers == (("X-TENANT", "a"), ("X-Api-Key", "<api-key:1>"))
-
-
 # Sealing
 
 
@@ -368,16 +250,6 @@ def test_state_is_sealed_in_the_ask_and_in_the_retry() -> None:
     assert talk.observation(2).ask is None
 
 
-def test_verbatim_recording_keeps_states() -> None:
-    """Without sealing the bytes are as they were, and the hashes are kept all the same."""
-    ask = exchange(CALL, asks("ok", state=STATE), seals=False)
-    final = exchange(retry(CALL, {"ok": YES}, state=STATE), text(STATE), seals=False)
-
-    assert ask.response.body == answer(CALL, asks("ok", state=STATE))
-    assert final.request.body == retry(CALL, {"ok": YES}, state=STATE)
-    assert (ask.issued_sha256, final.echoed_sha256) == (sha256_of(STATE),) * 2
-
-
 @pytest.mark.parametrize("state", ["", "ok", '{"a": "\\"b\\""}', "é\u2028\ud800", "x" * 100_000])
 def test_any_state_is_sealed_in_its_place(state: str) -> None:
     """Empty, short, quoted, odd and long states are all replaced, and nothing else is."""
@@ -390,17 +262,6 @@ def test_any_state_is_sealed_in_its_place(state: str) -> None:
     assert recorded.issued_sha256 == sha256_of(state)
 
 
-def test_state_is_sealed_in_every_duplicate() -> None:
-    """Of duplicate members all are sealed."""
-    body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"one","requestState":"two"}}'
-
-    sealed = exchange(CALL, body).response.body
-
-    assert json.loads(sealed)["result"]["requestState"] == sealed_hash("two")
-    assert sealed.count(b"sha256:") == 2
-    assert b"one" not in sealed
-
-
 @pytest.mark.parametrize("cut", range(0, 140, 7))
 def test_state_is_sealed_across_chunks(cut: int) -> None:
     """A state that arrived in two chunks is sealed like any other."""
@@ -409,14 +270,6 @@ def test_state_is_sealed_across_chunks(cut: int) -> None:
     recorded = exchange(CALL, Answer((body[:cut], body[cut:])))
 
     assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
-
-
-def test_sealed_body_came_with_its_last_chunk() -> None:
-    """Where sealing joins the pieces of a body, the time is that of the last."""
-    body = answer(CALL, {"log": STATE, **asks("ok", state=STATE)})
-    (piece,) = exchange(CALL, Answer((body[:9], body[9:]))).response.pieces
-
-    assert piece.at_ms == 3
 
 
 def test_state_is_sealed_in_a_stream_before_and_in_the_ask() -> None:
@@ -430,13 +283,6 @@ def test_state_is_sealed_in_a_stream_before_and_in_the_ask() -> None:
     recorded = exchange(CALL, Answer((body,), STREAM_HEADERS))
 
     assert recorded.response.body == body.replace(STATE.encode(), sealed_hash(STATE).encode())
-
-
-def test_state_is_sealed_in_the_array_dialect() -> None:
-    """Whichever dialect issues a state, it is sealed."""
-    recorded = exchange(CALL, array_asks("ok", state="short"))
-
-    assert json.loads(recorded.response.body)["result"]["requestState"] == sealed_hash("short")
 
 
 def test_state_that_an_answer_repeats_is_sealed() -> None:
@@ -472,18 +318,6 @@ def test_issued_state_that_contains_an_earlier_one_is_sealed_whole() -> None:
     assert state_of(request.body) == sealed_hash(later)
     assert f"for {sealed_hash(later)}".encode() in request.body
     assert f"got {sealed_hash(later)} and {sealed_hash(STATE)}".encode() in response.body
-
-
-def test_altered_state_is_sealed_whole() -> None:
-    """A tampered state that contains no issued one is sealed like a genuine one."""
-    altered = STATE[:-1] + "X"
-    talk = conversation(
-        (CALL, asks("ok", state=STATE)), (retry(CALL, {"ok": NO}, state=altered), text(altered))
-    )
-    tampered = talk.exchanges[1]
-
-    assert state_of(tampered.request.body) == sealed_hash(altered)
-    assert altered.encode() not in tampered.response.body
 
 
 def test_state_that_is_no_string_is_no_secret() -> None:
@@ -610,28 +444,6 @@ def test_state_that_a_later_exchange_repeats_is_sealed_there() -> None:
         assert STATE.encode() not in recorded.request.body + recorded.response.body
 
 
-def test_exchange_may_be_written_before_it_ends() -> None:
-    """An exchange can be taken whole and again after more came; the last one has all bytes."""
-    observation = observing(CALL, STREAM_HEADERS)
-    observation.response_bytes(sse(DONE), 2.0)
-    early = observation.seal(End.COMPLETE, 3.0)
-    observation.response_bytes(b": bye\n\n", 4.0)
-    observation.response_ended(5.0)
-    late = observation.seal(End.OPEN, 6.0)
-
-    assert early.response.body == sse(DONE)
-    assert late.response.body == sse(DONE) + b": bye\n\n"
-    assert (early.response.end, late.response.end) == (End.COMPLETE, End.COMPLETE)
-
-
-def test_get_is_observed_like_any_exchange() -> None:
-    """Traffic that is no JSON-RPC is numbered and kept too."""
-    recorded = exchange(get("/.well-known/x?y=1"), Answer((b"<html>",), (), 404))
-
-    assert (recorded.request.method, recorded.request.target) == ("GET", "/.well-known/x?y=1")
-    assert (recorded.response.status, recorded.response.body) == (404, b"<html>")
-
-
 # Redacting
 
 PASSWORD = "correct-horse-battery"
@@ -735,17 +547,6 @@ def redacting() -> Conversation:
     return Conversation(redacts=True)
 
 
-def test_log_names_a_call_without_its_arguments() -> None:
-    """What is no JSON-RPC is named by method and path, a line by what it is."""
-    recorder = redacting().recorder
-    line = Request("", "", (), DONE)
-    page = get("/page?token=abcdefgh12345678")
-
-    assert recorder.label(recorder.read(post(CALL))) == 'tools/call "deploy"'
-    assert recorder.label(recorder.read(page)).startswith("GET /page?token=%3Ctoken:")
-    assert "deploy" not in recorder.label(recorder.read(line))
-
-
 @pytest.mark.parametrize("redacts", [False, True])
 def test_log_has_no_secret_that_is_known(redacts: bool) -> None:  # noqa: FBT001
     """States and credentials that have passed are replaced, wherever a text repeats them."""
@@ -800,26 +601,6 @@ def test_response_to_what_wants_none_acknowledges(
     assert observing(request_, headers, status).acknowledges is acknowledges
 
 
-def test_response_of_a_line_acknowledges_nothing() -> None:
-    """Over pipes nobody leaves a response."""
-    observation = Recorder(seals=True).request_received(Request("", "", (), DONE), 1.0)
-    observation.response_started(0, ())
-
-    assert not observation.acknowledges
-
-
-def test_large_chunk_of_a_stream_is_framed_as_a_small_one() -> None:
-    """It is cut in parts, which mean nothing."""
-    events = sse(*[progress(number) for number in range(2_000)], DONE)
-    observation = observing(CALL, STREAM_HEADERS)
-
-    observation.response_bytes(events, 1.0)
-
-    assert len(events) > 64 * 1024
-    assert observation.pieces == 2_001
-    assert observation.is_answered
-
-
 def test_body_that_decodes_to_too_much_is_not_kept() -> None:
     """A small response that grows without bounds is refused before it fills the memory."""
     observation = observing(CALL, (*JSON_HEADERS, ("Content-Encoding", "gzip")))
@@ -829,25 +610,36 @@ def test_body_that_decodes_to_too_much_is_not_kept() -> None:
         observation.response_bytes(bomb, 1.0)
 
 
-def test_response_that_has_its_announced_length_is_whole() -> None:
-    """The client has it then, whatever comes of the connection."""
-    observation = observing(CALL, (*JSON_HEADERS, ("Content-Length", str(len(DONE)))))
-    observation.response_bytes(DONE[:9], 1.0)
-    assert not observation.is_answered
+def test_short_state_is_sealed_in_its_place_only() -> None:
+    """A short state may be an ordinary word elsewhere."""
+    body = changed(retry(CALL, state="step-1"), "params", "to", to="step-1")
+    sealed = json.loads(exchange(body, text("x")).request.body)["params"]
 
-    observation.response_bytes(DONE[9:], 2.0)
-
-    assert observation.is_answered
+    assert (sealed["requestState"], sealed["to"]) == (sealed_hash("step-1"), "step-1")
 
 
-def test_what_a_server_pushes_is_told_once() -> None:
-    """Each pushed request is taken by who asks first."""
-    talk = Conversation()
-    call = talk.stream(CALL)
-    talk.event(call, rpc("elicitation/create", {"message": "?"}, number="p1"))
-    observation = talk.observation(call)
-    answering = talk.recorder.read(post(compact({"jsonrpc": "2.0", "id": "p1", "result": {}})))
+JSON_STATE = '{"turn":1,"note":"a \\"quoted\\" word","signature":"abcdefghijkl"}'
 
-    assert talk.recorder.has_asked(answering)
-    assert [push.key for push in observation.take_pushed()] == ["elicitation-1"]
-    assert observation.take_pushed() == []
+
+@pytest.mark.parametrize("state", [STATE, JSON_STATE, "MEUCIQDx/y+z==/with/slashes/in/it"])
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        lambda state: Answer((f"no such state: {state}\n".encode(),), (), 400),
+        lambda state: text(json.dumps({"got": state})),
+        lambda state: Answer((answer(CALL, text(state)).replace(b"/", b"\\/"),)),
+        lambda state: {"inputRequests": [], "requestState": state},
+    ],
+    ids=["plain text", "JSON in JSON", "escaped slashes", "half an ask"],
+)
+def test_no_spelling_of_a_state_reaches_the_disk(
+    state: str, repeat: Callable[[str], object]
+) -> None:
+    """However a server repeats a state, it is sealed."""
+    talk = conversation(
+        (CALL, asks("k", state=state)), (retry(CALL, {"k": YES}, state=state), repeat(state))
+    )
+
+    for recorded in talk.exchanges:
+        kept = (recorded.request.body + recorded.response.body).decode().replace("\\", "")
+        assert state.replace("\\", "") not in kept

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from builders import (
+    Answer,
     Step,
+    answer,
+    as_request,
+    exchange,
     get,
     missed,
     notification,
@@ -14,18 +20,18 @@ from builders import (
     refusal,
     retry,
     rpc,
+    said,
     state_in,
     tool,
 )
 from messages import NO, YES, asks, text
-from pushing import SESSION, asked_once, elicit, posted
+from pushing import asked_once, cassette_with, elicit, in_sealed_session, posted
 
-from mrtr_cassette.core.exchange.recorded import Cassette
-from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.replay.diagnosis import Miss, Reason, no_match
-from mrtr_cassette.core.replay.playable import CassettePlace, PushedQuestion, playable
-from mrtr_cassette.core.secrets.surrogates import sealed_hash
-from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.replay.diagnosis import Harmless, Miss, Reason
+from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import EVENT_STREAM, NO_METHOD, NO_STATUS, Request
 
 CALL = tool("deploy", env="prod", replicas=3)
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
@@ -93,25 +99,6 @@ def test_reason_of_what_was_recorded_without_asks(
     assert (miss.reason, miss.detail) == (reason, detail)
 
 
-def test_arguments_are_compared_with_the_nearest() -> None:
-    """Of several recorded calls the one with the fewest differences is shown."""
-    script = (
-        (tool("deploy", env="a", size=1, x=1), text("1")),
-        (tool("deploy", env="b", size=2), text("2")),
-    )
-
-    miss = miss_of(tool("deploy", env="b", size=3), *script)
-
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 2
-    assert found(miss) == [("/arguments/size", "2", "3")]
-
-
-def test_opaque_body_is_compared_as_a_whole() -> None:
-    """What is no JSON differs at the top."""
-    assert found(miss_of(b"one", (b"other", b"x"))) == [("", '"other"', '"one"')]
-
-
 def test_ignored_members_are_not_shown() -> None:
     """What doesn't count is no difference, in arguments and in answers."""
     player = player_of(
@@ -176,288 +163,142 @@ def test_answers_are_compared_with_the_recorded_ones(
         assert found(miss) == differences
 
 
-def test_nearest_of_several_branches_is_shown() -> None:
-    """The branch with the fewest differences is the nearest."""
-    player = player_of(*ASKED, (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left")))
-    state = state_in(play(player, CALL))
-
-    miss = missed(player, retry(CALL, {"a": NO, "b": {"n": 8}}, state=state))
-
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 2
-    assert found(miss) == [("/inputResponses/b/n", "7", "8")]
-
-
-def test_answers_to_the_raw_state_are_compared_too() -> None:
-    """A literal state that was recorded is known, so other answers to it are other answers."""
-    player = player_of(*ASKED)
-    play(player, CALL)
-
-    miss = missed(player, retry(CALL, {"a": NO, "b": {"n": 1}}, state=STATE))
-
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.nearest is not None
-    assert miss.nearest.turn == 1
-
-
-def test_ask_that_nobody_answered_has_no_answers_to_compare() -> None:
-    """The recording's own end is named where the ask was abandoned."""
-    for issued in (None, STATE):
-        player = player_of((CALL, asks("a", state=issued)))
-        state = state_in(play(player, CALL)) if issued else play(player, CALL) and None
-
-        miss = missed(player, retry(CALL, {"a": YES}, state=state))
-
-        assert (miss.reason, miss.detail) == (
-            Reason.ANSWERS_DIFFER,
-            "the recording ends with this ask, so no answer to it was recorded",
-        )
-        assert found(miss) == []
-
-
-def test_answers_to_an_orphan_are_compared_with_its_own() -> None:
-    """A retry that was recorded without its ask is known by its state."""
-    orphan = retry(CALL, {"a": YES}, state=STATE + "?")
-    player = player_of((CALL, asks("a", state=STATE)), (orphan, refusal(CALL)))
-    state = state_in(play(player, CALL))
-
-    miss = missed(player, retry(CALL, {"a": NO}, state=state + "?"))
-
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 2
-
-
-def test_state_of_the_same_tool_with_other_arguments_shows_the_arguments() -> None:
-    """A state that belongs to other arguments of the same tool is explained by those."""
-    player = player_of(*ASKED, (tool("deploy", env="test"), text("x")))
-    state = state_in(play(player, CALL))
-
-    miss = missed(player, retry(tool("deploy", env="prod", replicas=4), {"a": YES}, state=state))
-
-    assert miss.reason is Reason.ARGUMENTS_DIFFER
-    assert found(miss) == [("/arguments/replicas", "3", "4")]
-
-
-def test_call_that_was_recorded_as_a_retry_only_lacks_its_state() -> None:
-    """Where only an orphan was recorded, its first request is not known."""
-    miss = miss_of(CALL, (retry(CALL, {"a": YES}, state="S"), refusal(CALL)))
-
-    assert (miss.reason, miss.detail) == (
-        Reason.STATE_MISSING,
-        "this call was recorded only as a retry",
-    )
-
-
-def test_call_that_was_recorded_as_a_stateless_retry_only_lacks_its_answers() -> None:
-    """Where the only recorded exchange is a retry without state, no state is asked for."""
-    miss = miss_of(CALL, (retry(CALL, {"a": YES}), text("done")))
-
-    assert (miss.reason, miss.detail) == (
-        Reason.ANSWERS_MISSING,
-        "this call was recorded only as a retry",
-    )
-
-
-def test_what_was_recorded_as_another_kind_of_message_says_so() -> None:
-    """A notification that was recorded as a request, with an id, differs in nothing else."""
-    miss = miss_of(notification("notes/add", a=1), (rpc("notes/add", {"a": 1}), text("done")))
-
-    assert miss.reason is Reason.ARGUMENTS_DIFFER
-    assert miss.detail == "notes/add was recorded as a request, but this is a notification"
-
-
-def test_arguments_of_a_call_recorded_as_a_retry_only_are_compared() -> None:
-    """A first request is compared with retries where nothing else was recorded."""
-    miss = miss_of(
-        tool("deploy", env="prod", replicas=4), (retry(CALL, {"a": YES}, state="S"), refusal(CALL))
-    )
-
-    assert miss.reason is Reason.ARGUMENTS_DIFFER
-    assert found(miss) == [("/arguments/replicas", "3", "4")]
-
-
-def test_answers_where_nothing_was_asked_are_shown_as_they_are() -> None:
-    """The difference at `/inputResponses` shows what stands there, and not what surrounds it."""
-    miss = miss_of(retry(CALL, {"a": 1}), (CALL, text("done")))
-
-    assert found(miss) == [("/inputResponses", None, '{"a":1}')]
-
-
-def test_second_round_without_its_state_lacks_the_state() -> None:
-    """Right answers to an ask with state, without it, lack the state; earlier asks don't matter."""
-    player = player_of(
-        (CALL, asks("a")),
-        (retry(CALL, {"a": YES}), asks("b", state=STATE)),
-        (retry(CALL, {"b": YES}, state=STATE), text("done")),
-    )
-    play(player, CALL)
-    play(player, retry(CALL, {"a": YES}))
-
-    miss = missed(player, retry(CALL, {"b": YES}))
-
-    assert miss.reason is Reason.STATE_MISSING
-    assert miss.nearest is not None
-    assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
-
-
-def test_answers_that_fit_an_ask_without_state_are_compared_with_its_own() -> None:
-    """Where an ask without state has these keys, nothing says that a state is missing."""
-    player = player_of(
-        (CALL, asks("a")),
-        (retry(CALL, {"a": YES}), asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE), text("done")),
-    )
-    play(player, CALL)
-
-    miss = missed(player, retry(CALL, {"a": NO}))
-
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.nearest is not None
-    assert miss.nearest.turn == 1
-
-
-def test_answers_that_fit_no_ask_lack_the_state_of_the_first() -> None:
-    """Where every ask has a state and none has these keys, the first ask is shown."""
-    player = player_of(
-        (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE), asks("b", state=STATE + "2")),
-        (retry(CALL, {"b": YES}, state=STATE + "2"), text("done")),
-    )
-
-    for answers, turn in (({"c": YES}, 0), ({"b": YES}, 1), ({"a": YES}, 0)):
-        miss = missed(player, retry(CALL, answers))
-
-        assert miss.reason is Reason.STATE_MISSING
-        assert miss.nearest is not None
-        assert miss.nearest.turn == turn
+ORPHANS: tuple[Step, ...] = tuple(
+    (retry(CALL, {"a": 1}, state=state), refusal(CALL)) for state in "ST"
+)
+TWICE: tuple[Step, ...] = ((CALL, text("one")), (CALL, text("two")))
+SECOND = STATE + "2"
+ROUNDS: tuple[Step, ...] = (
+    (CALL, asks("a", state=STATE)),
+    (retry(CALL, {"a": YES}, state=STATE), asks("b", state=SECOND)),
+    (retry(CALL, {"b": YES}, state=SECOND), text("done")),
+)
+LATER: tuple[Step, ...] = (
+    (CALL, asks("a")),
+    (retry(CALL, {"a": YES}), asks("b", state=STATE)),
+    (retry(CALL, {"b": YES}, state=STATE), text("done")),
+)
+AGAIN: tuple[Step, ...] = (*LATER[:1], (LATER[1][0], asks("a", state=STATE)))
+PLAYED_ONCE = "this was recorded once, and has been played once already"
+PLAYED_TWICE = "this was recorded 2 times, and has been played 2 times already"
+ONLY_RETRY = "this call was recorded only as a retry"
+ENDED = "the recording ends with this ask, so no answer to it was recorded"
+ANOTHER_KIND = "notes/add was recorded as a request, but this is a notification"
+ELSEWHERE = (
+    "#2 has this answer, to another ask of an equal call; "
+    "equal calls are played in the order of the recording"
+)
 
 
 @pytest.mark.parametrize(
-    ("request_", "script"),
+    ("script", "plays", "request_", "reason", "nearest", "told"),
     [
-        (retry(CALL, {"a": 1}), [(CALL, text("one")), (CALL, text("two"))]),
-        (retry(CALL, state="S"), [(CALL, text("one")), (CALL, text("two"))]),
+        (TWICE[:1], 1, CALL, Reason.ALREADY_PLAYED, (1, 0), PLAYED_ONCE),
+        (TWICE, 2, CALL, Reason.ALREADY_PLAYED, (2, 0), PLAYED_TWICE),
+        (TWICE, 0, retry(CALL, {"a": 1}), Reason.ANSWERS_DIFFER, (1, 0), None),
+        (TWICE, 0, retry(CALL, state="S"), Reason.STATE_UNEXPECTED, (1, 0), None),
+        (ORPHANS, 0, CALL, Reason.STATE_MISSING, (1, 0), ONLY_RETRY),
         (
-            CALL,
+            [(retry(CALL, {"a": YES}), text("done"))],
+            *(0, CALL, Reason.ANSWERS_MISSING, (1, 0), ONLY_RETRY),
+        ),
+        (
+            [(rpc("notes/add", {"a": 1}), text("done"))],
+            *(0, notification("notes/add", a=1), Reason.ARGUMENTS_DIFFER, (1, 0), ANOTHER_KIND),
+        ),
+        (
             [
-                (retry(CALL, {"a": 1}, state="S"), refusal(CALL)),
-                (retry(CALL, {"a": 1}, state="T"), refusal(CALL)),
+                (tool("deploy", env="a", size=1, x=1), text("1")),
+                (tool("deploy", size=2), text("2")),
             ],
+            *(0, tool("deploy", size=3), Reason.ARGUMENTS_DIFFER, (2, 0)),
+            [("/arguments/size", "2", "3")],
         ),
         (
-            retry(CALL, {"a": 1}, state="S"),
+            ASKED,
+            *(1, retry(tool("deploy", env="prod", replicas=4), {"a": YES}, state=STATE)),
+            *(Reason.ARGUMENTS_DIFFER, (1, 0), [("/arguments/replicas", "3", "4")]),
+        ),
+        (
+            [*ASKED, (retry(CALL, {"a": NO, "b": {"n": 7}}, state=STATE), text("left"))],
+            *(1, retry(CALL, {"a": NO, "b": {"n": 8}}, state=STATE), Reason.ANSWERS_DIFFER),
+            *((2, 1), [("/inputResponses/b/n", "7", "8")]),
+        ),
+        *[
+            (
+                [(CALL, asks("a", state=issued))],
+                *(1, retry(CALL, {"a": YES}, state=issued), Reason.ANSWERS_DIFFER, (1, 0), ENDED),
+            )
+            for issued in (None, STATE)
+        ],
+        (
+            [ROUNDS[0], (retry(CALL, {"a": YES}, state=STATE + "?"), refusal(CALL))],
+            *(1, retry(CALL, {"a": NO}, state=STATE + "?"), Reason.ANSWERS_DIFFER, (2, 0), None),
+        ),
+        # Right answers without the state lack the state; earlier asks don't matter.
+        (LATER, 2, retry(CALL, {"b": YES}), Reason.STATE_MISSING, (1, 1), None),
+        # Where an ask without state has these keys, nothing says that a state is missing.
+        (AGAIN, 1, retry(CALL, {"a": NO}), Reason.ANSWERS_DIFFER, (1, 1), None),
+        (ROUNDS, 0, retry(CALL, {"c": YES}), Reason.STATE_MISSING, (1, 0), None),
+        (ROUNDS, 0, retry(CALL, {"b": YES}), Reason.STATE_MISSING, (1, 1), None),
+        (ROUNDS, 0, retry(CALL, {"a": YES}), Reason.STATE_MISSING, (1, 0), None),
+        (
             [(CALL, asks("a", state="T")), (CALL, asks("a", state="U"))],
+            *(0, retry(CALL, {"a": 1}, state="S"), Reason.STATE_UNKNOWN, (1, 0), None),
+        ),
+        (
+            [(tool(name), asks("a", state=STATE)) for name in ("one", "two")] + [*TWICE],
+            *(0, retry(CALL, {"a": YES}, state=STATE), Reason.STATE_UNKNOWN, (1, 0)),
+            "this request state belongs to another call",
+        ),
+        (
+            [
+                *(ROUNDS[0], (ROUNDS[1][0], text("done")), (CALL, asks("a", state=SECOND))),
+                (retry(CALL, {"a": NO}, state=SECOND), text("left")),
+            ],
+            *(1, retry(CALL, {"a": NO}, state=STATE), Reason.ANSWERS_DIFFER, (1, 1), ELSEWHERE),
+        ),
+        (
+            [(CALL, asks("a")), (retry(CALL, {"a": 1}), text("x"))] * 2,
+            *(0, retry(CALL, {"a": 1}), Reason.OUT_OF_ORDER, (1, 1)),
+            "this retry answers an ask that has not been played yet",
+        ),
+        (
+            [ROUNDS[0], (retry(CALL, {"a": {"value": 1}}, state=STATE), text("done"))],
+            *(1, retry(CALL, [{"id": "a", "value": 1}], state=STATE)),
+            *(Reason.ANSWERS_DIFFER, (1, 1)),
+            "the answers have the shape `array`, recorded was `map`",
         ),
     ],
 )
-def test_first_of_equally_near_exchanges_is_shown(request_: bytes, script: list[Step]) -> None:
-    """Of several exchanges that come as near, the first is named."""
-    nearest = miss_of(request_, *script).nearest
+def test_nearest_recording_explains_a_miss(
+    script: Sequence[Step],
+    plays: int,
+    request_: bytes,
+    reason: Reason,
+    nearest: tuple[int, int],
+    told: str | list[tuple[str, str, str]] | None,
+) -> None:
+    """After some plays, a miss has a reason, the first of the nearest recordings, and what differs."""
+    player = player_of(*script)
+    for request, _ in script[:plays]:
+        play(player, request)
 
-    assert nearest is not None
-    assert nearest.interaction == 1
+    miss = missed(player, request_)
 
-
-@pytest.mark.parametrize(
-    ("times", "detail"),
-    [
-        (1, "this was recorded once, and has been played once already"),
-        (2, "this was recorded 2 times, and has been played 2 times already"),
-    ],
-)
-def test_played_calls_are_counted(times: int, detail: str) -> None:
-    """A call that was played as often as recorded says how often that was."""
-    player = player_of(*[(CALL, text("x"))] * times)
-    for _ in range(times):
-        play(player, CALL)
-
-    miss = missed(player, CALL)
-
-    assert (miss.reason, miss.detail) == (Reason.ALREADY_PLAYED, detail)
     assert miss.nearest is not None
-    assert miss.nearest.interaction == times
-
-
-def test_first_call_that_issued_a_state_is_shown() -> None:
-    """A state that several other calls issued is explained by the first of them."""
-    miss = missed(
-        player_of(
-            (tool("one"), asks("a", state=STATE)),
-            (tool("two"), asks("a", state=STATE)),
-            (CALL, text("x")),
-            seals=False,
-        ),
-        retry(CALL, {"a": YES}, state=STATE),
-    )
-
-    assert (miss.reason, miss.detail) == (
-        Reason.STATE_UNKNOWN,
-        "this request state belongs to another call",
-    )
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 1
-
-
-def test_answer_that_was_recorded_for_another_state_is_named() -> None:
-    """An answer that was given to an equal call's ask, but not to this one, says where it was."""
-    player = player_of(
-        (CALL, asks("a", state=STATE)),
-        (retry(CALL, {"a": YES}, state=STATE), text("done")),
-        (CALL, asks("a", state=STATE + "2")),
-        (retry(CALL, {"a": NO}, state=STATE + "2"), text("left")),
-    )
-    first = state_in(play(player, CALL))
-
-    miss = missed(player, retry(CALL, {"a": NO}, state=first))
-
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.detail == (
-        "#2 has this answer, to another ask of an equal call; "
-        "equal calls are played in the order of the recording"
-    )
-
-
-def test_first_of_several_unasked_retries_is_shown() -> None:
-    """Where a retry fits several asks that haven't been played, the first is named."""
-    script = [(CALL, asks("a")), (retry(CALL, {"a": 1}), text("x"))] * 2
-    miss = miss_of(retry(CALL, {"a": 1}), *script)
-
-    assert miss.reason is Reason.OUT_OF_ORDER
-    assert miss.nearest is not None
-    assert miss.nearest.interaction == 1
-
-
-def test_retry_before_its_ask_is_out_of_order() -> None:
-    """A retry whose ask has not been played is named so, with what it would answer."""
-    miss = miss_of(retry(CALL, {"a": YES, "b": {"n": 1}}, state=STATE), *ASKED)
-
-    assert (miss.reason, miss.detail) == (
-        Reason.OUT_OF_ORDER,
-        "this retry answers an ask that has not been played yet",
-    )
-    assert miss.nearest is not None
-    assert (miss.nearest.interaction, miss.nearest.turn) == (1, 1)
+    assert (miss.reason, (miss.nearest.interaction, miss.nearest.turn)) == (reason, nearest)
+    assert told in (None, miss.detail, found(miss))
 
 
 def posted_miss(request: Request, *answered: Cassette, played: int = 0) -> Miss:
     """Return why a posted response is none of the recorded ones, each the answer to one push."""
-    playables = []
-    for cassette in answered:
-        (interaction,) = cassette.interactions
-        (turn,) = interaction.pushed_turns
-        pending, exchange = interaction.exchanges[0], turn.answers[0].exchange
-        asking = playable(pending, CassettePlace(interaction.number, 0), pending.request, (), ())
-        question = PushedQuestion(asking, turn.asked[0])
-        place = CassettePlace(interaction.number, 1, answers=question)
-        playables.append(playable(exchange, place, exchange.request, (), ()))
-    for each in playables[:played]:
-        each.played = 1
-    sealed = [
-        (name, sealed_hash(value) if name == SESSION[0] else value)
-        for name, value in request.headers
-    ]
-    return no_match(read_call(replace(request, headers=tuple(sealed))), playables, ())
+    interactions = [each for cassette in answered for each in cassette.interactions]
+    numbered = [replace(each, number=at) for at, each in enumerate(interactions, start=1)]
+    player = Player(replace(answered[0], interactions=tuple(numbered)))
+    for own in player.interactions[:played]:
+        own[-1].played = 1
+    return missed(player, in_sealed_session(request))
 
 
 def test_wrong_answer_to_a_pushed_question_is_told_by_its_field() -> None:
@@ -517,13 +358,150 @@ def test_answer_to_nothing_that_was_asked_is_like_other_traffic() -> None:
         assert miss.reason is Reason.ARGUMENTS_DIFFER
 
 
-def test_answers_of_another_shape_say_so() -> None:
-    """Equal answers in an array where a map was recorded are explained by their shape."""
-    ask = (CALL, asks("a", state=STATE))
-    answered = (retry(CALL, {"a": {"value": 1}}, state=STATE), text("done"))
-    player = player_of(ask, answered)
-    state = state_in(play(player, CALL))
+SIMPLE = tool("deploy", env="prod")
 
-    miss = missed(player, retry(CALL, [{"id": "a", "value": 1}], state=state))
-    assert miss.reason is Reason.ANSWERS_DIFFER
-    assert miss.detail == "the answers have the shape `array`, recorded was `map`"
+
+INITIALIZE = rpc("initialize", {"protocolVersion": "2025-11-25"})
+
+
+RECORDED = ((INITIALIZE, {"protocolVersion": "2025-11-25"}), (SIMPLE, text("done")))
+
+
+PING = rpc("ping", number="p-1")
+
+
+DISCOVER = rpc("server/discover", {}, number="server-discover-probe-1")
+
+
+LISTENING = get("/mcp", ("Accept", EVENT_STREAM))
+
+
+LEAVING = Request("DELETE", "/mcp", (("Mcp-Session-Id", "s"),), b"")
+
+
+WELL_KNOWN = get("/.well-known/oauth-protected-resource/mcp")
+
+
+HARMLESS = (
+    PING,
+    DISCOVER,
+    notification("notifications/roots/list_changed"),
+    LISTENING,
+    LEAVING,
+    WELL_KNOWN,
+)
+
+
+def harmless(player: Player, request: bytes | Request) -> Harmless:
+    """Return the answer of any server, which the request must get."""
+    decision = player.request_received(as_request(request))
+    assert isinstance(decision, Harmless)
+    return decision
+
+
+def test_ping_gets_an_empty_result_with_its_own_id() -> None:
+    """A ping that was not recorded is answered, and neither played nor missed."""
+    player = player_of(*RECORDED)
+    decision = harmless(player, PING)
+
+    assert decision.status == 200
+    assert json.loads(decision.body) == {"jsonrpc": "2.0", "id": "p-1", "result": {}}
+    assert dict(decision.headers) == {"Content-Type": "application/json"}
+    assert (player.harmless, player.misses, player.plays) == ([decision], [], 0)
+
+
+def test_discovery_is_refused_by_a_recorded_server_of_2025() -> None:
+    """Where `initialize` was recorded, `server/discover` is a method that the server lacks."""
+    error = json.loads(harmless(player_of(*RECORDED), DISCOVER).body)["error"]
+
+    assert error == {"code": -32601, "message": "Method not found"}
+    assert missed(player_of((SIMPLE, text("done"))), DISCOVER).reason is Reason.UNKNOWN_METHOD
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (notification("notifications/progress", progressToken=7, progress=1), 202),
+        (LISTENING, 405),
+        (LEAVING, 204),
+        (WELL_KNOWN, 404),
+        (get("/tenant/.well-known/openid-configuration"), 404),
+    ],
+)
+def test_answer_is_a_status_without_a_body(request_: bytes | Request, status: int) -> None:
+    """Notifications, streams and sessions that are not offered, and metadata get their status."""
+    decision = harmless(player_of(*RECORDED), request_)
+
+    assert (decision.status, decision.body) == (status, b"")
+
+
+@pytest.mark.parametrize("request_", HARMLESS)
+def test_strict_replay_misses_them(request_: bytes | Request) -> None:
+    """On demand what was not recorded is a miss, harmless or not."""
+    player = player_of(*RECORDED, strict=True)
+
+    assert missed(player, request_).reason is Reason.UNKNOWN_METHOD
+    assert player.harmless == []
+
+
+@pytest.mark.parametrize("body", [PING, DISCOVER, notification("notifications/x")])
+def test_messages_to_another_url_are_misses(body: bytes) -> None:
+    """Nothing was posted there while recording, so the client has the wrong URL."""
+    player = player_of(*RECORDED)
+
+    assert missed(player, post(body, target="/other")).reason is Reason.UNKNOWN_METHOD
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        get("/mcp"),
+        get("/other", ("Accept", EVENT_STREAM)),
+        get("/health?next=/.well-known/x"),
+        Request("DELETE", "/mcp", (), b""),
+        Request("HEAD", "/.well-known/x", (), b""),
+        rpc("tools/list"),
+        notification("tools/call", name="deploy"),
+        tool("other"),
+    ],
+)
+def test_other_requests_are_misses(request_: bytes | Request) -> None:
+    """What depends on the server is never answered unless it was recorded."""
+    missed(player_of(*RECORDED), request_)
+
+
+def test_recorded_requests_are_played() -> None:
+    """A refusal of a ping that was recorded comes back, and no stream is declined beside one."""
+    player = player_of(
+        (PING, text("recorded")),
+        (get("/mcp", ("X", "7"), ("Accept", EVENT_STREAM)), b"recorded"),
+        (get("/mcp?new=1", ("Accept", EVENT_STREAM)), b"new"),
+    )
+
+    assert said(play(player, PING)) == "recorded"
+    assert play(player, LISTENING) == b"recorded"
+    assert player.harmless == []
+
+
+def test_call_that_was_played_up_is_not_harmless() -> None:
+    """A recorded ping that may not be repeated is a miss."""
+    player = player_of((PING, {}), repeat=Repeat.NEVER)
+    play(player, PING)
+
+    assert missed(player, PING).reason is Reason.ALREADY_PLAYED
+
+
+def test_requests_over_a_pipe_may_be_harmless_too() -> None:
+    """A pipe has one endpoint: whoever initialized there may ping, and gets a message."""
+
+    def line(body: bytes) -> Request:
+        return Request(NO_METHOD, "", (), body)
+
+    recorded = exchange(line(INITIALIZE), Answer((answer(INITIALIZE, {}),), (), NO_STATUS))
+    player = Player(cassette_with(([recorded], ())))
+    sent = (PING, DISCOVER, notification("notifications/x"))
+    bodies = [harmless(player, line(body)).body for body in sent]
+
+    assert json.loads(bodies[0])["result"] == {}
+    assert json.loads(bodies[1])["error"]["code"] == -32601
+    assert bodies[2] == b""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from builders import (
     STREAM_HEADERS,
     Answer,
     answer,
-    exchange,
     notification,
     progress,
     response_of,
@@ -19,13 +17,12 @@ from builders import (
     with_id,
     with_token,
 )
-from messages import SUBSCRIPTION_KEY, compact, text
+from messages import SUBSCRIPTION_KEY, text
 
-from mrtr_cassette.core.exchange.caller_values import caller_values
+from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.protocol.jsonrpc import Message, classify
-from mrtr_cassette.core.replay.playable import CassettePlace, playable
-from mrtr_cassette.core.replay.reply import CallerValue, KnownEchoes, Part, build_reply, echoes_in
-from mrtr_cassette.core.replay.timeline import NO_WAITS, OPEN, Gate, Waits
+from mrtr_cassette.core.replay.reply import Part, build_reply, echoes_in
+from mrtr_cassette.core.replay.timeline import NO_WAITS, Gate, Waits
 from mrtr_cassette.core.wire.http import End
 
 CALL = with_token(tool("deploy"), 1)
@@ -164,23 +161,6 @@ def test_id_is_the_callers_wherever_the_body_was_cut(cut: int) -> None:
     assert served(response, OTHER, request=request) == with_id(DONE, "call-7")
 
 
-@pytest.mark.parametrize("cut", range(130))
-def test_all_values_are_the_callers_wherever_the_body_was_cut(cut: int) -> None:
-    """Several values of the caller's own in one body are each put in once."""
-
-    def body(number: str) -> bytes:
-        meta = {SUBSCRIPTION_KEY: number}
-        return compact({"jsonrpc": "2.0", "result": {"_meta": meta, "x": 1}, "id": number})
-
-    request = with_id(CALL, "recorded")
-    recorded = body("recorded")
-    assert len(recorded) < 130
-
-    assert served(Answer((recorded[:cut], recorded[cut:])), OTHER, request=request) == body(
-        "call-7"
-    )
-
-
 def test_value_goes_with_the_piece_in_which_it_begins() -> None:
     """In the recorded rhythm nothing is sent before it came."""
     at = DONE.index(b"1,")
@@ -210,70 +190,8 @@ def test_subscription_id_that_is_a_string_stays_one(caller: Any, subscription: b
     assert b'"%b":%b' % (SUBSCRIPTION_KEY.encode(), subscription) in sent
 
 
-def test_pieces_that_wait_for_nothing_are_one_part() -> None:
-    """Without rhythm and gates a response is sent at once."""
-    (part,) = parts_of(stream(progress(1), DONE))
-
-    assert [segment for segment in part.segments if not isinstance(segment, bytes)] == [
-        (CallerValue.PROGRESS_TOKEN, b"1", None),
-        (CallerValue.ID, b"1", None),
-    ]
-    assert part.gate == OPEN
-
-
-def test_paced_pieces_are_parts_with_their_times() -> None:
-    """In the recorded rhythm each piece is sent on its own."""
-    parts = parts_of(stream(progress(1), progress(2), DONE), piecewise=True)
-
-    assert [part.at_ms for part in parts] == [0, 1, 2]
-    assert [filled(part) for part in parts] == [
-        sse(progress(1)),
-        sse(progress(2)),
-        sse(DONE),
-    ]
-
-
-def test_part_ends_where_a_piece_has_to_wait() -> None:
-    """A piece that waits for more than those before begins a part."""
-    first, second = Gate((1, 0)), Gate((1, 1))
-    gates = (OPEN, first, first, first, second)
-    parts = parts_of(Answer((b"a", b"b", b"c", b"d", b"e")), gates=gates)
-
-    assert [(filled(part), part.gate) for part in parts] == [
-        (b"a", OPEN),
-        (b"bcd", first),
-        (b"e", second),
-    ]
-
-
 def test_acknowledgement_that_its_client_left_ends() -> None:
     """Clients that read it to its end don't wait for ever because the recorded one did not."""
     recorded = response_of(Answer((), (), 202, End.OPEN))
 
     assert build_reply((), recorded, NO_WAITS).end is End.COMPLETE
-
-
-def test_head_and_end_are_the_recorded_ones() -> None:
-    """Status, headers, framing and end come back; an empty body has no parts."""
-    recorded = response_of(stream(DONE, end=End.OPEN))
-    echoed = echoes_in(message(CALL), recorded)
-    reply = build_reply(echoed, recorded, NO_WAITS)
-    empty = build_reply((), response_of(Answer((), (("Allow", "GET"),), 405)), NO_WAITS)
-
-    assert (reply.status, reply.headers, reply.end) == (200, STREAM_HEADERS, End.OPEN)
-    assert reply.is_event_stream
-    assert (empty.status, empty.headers, empty.parts) == (405, (("Allow", "GET"),), ())
-    assert not empty.is_event_stream
-
-
-def test_what_a_response_repeats_is_read_once() -> None:
-    """The same places come again, and none of an exchange without a response."""
-    recorded = exchange(CALL, DONE)
-    known = KnownEchoes()
-    one = playable(recorded, CassettePlace(1, 0), recorded.request, (), ())
-    (echo,) = known.of(one, NO_WAITS)
-    assert DONE[echo.span.start : echo.span.end] == b"1"
-    assert known.of(one, NO_WAITS)[0] is echo
-    silent = replace(recorded, response=None)
-    other = playable(silent, CassettePlace(1, 0), silent.request, (), ())
-    assert known.of(other, NO_WAITS) == ()

@@ -7,8 +7,8 @@ import pytest
 from builders import cassette_of, loaded, rpc, tool
 from messages import Json, text
 
-from mrtr_cassette.core.compare.cassettes import CassetteComparison, compared
-from mrtr_cassette.core.compare.changes import Change
+from mrtr_cassette.core.compare.conversations import CassetteComparison, compared
+from mrtr_cassette.core.compare.values import Change
 from mrtr_cassette.core.report.comparison import (
     change_lines,
     comparison_data,

@@ -1,4 +1,4 @@
-"""Facts about all that a cassette has of each call."""
+"""Facts about what is known of each call on a cassette."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from builders import (
+    STREAM_HEADERS,
     Answer,
+    Conversation,
     Step,
     answer,
     cassette_of,
@@ -17,122 +19,348 @@ from builders import (
     post,
     progress,
     refusal,
+    response_of,
     retry,
     rpc,
+    sse,
     stream,
     tool,
     with_meta,
 )
 from messages import CLIENT_KEY, NO, YES, asks, text
 from pushed_cassettes import branched
-from pushing import SESSION, asked_once, elicit
-
-from mrtr_cassette.core.report.details import (
-    FinalResponse,
-    InteractionDetails,
-    Stretch,
-    detailed,
+from pushing import (
+    ACCEPTED,
+    SESSION,
+    PushingSession,
+    asked_once,
+    cassette_with,
+    elicit,
+    posted,
+    roots,
+    sample,
 )
-from mrtr_cassette.core.wire.http import End
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.report.details import FinalResponse, Interaction, Stretch, details_of
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
 
 CALL = tool("deploy", env="prod")
+STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+NOTHING = FinalResponse("nothing", None)
 
 
-def details_of(*script: Step, **options: Any) -> tuple[InteractionDetails, ...]:
-    """Return what there is of each call of a script."""
-    return detailed(loaded(cassette_of(*script, **options), "talk.json")).interactions
+def interactions_of(*script: Step, **options: Any) -> tuple[Interaction, ...]:
+    """Return the calls of a script's cassette."""
+    return details_of(loaded(cassette_of(*script, **options))).interactions
 
 
-def test_details_of_a_call_are_what_was_sent_and_what_came_back() -> None:
-    """Method, name, arguments, client and the final result are told whole."""
+def test_call_has_what_was_sent_and_what_came_back() -> None:
+    """Method, name, arguments, client and the final result are there whole."""
     asked = with_meta(CALL, **{CLIENT_KEY: {"name": "agent", "version": "2"}})
-    (details,) = details_of((asked, text("done")))
+    (call,) = interactions_of((asked, text("done")))
 
-    assert (details.method, details.name, details.parameters) == (
-        "tools/call",
-        "deploy",
-        {"env": "prod"},
-    )
-    assert (details.client, details.session, details.listens) == ("agent 2", "", False)
-    assert details.final == FinalResponse("result", text("done"))
-    assert details.interaction.number == 1
+    assert (call.method, call.name, call.parameters) == ("tools/call", "deploy", {"env": "prod"})
+    assert (call.call, call.arguments) == ('tools/call "deploy"', {"env": "prod"})
+    assert (call.client, call.session, call.listens) == ("agent 2", "", False)
+    assert call.final == FinalResponse("result", text("done"))
 
 
 def test_parameters_are_those_of_the_first_request() -> None:
     """Where a method names nothing, all params count, but `_meta`; other traffic has none."""
     hello = rpc("initialize", {"clientInfo": {"title": "Agent", "name": "a"}, "_meta": {"x": 1}})
-    first, *others = details_of(
-        (hello, {"serverInfo": {}}), (tool("x"), {}), (get("/x"), Answer((b"x",))), (b"[]", b"x")
+    first, *others = interactions_of(
+        (hello, {"serverInfo": {}}),
+        (tool("x"), {}),
+        (get("/x"), Answer((b"x",))),
+        (b'{"arguments":1}', b"x"),
     )
 
     assert first.parameters == {"clientInfo": {"title": "Agent", "name": "a"}}
     assert first.client == "Agent"
-    assert [(each.method, each.parameters, each.client) for each in others] == [
-        ("tools/call", None, ""),
-        ("GET /x", None, ""),
-        ("POST /mcp", None, ""),
+    assert [(each.method, each.parameters, each.arguments, each.client) for each in others] == [
+        ("tools/call", None, None, ""),
+        ("GET /x", None, None, ""),
+        ("POST /mcp", None, None, ""),
     ]
 
 
 @pytest.mark.parametrize(
-    ("response", "final"),
+    ("response", "ended", "final"),
     [
-        ({"isError": True}, FinalResponse("failed result", {"isError": True})),
-        (refusal(CALL, -1, "bad"), FinalResponse("error", {"code": -1, "message": "bad"})),
-        (asks("a"), FinalResponse("nothing", None)),
-        (Answer((), status=0, end=End.OPEN), FinalResponse("nothing", None)),
-        (Answer((), (), 202), FinalResponse("nothing", None)),
-        (stream(progress(1), end=End.OPEN), FinalResponse("nothing", None)),
-        (Answer((b"<html>",), (), 404), FinalResponse("text", "<html>")),
-        (Answer((b"\xff\xfe\xfd",), (), 404), FinalResponse("text", "(3 bytes that are no text)")),
+        (text("done"), "HTTP 200, result", FinalResponse("result", text("done"))),
+        (
+            {"isError": True},
+            "HTTP 200, result with isError",
+            FinalResponse("failed result", {"isError": True}),
+        ),
+        (
+            refusal(CALL, -32602, "bad"),
+            'HTTP 200, error -32602 "bad"',
+            FinalResponse("error", {"code": -32602, "message": "bad"}),
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":1,"error":{}}',
+            "HTTP 200, error null null",
+            FinalResponse("error", {}),
+        ),
+        (b'{"jsonrpc":"2.0","id":1,"error":"x"}', "HTTP 200, result", FinalResponse("error", "x")),
+        (b'{"jsonrpc":"2.0","id":1,"result":5}', "HTTP 200, result", FinalResponse("result", 5)),
+        (Answer((b"<html>",), (), 404), "HTTP 404", FinalResponse("text", "<html>")),
+        (
+            Answer((b"\xff\xfe\xfd",), (), 404),
+            "HTTP 404",
+            FinalResponse("text", "(3 bytes that are no text)"),
+        ),
+        (Answer((), (), 202), "HTTP 202", NOTHING),
+        (
+            stream(progress(1), answer(CALL, text("done"))),
+            "HTTP 200, result, stream of 2 events",
+            FinalResponse("result", text("done")),
+        ),
+        (
+            stream(progress(1), end=End.OPEN),
+            "HTTP 200, stream of 1 event, still open when the recording ended",
+            NOTHING,
+        ),
+        (
+            Answer((b"{",), end=End.BROKEN),
+            "HTTP 200, broken off by the upstream",
+            FinalResponse("text", "{"),
+        ),
+        (Answer((), status=0, end=End.OPEN), "no response", NOTHING),
+        (asks("a"), "abandoned: the last ask has no answer", NOTHING),
     ],
 )
-def test_final_response_is_told_whole(response: Any, final: FinalResponse) -> None:
-    """The end of a call is its result, its error, or the text of another body."""
-    (details,) = details_of((CALL, response))
+def test_end_of_a_call(response: Any, ended: str, final: FinalResponse) -> None:
+    """How a call ended is said in a few words, and its final response is there whole."""
+    (call,) = interactions_of((CALL, response))
 
-    assert details.final == final
+    assert (call.ended, call.final) == (ended, final)
 
 
-def test_what_the_server_said_meanwhile_is_told() -> None:
+def test_end_of_a_call_on_a_pipe() -> None:
+    """A pipe has no status; its response is told by its lines."""
+    response = Response(NO_STATUS, (), (Piece(answer(CALL, text("done")) + b"\n", 2, 1),), End.OPEN)
+    exchange = RecordedExchange(1, post(CALL), response, 1, 2, None, None)
+    (call,) = details_of(cassette_with(([exchange], ()))).interactions
+
+    assert call.ended == "result, 1 line, still open when the recording ended"
+
+
+# Responses on listening streams
+
+
+def calls_of(session: PushingSession, **changes: Any) -> list[Interaction]:
+    """Return each exchange as a call of its own, in arrival order."""
+    exchanges = sorted(session.talk.exchanges, key=lambda each: each.number or 0)
+    changed = [replace(each, **changes) for each in exchanges]
+    return list(details_of(cassette_with(*(([each], ()) for each in changed))).interactions)
+
+
+@pytest.mark.parametrize(
+    ("response", "ended"),
+    [
+        (answer(CALL, text("done")), "HTTP 202, result on the stream of #1"),
+        (answer(CALL, {"isError": True}), "HTTP 202, result with isError on the stream of #1"),
+        (refusal(CALL, -1, "bad"), 'HTTP 202, error -1 "bad" on the stream of #1'),
+        (answer(CALL, text("x")).replace(b'"id":1', b'"id":2'), "HTTP 202"),
+        (progress(1), "HTTP 202"),
+    ],
+)
+def test_response_is_found_on_the_stream_of_http_with_sse(response: bytes, ended: str) -> None:
+    """In HTTP+SSE the POST is accepted only; the response comes on the stream that was opened."""
+    messages = "/messages?session_id=sha256:" + "0123456789abcdef" * 4
+    session = PushingSession()
+    opened = session.open(get("/sse"))
+    first = b"event: endpoint\ndata: " + messages.encode() + b"\n\n"
+    session.talk.observation(opened).response_bytes(first, 1)
+    session.post(Request("POST", messages, (), CALL))
+    session.say(opened, response)
+    session.end(opened)
+
+    assert calls_of(session)[1].ended == ended
+
+
+def test_response_of_another_session_is_none_of_this_one() -> None:
+    """Two sessions may use the same ids for their calls."""
+    session = PushingSession()
+    opened = session.open(get("/mcp", ("Mcp-Session-Id", "another")))
+    session.post(CALL)
+    session.say(opened, answer(CALL, text("done")))
+    session.end(opened)
+
+    assert (calls_of(session)[1].ended, calls_of(session)[1].final) == ("HTTP 202", NOTHING)
+
+
+def test_response_that_came_before_its_request_is_none() -> None:
+    """A client may use an id again, so only what came after a call can be its response."""
+    session = PushingSession()
+    opened = session.listen()
+    session.post(CALL)
+    session.say(opened, answer(CALL, text("done")))
+    session.post(CALL)
+    session.say(opened, refusal(CALL, -1, "used"))
+    session.post(CALL)
+    session.end(opened)
+
+    assert [(each.ended, each.final.kind) for each in calls_of(session)[1:]] == [
+        ("HTTP 202, result on the stream of #1", "result"),
+        ('HTTP 202, error -1 "used" on the stream of #1', "error"),
+        ("HTTP 202", "nothing"),
+    ]
+    # A cassette that was written by hand doesn't say when its requests arrived.
+    assert {each.ended for each in calls_of(session, number=None)[1:]} == {
+        "HTTP 202, result on the stream of #1"
+    }
+
+
+def test_response_on_a_resumed_stream_is_found() -> None:
+    """A stream that broke off goes on where the client asks for what came after an event."""
+    session = PushingSession()
+    broken = session.talk.request(post(CALL, SESSION))
+    session.talk.response(broken, Answer((sse(progress(1)),), STREAM_HEADERS, end=End.BROKEN))
+    resumed = session.open(get("/mcp", SESSION, ("Last-Event-ID", "7")))
+    session.end(resumed, answer(CALL, text("done")))
+
+    assert [each.ended for each in calls_of(session)] == [
+        "HTTP 200, result on the stream of #2, stream of 1 event, broken off by the upstream",
+        "HTTP 200, stream of 1 event",
+    ]
+
+
+def test_response_in_place_is_not_looked_for_elsewhere() -> None:
+    """A call ends with its own response, and a request without one is no HTTP response either."""
+    session = PushingSession()
+    opened = session.listen()
+    session.post(CALL, asks("a"))
+    session.post(CALL, Answer((), status=0, end=End.OPEN))
+    session.post(Request("POST", "/mcp", (), b"no message"), ACCEPTED)
+    session.say(opened, answer(CALL, text("done")))
+    session.end(opened)
+
+    assert [each.ended for each in calls_of(session)[1:]] == [
+        "abandoned: the last ask has no answer",
+        "no response, result on the stream of #1",
+        "HTTP 202",
+    ]
+
+
+# Turns
+
+
+def test_branch_of_a_later_turn_is_whole() -> None:
+    """A branch has all its turns, the shared ones too, in their order."""
+    _, branch = interactions_of(
+        (CALL, asks("a")),
+        (retry(CALL, {"a": 1}), asks("b", state=STATE)),
+        (retry(CALL, {"b": 1}, state=STATE), text("x")),
+        (retry(CALL, {"b": 2}, state=STATE), asks("c")),
+    )
+
+    assert [list(turn.asked) for turn in branch.turns] == [["a"], ["b"], ["c"]]
+    assert [turn.answered for turn in branch.turns] == [{"a": 1}, {"b": 2}, None]
+
+
+def pushing_interaction() -> RecordedInteraction:
+    """Return a call with a turn of both kinds of push, the result's ask, and an unanswered push."""
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, elicit(), roots())
+    posts = [session.post(posted(elicit(), YES)), session.post(posted(roots(), {"roots": []}))]
+    session.end(call, answer(CALL, asks("a", state=STATE)))
+    retried = session.open(retry(CALL, {"a": NO}, state=STATE))
+    session.say(retried, sample())
+    session.end(retried, answer(retry(CALL), text("done")))
+    turns = [
+        session.turn(
+            {"elicitation-1": (call, 0), "roots-1": (call, 1)},
+            {"elicitation-1": posts[0], "roots-1": posts[1]},
+        ),
+        session.turn({"sampling-1": (retried, 0)}, position=1),
+    ]
+    exchanges = [session.exchange(call), session.exchange(retried)]
+    return cassette_with((exchanges, turns)).interactions[0]
+
+
+def test_pushed_turns_are_turns_like_others() -> None:
+    """Turns of both kinds stand in the order of their asks, with what was asked and answered."""
+    recorded = pushing_interaction()
+    cassette = cassette_with((recorded.exchanges, recorded.pushed_turns))
+    (call,) = details_of(cassette).interactions
+
+    assert [(turn.via, turn.dialect) for turn in call.turns] == [
+        ("push", None),
+        ("result", "2026-07-28"),
+        ("push", None),
+    ]
+    assert [turn.asked for turn in call.turns] == [
+        {"elicitation-1": "Deploy?", "roots-1": ""},
+        {"a": "a?"},
+        {"sampling-1": ""},
+    ]
+    assert [turn.answered for turn in call.turns] == [
+        {"elicitation-1": YES, "roots-1": {"roots": []}},
+        {"a": NO},
+        None,
+    ]
+    posts = [each.exchange for turn in recorded.pushed_turns for each in turn.answers]
+    assert call.size_bytes == sum(
+        len(exchange.request.body) + len(exchange.response.body if exchange.response else b"")
+        for exchange in (*recorded.exchanges, *posts)
+    )
+
+
+def test_values_are_given_as_python_has_them_and_kept_as_they_were_recorded() -> None:
+    """Arguments and answers are JSON for Python; their text keeps what Python has no number for."""
+    exact = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":%s}}'
+    (call,) = interactions_of((exact % b'{"n":123456789012345678901234567890}', text("x")))
+
+    assert call.arguments == {"n": 1.2345678901234568e29}
+    assert call.arguments_json == '{"n":12345678901234567890123456789e1}'
+
+
+# Time
+
+
+def test_notifications_have_their_time() -> None:
     """Notifications on the stream of a call are told with their time, in order."""
     said = notification("notifications/message", data="half")
-    (details,) = details_of((CALL, stream(progress(7), said, answer(CALL, text("done")))))
+    (call,) = interactions_of((CALL, stream(progress(7), said, answer(CALL, text("done")))))
 
-    assert [(each.method, dict(each.params)) for each in details.said] == [
-        ("notifications/progress", {"progressToken": 7, "progress": 1}),
-        ("notifications/message", {"data": "half"}),
-    ]
-    assert [each.at_ms for each in details.said] == [2, 3]
+    assert call.notifications == (
+        (2, "notifications/progress", {"progressToken": 7, "progress": 1}),
+        (3, "notifications/message", {"data": "half"}),
+    )
 
 
-def test_time_is_the_servers_or_the_persons() -> None:
+@pytest.mark.parametrize(
+    ("script", "whose", "answered_after_ms"),
+    [
+        (
+            [(CALL, asks("a", "b")), (retry(CALL, {"a": YES, "b": NO}), text("x"))],
+            [["server", "person", "server"]],
+            [[1]],
+        ),
+        ([(CALL, asks("a"))], [["server"]], [[None]]),
+        (
+            [(CALL, asks("a")), (retry(CALL, {"a": YES}), {}), (retry(CALL, {"a": NO}), {})],
+            [["server", "person", "server"], ["server"]],
+            [[1], [5]],
+        ),
+    ],
+    ids=["answered", "never answered", "a branch has its own time only"],
+)
+def test_time_is_the_servers_or_the_persons(
+    script: list[Step], whose: list[list[str]], answered_after_ms: list[list[float | None]]
+) -> None:
     """Between a question and its answer a person's time passes, else the server's."""
-    (details,) = details_of((CALL, asks("a", "b")), (retry(CALL, {"a": YES, "b": NO}), text("x")))
+    calls = interactions_of(*script)
 
-    assert [each.whose for each in details.stretches] == ["server", "person", "server"]
-    assert [each.start_ms for each in details.stretches[1:]] == [
-        each.end_ms for each in details.stretches[:-1]
-    ]
-    assert details.answering_ms == (1,)
-
-
-def test_question_without_an_answer_took_nobodys_time() -> None:
-    """An ask that nobody answered has no time of a person."""
-    (details,) = details_of((CALL, asks("a")))
-
-    assert [each.whose for each in details.stretches] == ["server"]
-    assert details.answering_ms == (None,)
-
-
-def test_branch_has_its_own_time_only() -> None:
-    """The time that a branch shares with another interaction is that one's."""
-    script = ((CALL, asks("a")), (retry(CALL, {"a": YES}), {}), (retry(CALL, {"a": NO}), {}))
-    first, second = details_of(*script)
-
-    assert [each.whose for each in first.stretches] == ["server", "person", "server"]
-    assert [each.whose for each in second.stretches] == ["server"]
-    assert len(second.answering_ms) == 1
+    assert [[each.whose for each in call.stretches] for call in calls] == whose
+    assert [[turn.answered_after_ms for turn in call.turns] for call in calls] == answered_after_ms
+    stretches = calls[0].stretches
+    assert [each.start_ms for each in stretches[1:]] == [each.end_ms for each in stretches[:-1]]
 
 
 def test_answers_sent_early_take_no_time() -> None:
@@ -141,48 +369,58 @@ def test_answers_sent_early_take_no_time() -> None:
     (interaction,) = cassette.interactions
     asking, answered = interaction.exchanges
     early = replace(interaction, exchanges=(replace(asking, ended_ms=9.0), answered))
-    (details,) = detailed(replace(cassette, interactions=(early,))).interactions
+    (call,) = details_of(replace(cassette, interactions=(early,))).interactions
 
-    assert details.answering_ms == (0,)
-    assert all(each.end_ms >= each.start_ms for each in details.stretches)
+    assert call.turns[0].answered_after_ms == 0
+    assert all(each.end_ms >= each.start_ms for each in call.stretches)
 
 
 def test_pushed_question_waits_within_the_call() -> None:
     """The time from a pushed request to its posted answer is a person's, though the call goes on."""
-    pushed = elicit()
-    cassette = asked_once(pushed, YES, CALL, text("done"))
-    (details,) = detailed(cassette).interactions
+    cassette = asked_once(elicit(), YES, CALL, text("done"))
+    (call,) = details_of(cassette).interactions
     exchange = cassette.interactions[0].exchanges[0]
+    before, waiting, after = call.stretches
 
-    assert [each.whose for each in details.stretches] == ["server", "person", "server"]
-    assert details.stretches[0].start_ms == exchange.started_ms
-    assert details.stretches[-1].end_ms == exchange.ended_ms
-    assert details.answering_ms == (details.stretches[1].end_ms - details.stretches[1].start_ms,)
-    assert details.session == SESSION[1] or details.session.startswith("sha256:")
+    assert (before.whose, waiting.whose, after.whose) == ("server", "person", "server")
+    assert (before.start_ms, after.end_ms) == (exchange.started_ms, exchange.ended_ms)
+    assert call.turns[0].answered_after_ms == waiting.end_ms - waiting.start_ms
+    assert call.session == SESSION[1] or call.session.startswith("sha256:")
 
 
-def test_turns_of_all_kinds_have_their_time_in_order() -> None:
-    """Pushed turns and those of results have their times under their own numbers."""
-    _, whole, branch = detailed(branched()).interactions
+def test_listening_stream_is_one_and_each_turn_has_its_own_time() -> None:
+    """A stream that tells what other calls caused is marked; pushed turns have their own times."""
+    head, whole, branch = details_of(branched()).interactions
 
-    assert len(whole.answering_ms) == len(whole.interaction.turns) == 3
-    assert whole.answering_ms[1] is None
-    assert len(branch.answering_ms) == len(branch.interaction.turns) == 4
+    assert head.listens
+    assert [each.method for each in head.notifications] == ["notifications/x"]
+    assert [turn.answered_after_ms is None for turn in whole.turns] == [False, True, False]
+    assert len(branch.turns) == 4
     assert whole.stretches[0] == Stretch("server", 2, 3)
 
 
-def test_listening_stream_is_one() -> None:
-    """A stream that tells what other calls caused is marked, and says which session it is of."""
-    head, *_ = detailed(branched()).interactions
+def test_size_and_time_are_those_of_the_own_exchanges() -> None:
+    """Calls that overlap are measured each for itself, in whole milliseconds as in the file."""
+    talk = Conversation()
+    one, two = talk.request(CALL), talk.request(tool("other"))
+    talk.response(two, Answer((b"data: 1\n\ndata: 2\n\n",), STREAM_HEADERS))
+    talk.response(one, text("x"))
+    first, second = details_of(loaded(talk.cassette())).interactions
+    assert second.ended == "HTTP 200, stream of 2 events"
+    assert (first.duration_ms, second.duration_ms) == (7, 3)
 
-    assert head.listens
-    assert [each.method for each in head.said] == ["notifications/x"]
+    request, response = post(CALL), response_of(text("x"), CALL)
+    exchanges = [
+        RecordedExchange(number, request, response, 0.2, 0.9, None, None) for number in (1, 2)
+    ]
+    (rounded,) = details_of(cassette_with((exchanges, ()))).interactions
+    assert rounded.duration_ms == 2
 
 
 def test_cassette_tells_how_it_keeps_secrets() -> None:
     """Details say what was recorded over, and which secrets are not in the file."""
-    sealed = loaded(cassette_of((post(CALL), text("x")), redacts=True, seals_answers=True))
-    plain = loaded(cassette_of((post(CALL), text("x"))))
+    sealed = details_of(loaded(cassette_of((CALL, text("x")), redacts=True, seals_answers=True)))
+    plain = details_of(loaded(cassette_of((CALL, text("x")))))
 
-    assert (detailed(sealed).redacts, detailed(sealed).seals_answers) == (True, True)
-    assert (detailed(plain).redacts, detailed(plain).transport) == (False, "http")
+    assert (sealed.redacts, sealed.seals_answers) == (True, True)
+    assert (plain.redacts, plain.seals_answers, plain.transport) == (False, False, "http")

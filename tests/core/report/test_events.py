@@ -22,14 +22,14 @@ from builders import (
 from messages import NO, YES, asks, text
 from pushing import PushingSession, asked_once, elicit, posted
 
-from mrtr_cassette.core.drive.unrecorded import Unrecorded
-from mrtr_cassette.core.exchange.pushed import pushed_asks
+from mrtr_cassette.core.cassette.recorded import pushed_asks
+from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.record.recorder import Recorder
 from mrtr_cassette.core.record.sealing import Unread
-from mrtr_cassette.core.replay.harmless import Harmless
+from mrtr_cassette.core.replay.diagnosis import Harmless
+from mrtr_cassette.core.replay.equivalence import SeveralAnswers
 from mrtr_cassette.core.replay.player import Play, Player
-from mrtr_cassette.core.replay.stateless import SeveralAnswers
 from mrtr_cassette.core.report.events import (
     admin_said,
     answered_event,
@@ -50,89 +50,105 @@ from mrtr_cassette.core.report.events import (
     unrecorded_event,
 )
 from mrtr_cassette.core.report.misses import report_of_miss
-from mrtr_cassette.core.secrets.surrogates import sha256_of
+from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 
 CALL = tool("deploy", env="prod")
+DEPLOY = 'tools/call "deploy"'
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJlLW9m"
+HASH = sha256_of(STATE)
 BRANCHED: tuple[Step, ...] = (
     (CALL, asks("a", state=STATE)),
     (retry(CALL, {"a": NO}, state=STATE), text("left")),
     (retry(CALL, {"a": YES}, state=STATE), text("done")),
 )
+CAUGHT_UP = (
+    f"      repeated the conversation up to #1 ({DEPLOY}, ask of turn 1), "
+    "for an answer that is not recorded"
+)
+TOLD_APART = """\
+note: recorded with several answers:
+  #1, #2: tools/call "who", told apart by the client
+  #3, #4: tools/call "slow", told apart by a progress token, the session"""
+FIRST = {"call": DEPLOY, "interaction": 1, "turn": 1}
 
 
-def observed(request: Any, response: Any, *, before: tuple[Step, ...] = ()) -> Any:
+def observed(request: Any, response: Any) -> Any:
     """Return what is seen of an exchange that has ended."""
-    talk = conversation(*before)
+    talk = conversation()
     number = talk.request(request)
     talk.response(number, response)
     return talk.observation(number)
 
 
 @pytest.mark.parametrize(
-    ("request_", "response", "line"),
+    ("request_", "response", "began", "ended", "line"),
     [
-        (CALL, text("x"), '   1  tools/call "deploy" -> HTTP 200 (3 ms)'),
+        (
+            CALL,
+            text("x"),
+            {"event": "started", "call": DEPLOY},
+            {"event": "ended", "call": DEPLOY, "status": 200},
+            f"{DEPLOY} -> HTTP 200 (3 ms)",
+        ),
         (
             CALL,
             asks("a", state=STATE),
-            '   1  tools/call "deploy" -> HTTP 200, asks a (form), with request state (3 ms)',
+            {"event": "started", "call": DEPLOY},
+            {
+                "event": "asked",
+                "via": "result",
+                "keys": {"a": "form"},
+                "request_state_sha256": HASH,
+            },
+            f"{DEPLOY} -> HTTP 200, asks a (form), with request state (3 ms)",
         ),
         (
             CALL,
             asks(state=STATE),
-            '   1  tools/call "deploy" -> HTTP 200, asks for a retry only, with request state (3 ms)',
+            {"event": "started"},
+            {"event": "asked", "keys": {}, "request_state_sha256": HASH},
+            f"{DEPLOY} -> HTTP 200, asks for a retry only, with request state (3 ms)",
         ),
         (
-            retry(CALL, {"b": 1, "a": 2}),
-            asks("a", "b"),
-            '   1  tools/call "deploy", answering a, b -> HTTP 200, asks a (form), b (form) (3 ms)',
+            retry(CALL, {"a": 2}, state=STATE),
+            asks("b"),
+            {
+                "event": "answered",
+                "via": "result",
+                "keys": ["a"],
+                "request_state_sha256": HASH,
+            },
+            {"event": "asked", "keys": {"b": "form"}, "request_state_sha256": None},
+            f"{DEPLOY}, answering a, echoing a request state -> HTTP 200, asks b (form) (3 ms)",
         ),
-        (get("/x"), Answer((), status=0, end=End.OPEN), "   1  GET /x -> no response (3 ms)"),
+        (
+            get("/x"),
+            Answer((), status=0, end=End.OPEN),
+            {"event": "started", "call": "GET /x"},
+            {"event": "ended", "status": 0, "bytes": 0},
+            "GET /x -> no response (3 ms)",
+        ),
     ],
 )
-def test_exchange_is_one_line_in_the_log(request_: Any, response: Any, line: str) -> None:
-    """A recorded exchange is named with what was asked, and without any value."""
+def test_exchange_is_two_events_and_a_line(
+    request_: Any, response: Any, began: Any, ended: Any, line: str
+) -> None:
+    """An exchange is named with what was asked and answered, and without any value."""
     observation = observed(request_, response)
+    event, shown = response_said(observation, End.COMPLETE, observation.started_ms + 3.04)
 
-    assert response_said(observation, End.COMPLETE, observation.started_ms + 3)[1] == line
+    assert request_event(observation).items() >= {**began, "exchange": 1}.items()
+    timed = {"exchange": 1, "end": "complete", "duration_ms": 3.0}
+    assert event.items() >= {**ended, **timed}.items()
+    assert shown == f"   1  {line}"
 
 
-def test_events_of_a_recording_tell_the_turns() -> None:
-    """A log for programs has keys, kinds and hashes, and no value that anybody sent."""
-    asked = observed(CALL, asks("a", state=STATE))
-    assert request_event(asked) == {
-        "event": "started",
-        "exchange": 1,
-        "call": 'tools/call "deploy"',
-    }
-    assert response_said(asked, End.COMPLETE, asked.started_ms + 2.04)[0] == {
-        "event": "asked",
-        "exchange": 1,
-        "call": 'tools/call "deploy"',
-        "status": 200,
-        "end": "complete",
-        "bytes": len(answer(CALL, asks("a", state=STATE))),
-        "duration_ms": 2.0,
-        "via": "result",
-        "keys": {"a": "form"},
-        "request_state_sha256": sha256_of(STATE),
-    }
+def test_events_of_a_recording_count_the_bytes() -> None:
+    """The size is that of the bodies of the response."""
+    event, _ = response_said(observed(CALL, text("x")), End.COMPLETE, 2)
 
-    answered = observed(retry(CALL, {"b": NO, "a": YES}, state=STATE), text("done"))
-    assert request_event(answered) == {
-        "event": "answered",
-        "exchange": 1,
-        "call": 'tools/call "deploy"',
-        "via": "result",
-        "keys": ["a", "b"],
-        "request_state_sha256": sha256_of(STATE),
-    }
-    assert response_said(answered, End.OPEN, answered.started_ms)[0]["event"] == "ended"
-    assert (
-        request_event(observed(retry(CALL, {"a": YES}), text("x")))["request_state_sha256"] is None
-    )
+    assert event["bytes"] == len(answer(CALL, text("x")))
 
 
 def test_events_of_a_recording_tell_what_was_pushed() -> None:
@@ -144,84 +160,52 @@ def test_events_of_a_recording_tell_what_was_pushed() -> None:
     listening = session.talk.observation(stream)
     (push,) = listening.take_pushed()
     answering = session.talk.observation(session.post(posted(elicit(), YES)))
+    via_push = {"call": DEPLOY, "via": "push", "request_state_sha256": None}
 
     event, line = pushed_said(listening, push)
-    assert event == {
-        "event": "asked",
-        "exchange": 2,
-        "call": 'tools/call "deploy"',
-        "via": "push",
-        "keys": {"elicitation-1": "form"},
-        "request_state_sha256": None,
-    }
-    assert line == '   2  tools/call "deploy" asks elicitation-1 (form)'
+    keys: Any = {"elicitation-1": "form"}
+    assert event == {"event": "asked", "exchange": 2, "keys": keys, **via_push}
+    assert line == f"   2  {DEPLOY} asks elicitation-1 (form)"
+    keys = ["elicitation-1"]
     assert request_event(answering) == {
         "event": "answered",
         "exchange": 3,
-        "call": 'tools/call "deploy"',
-        "via": "push",
-        "keys": ["elicitation-1"],
-        "request_state_sha256": None,
+        "keys": keys,
+        **via_push,
     }
     assert response_said(answering, End.COMPLETE, answering.started_ms + 1)[1] == (
         "   3  POST /mcp, answering elicitation-1 -> HTTP 202 (1 ms)"
     )
 
 
-def test_where_the_admin_port_is() -> None:
-    """Programs that start a run on a free port read it here."""
-    event = {"event": "admin", "url": "http://h:1"}
-    assert admin_said("http://h:1") == (event, "admin port on http://h:1")
-
-
-def test_events_of_a_replay_tell_hits_and_misses() -> None:
+def test_events_of_a_replay_tell_hits_turns_and_misses() -> None:
     """A log for programs has the place of a hit, and reason and pointers of a miss."""
     player = player_of(*BRANCHED)
-    decision = player.request_received(post(CALL))
-    assert isinstance(decision, Play)
-    assert played_event(decision) == {
-        "event": "played",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 0,
-        "times": 1,
-    }
-    assert missed_event(missed(player, tool("deploy", env="secret"))) == {
-        "event": "missed",
-        "call": 'tools/call "deploy"',
-        "reason": "arguments-differ",
-        "nearest": [1, 0],
-        "pointers": ["/arguments/env"],
-    }
-    assert missed_event(missed(player, tool("x")))["nearest"] is None
-    harmless = player.request_received(post(rpc("ping")))
+    played, harmless = (player.request_received(post(body)) for body in (CALL, rpc("ping")))
+    assert isinstance(played, Play)
     assert isinstance(harmless, Harmless)
-    assert harmless_event(harmless) == {"event": "harmless", "call": "ping", "answer": "{}"}
+    asker, answering = player.interactions[0]
 
-
-def test_events_of_a_replay_tell_turns_of_results() -> None:
-    """What a response asks and what a retry answers is told with the number of the turn."""
-    player = player_of(*BRANCHED)
-    first, second = (player.interactions[at] for at in (0, 1))
-    asker, answering = first
-
-    assert asked_event(asker) == {
-        "event": "asked",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 1,
-        "via": "result",
-        "keys": {"a": "form"},
-    }
-    assert answered_event(answering) == {
-        "event": "answered",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 1,
-        "via": "result",
-        "keys": ["a"],
-    }
-    assert answered_event(second[0])["interaction"] == 2
+    assert [
+        played_event(played),
+        asked_event(asker),
+        answered_event(answering),
+        missed_event(missed(player, tool("deploy", env="secret"))),
+        harmless_event(harmless),
+    ] == [
+        {"event": "played", "call": DEPLOY, "interaction": 1, "turn": 0, "times": 1},
+        {"event": "asked", **FIRST, "via": "result", "keys": {"a": "form"}},
+        {"event": "answered", **FIRST, "via": "result", "keys": ["a"]},
+        {
+            "event": "missed",
+            "call": DEPLOY,
+            "reason": "arguments-differ",
+            "nearest": [1, 0],
+            "pointers": ["/arguments/env"],
+        },
+        {"event": "harmless", "call": "ping", "answer": "{}"},
+    ]
+    assert missed_event(missed(player, tool("x")))["nearest"] is None
 
 
 def test_events_of_a_replay_tell_turns_of_pushes() -> None:
@@ -230,22 +214,10 @@ def test_events_of_a_replay_tell_turns_of_pushes() -> None:
     _, answering = Player(cassette).interactions[0]
     ((ask,),) = pushed_asks(cassette.interactions).values()
 
-    assert asked_by_push_event(ask) == {
-        "event": "asked",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 1,
-        "via": "push",
-        "keys": {"elicitation-1": "form"},
-    }
-    assert answered_event(answering) == {
-        "event": "answered",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 1,
-        "via": "push",
-        "keys": ["elicitation-1"],
-    }
+    assert [asked_by_push_event(ask), answered_event(answering)] == [
+        {"event": "asked", **FIRST, "via": "push", "keys": {"elicitation-1": "form"}},
+        {"event": "answered", **FIRST, "via": "push", "keys": ["elicitation-1"]},
+    ]
 
 
 @pytest.mark.parametrize("name", [rb"\ud800", rb"a\u0000b", rb"\u001b[31m"])
@@ -268,37 +240,17 @@ def test_lines_for_programs_are_json_whatever_was_asked(name: bytes) -> None:
     assert report_of_miss(miss, "f").text.encode()
 
 
-def test_retry_that_is_not_recorded_is_an_event_without_values() -> None:
-    """The event of a request that could not be recorded names the call and no ask, if none is."""
-    failure = Unrecorded(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
-
-    assert unrecorded_event(failure) == {
-        "event": "unrecorded",
-        "call": 'tools/call "deploy"',
-        "recorded": None,
-        "pointers": [],
-    }
-
-
-UNSEARCHED = (
-    'warning: the {} of exchange 1, tools/call "deploy", can\'t be searched for asks, states'
-)
-
-
 @pytest.mark.parametrize(
     ("unread", "rest"),
     [
         (
             Unread("response", "its content coding \x1b[1m can't be decoded here"),
             (
-                " and secrets, as its content coding \\x1b[1m can't be decoded here; it is recorded as "
-                "it is: have it readable with GZIP"
+                "its content coding \\x1b[1m can't be decoded here; it is recorded as it is: "
+                "have it readable with GZIP"
             ),
         ),
-        (
-            Unread("request", "it is no text"),
-            " and secrets, as it is no text; it is recorded as it is",
-        ),
+        (Unread("request", "it is no text"), "it is no text; it is recorded as it is"),
     ],
 )
 def test_body_that_cannot_be_read_is_told(unread: Unread, rest: str) -> None:
@@ -306,72 +258,49 @@ def test_body_that_cannot_be_read_is_told(unread: Unread, rest: str) -> None:
     observation = Recorder(seals=True).request_received(post(CALL), 0)
     event, line = unread_said(observation, unread, {"accept_gzip": "GZIP"})
 
-    assert line == UNSEARCHED.format(unread.side) + rest
+    assert line == (
+        f"warning: the {unread.side} of exchange 1, {DEPLOY}, can't be searched for asks, "
+        f"states and secrets, as {rest}"
+    )
     assert (event["event"], event["exchange"], event["body"]) == ("unread", 1, unread.side)
     assert event["reason"].isprintable()
 
 
-@pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        (
-            unreachable_said("POST /mcp", "refused"),
-            ("unreachable", "POST /mcp: refused; not recorded"),
-        ),
-        (
-            failed_said("disk full"),
-            ("failed", "RECORDING FAILED: disk full; the traffic goes on"),
-        ),
-        (
-            progress_said("reading", "c.json", 1500, 60_000, 11.4),
-            ("reading", "reading c.json: 1,500 of 60,000 interactions, 12 s left"),
-        ),
-    ],
-)
-def test_what_goes_on_in_a_run_is_an_event_and_a_line(
-    said: tuple[dict[str, Any], str], shown: tuple[str, str]
-) -> None:
-    """Each has a name for programs and a sentence for people."""
-    event, line = said
-    assert (event["event"], line) == shown
-
-
-def test_conversation_that_was_repeated_is_told_up_to_its_ask() -> None:
-    """The event and the line name the recorded ask at which the live server stands now."""
-    ((asker, _), *_) = player_of(*BRANCHED).interactions
-
-    event, line = caught_up_said(asker)
-    assert event == {
-        "event": "caught-up",
-        "call": 'tools/call "deploy"',
-        "interaction": 1,
-        "turn": 1,
-    }
-    assert line.strip() == (
-        'repeated the conversation up to #1 (tools/call "deploy", ask of turn 1), '
-        "for an answer that is not recorded"
-    )
-
-
-def test_requests_with_several_answers_are_told() -> None:
-    """The log has a record for each, and people read a line for each under one note."""
+def test_what_goes_on_in_a_run_is_an_event_and_a_line() -> None:
+    """Each has facts for programs and a sentence for people."""
+    asker, _ = player_of(*BRANCHED).interactions[0]
     groups = [
         SeveralAnswers('tools/call "who"', (1, 2), ("the client",)),
         SeveralAnswers('tools/call "slow"', (3, 4), ("a progress token", "the session")),
     ]
 
-    event, text_ = told_apart_said(groups)
-    assert event["event"] == "told_apart"
-    assert orjson.loads(orjson.dumps(event["requests"])) == [
-        {"call": 'tools/call "who"', "interactions": [1, 2], "told_apart_by": ["the client"]},
-        {
-            "call": 'tools/call "slow"',
-            "interactions": [3, 4],
-            "told_apart_by": ["a progress token", "the session"],
-        },
+    assert [
+        admin_said("http://h:1"),
+        unreachable_said("POST /mcp", "refused"),
+        failed_said("disk full"),
+        progress_said("reading", "c.json", 1500, 60_000, 11.4),
+        caught_up_said(asker),
+        told_apart_said(groups),
+    ] == [
+        ({"event": "admin", "url": "http://h:1"}, "admin port on http://h:1"),
+        ({"event": "unreachable", "problem": "refused"}, "POST /mcp: refused; not recorded"),
+        (
+            {"event": "failed", "problem": "disk full"},
+            "RECORDING FAILED: disk full; the traffic goes on",
+        ),
+        (
+            {"event": "reading", "interactions": 1500, "of": 60_000, "left_s": 11.4},
+            "reading c.json: 1,500 of 60,000 interactions, 12 s left",
+        ),
+        (
+            {"event": "caught-up", **FIRST},
+            CAUGHT_UP,
+        ),
+        (
+            {"event": "told_apart", "requests": [each._asdict() for each in groups]},
+            TOLD_APART,
+        ),
     ]
-    assert text_.splitlines() == [
-        "note: recorded with several answers:",
-        '  #1, #2: tools/call "who", told apart by the client',
-        '  #3, #4: tools/call "slow", told apart by a progress token, the session',
-    ]
+    failure = Unrecorded(read_call(post(tool("deploy", env="secret"))), "its session is unknown")
+    unrecorded = {"event": "unrecorded", "call": DEPLOY, "recorded": None, "pointers": []}
+    assert unrecorded_event(failure) == unrecorded

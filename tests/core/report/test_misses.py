@@ -1,4 +1,4 @@
-"""Facts about how a miss is reported."""
+"""Facts about reports of requests that can't be played or recorded, and what clients get."""
 
 from __future__ import annotations
 
@@ -7,15 +7,37 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import Answer, get, missed, play, player_of, post, retry, rpc, tool
+from builders import (
+    Answer,
+    get,
+    missed,
+    notification,
+    play,
+    player_of,
+    post,
+    retry,
+    rpc,
+    tool,
+    with_id,
+)
 from harmless import HOSTILE, assert_harmless
-from messages import NO, YES, form, text
-from pushing import asked_once, elicit, posted
+from messages import NO, YES, asks, form, text
+from pushing import asked_once, elicit, in_sealed_session, posted
 
+from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
-from mrtr_cassette.core.replay.playable import CassettePlace, PushedQuestion, playable
-from mrtr_cassette.core.report.misses import annotation, miss_body, refusal_body, report_of_miss
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.misses import (
+    MissesError,
+    annotation,
+    miss_body,
+    refusal_body,
+    report_of_miss,
+    report_of_unrecorded,
+    unrecorded_body,
+    upstream_error_body,
+)
 from mrtr_cassette.core.wire.pointers import Difference
 
 CALL = tool("deploy", env="prod")
@@ -75,17 +97,6 @@ def test_way_out_is_in_the_terms_of_the_front() -> None:
     assert '/arguments/env: recorded "prod", received "<<ignore_value>>"' in report.text
 
 
-def test_difference_at_the_top_is_shown() -> None:
-    """A body that differs as a whole is shown as a whole; an absent value reads as nothing."""
-    player = player_of((b"one", b"x"), (CALL, text("x")))
-
-    assert '  /: recorded "one", received "two"' in report_of_miss(missed(player, b"two"), "f").text
-    assert (
-        '  /arguments/env: recorded "prod", received nothing'
-        in report_of_miss(missed(player, tool("deploy", x=1)), "f").text
-    )
-
-
 def test_question_of_a_wrong_answer_is_repeated() -> None:
     """A miss about answers says what was asked under each key that differs."""
     asked = {
@@ -105,17 +116,8 @@ def test_question_of_a_wrong_answer_is_repeated() -> None:
 
 def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
     """A miss names the call during which the server asked, its turn and the question."""
-    cassette = asked_once(elicit(), YES, CALL, text("done"))
-    (interaction,) = cassette.interactions
-    (turn,) = interaction.pushed_turns
-    exchange = turn.answers[0].exchange
-    pending = interaction.exchanges[0]
-    asking = playable(pending, CassettePlace(1, 0), pending.request, (), ())
-    place = CassettePlace(1, 1, answers=PushedQuestion(asking, turn.asked[0]))
-    nearest = playable(exchange, place, exchange.request, (), ())
-    differing = (Difference("/action", '"accept"', '"decline"'),)
-    call = read_call(posted(elicit(), NO))
-    miss = Miss(call, Reason.ANSWERS_DIFFER, "another answer", nearest, differing)
+    player = Player(asked_once(elicit(), YES, CALL, text("done")))
+    miss = missed(player, in_sealed_session(posted(elicit(), NO)))
 
     report = report_of_miss(miss, "talk.json")
 
@@ -127,16 +129,6 @@ def test_wrong_answer_to_a_pushed_question_is_told_like_any_other() -> None:
         '  /action: recorded "accept", received "decline"',
     ]
     assert report.fixes[1] == "record the whole session with this answer, into another cassette"
-
-
-def test_call_that_is_refused_gets_the_miss_under_its_own_id() -> None:
-    """The error that the waiting call gets has the text and the facts of the wrong answer."""
-    report = report_of_miss(missed(player_of((CALL, text("x"))), tool("y")), "f")
-
-    refused = json.loads(refusal_body(report, b'"mine"'))
-
-    assert (refused["id"], refused["error"]["code"]) == ("mine", -32010)
-    assert (refused["error"]["message"], refused["error"]["data"]) == (report.text, report.facts)
 
 
 @pytest.mark.parametrize(
@@ -162,28 +154,6 @@ def test_request_is_named_as_a_person_would(request_: Any, named: str) -> None:
     assert report_of_miss(miss, "f").request == named
 
 
-def test_error_of_a_miss_has_text_and_facts_under_the_callers_id() -> None:
-    """A client gets the text as the message and the facts as the data of a JSON-RPC error."""
-    miss = missed(player_of((CALL, text("x"))), rpc("tools/list", number="mine"))
-    report = report_of_miss(miss, "talk.json")
-
-    assert json.loads(miss_body(report, miss.call)) == {
-        "jsonrpc": "2.0",
-        "id": "mine",
-        "error": {"code": -32010, "message": report.text, "data": report.facts},
-    }
-
-
-def test_text_of_a_miss_has_no_secret_that_the_cassette_knows() -> None:
-    """Secrets are taken out of the text as a whole, wherever in it they stand."""
-    miss = missed(player_of((CALL, text("x"))), tool("deploy", env="hush"))
-
-    report = report_of_miss(miss, "f", lambda text: text.replace("hush", "<secret>"))
-
-    assert "hush" not in report.text
-    assert report.text.count("<secret>") == 2
-
-
 def test_miss_steers_neither_terminal_nor_runner() -> None:
     """Names, arguments, answers and questions may be anything, and the path of the file too."""
     reports = []
@@ -207,16 +177,6 @@ def test_miss_steers_neither_terminal_nor_runner() -> None:
             assert shown.isprintable()
         for difference in report.differences:
             assert all(each is None or each.isprintable() for each in difference)
-
-
-def test_annotation_is_one_line_that_names_the_file() -> None:
-    """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
-    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
-    report = replace(report_of_miss(miss, "a,b:c%.json"), text="50%\r\n::x")
-
-    assert annotation(report) == (
-        "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
-    )
 
 
 def test_facts_of_a_miss_are_redacted_like_its_text() -> None:
@@ -245,12 +205,130 @@ def test_what_was_played_up_says_what_would_play_it_again() -> None:
         assert any("new session" in fix for fix in report.fixes) is (ways_out == 4)
 
 
-def test_header_that_contradicts_the_body_is_told_with_the_way_out() -> None:
-    """A miss names the header, and what it has to repeat."""
-    call = tool("deploy", env="prod")
-    miss = missed(player_of((call, text("done"))), post(call, ("Mcp-Name", "drop\x1b")))
-    report = report_of_miss(miss, "f")
+def test_value_that_is_absent_reads_as_nothing() -> None:
+    """A body that differs as a whole is shown as a whole, and long values are cut."""
+    player = player_of((b"one", b"x"), (CALL, text("x")))
 
-    assert report.reason == "headers-contradict"
-    assert "Mcp-Name: drop\\x1b" in report.detail
-    assert report.fixes[0].startswith("send the method and the name of the body")
+    for request, line in (
+        (b"two", '  /: recorded "one", received "two"'),
+        (tool("deploy", x=1), '  /arguments/env: recorded "prod", received nothing'),
+        (
+            tool("deploy", env="v" * 300),
+            f'  /arguments/env: recorded "prod", received "{"v" * 199}… (102 more characters)',
+        ),
+    ):
+        assert line in report_of_miss(missed(player, request), "f").text.splitlines()
+
+
+def test_annotation_is_one_line_that_names_the_file() -> None:
+    """Workflow commands end with the line, so what ends one is escaped, and so are separators."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list"))
+    report = replace(report_of_miss(miss, "a,b:c%.json"), text="50%\r\n::x")
+
+    assert annotation(report) == (
+        "::error file=a%2Cb%3Ac%25.json,title=miss%3A unknown-method::50%25%0D%0A::x"
+    )
+
+
+def test_misses_are_an_error_of_the_library() -> None:
+    """It has how many requests were missed, and of each what a report says."""
+    report = report_of_miss(missed(player_of((CALL, text("x"))), tool("b")), "c.json")
+
+    error = MissesError("c.json", [report, report])
+
+    head = "2 requests had no recorded answer on c.json"
+    assert str(error) == f"{head}\n\n{report.text}\n\n{report.text}"
+    assert (error.misses, error.exit_code) == ((report, report), 1)
+
+
+# Requests that appending could not record
+
+
+def unrecorded() -> Unrecorded:
+    """Return a retry whose ask the live server no longer makes."""
+    player = player_of(
+        (CALL, asks("a", state="S")), (retry(CALL, {"a": YES}, state="S"), text("x"))
+    )
+    ((asking, _),) = player.interactions
+    call = read_call(post(with_id(retry(CALL, {"a": 1}, state="S"), "mine")))
+    differences = (
+        Difference("/inputRequests/a/params/message", '"a?"', '"b?"'),
+        Difference("/requestState", '"…"', None),
+    )
+    return Unrecorded(call, "the live server asks something else in turn 1", asking, differences)
+
+
+def test_unrecorded_request_tells_what_the_live_server_asks_instead() -> None:
+    """Text and facts name the request, the recorded ask, and where the live one differs."""
+    report = report_of_unrecorded(unrecorded(), "talk.json")
+
+    assert report.text.splitlines() == [
+        "not recorded: the live server asks something else in turn 1",
+        (
+            '  request:  tools/call "deploy" with {"env":"prod"}, answering a, '
+            "echoing a request state"
+        ),
+        '  recorded: #1 (tools/call "deploy", ask of turn 1) in talk.json',
+        '  /inputRequests/a/params/message: recorded "a?", live "b?"',
+        '  /requestState: recorded "…", live nothing',
+        "  fix:      record the whole call again, into another cassette",
+        '       or:  record all of this cassette again with existing="replace"',
+    ]
+    assert report.facts == {
+        "detail": "the live server asks something else in turn 1",
+        "request": 'tools/call "deploy" with {"env":"prod"}, answering a, echoing a request state',
+        "cassette": "talk.json",
+        "recorded": {"interaction": 1, "turn": 1, "call": 'tools/call "deploy"'},
+        "differences": [
+            {"pointer": "/inputRequests/a/params/message", "recorded": '"a?"', "live": '"b?"'},
+            {"pointer": "/requestState", "recorded": '"…"', "live": None},
+        ],
+        "fix": "record the whole call again, into another cassette, or record all of this cassette "
+        'again with existing="replace"',
+    }
+    redacted = report_of_unrecorded(unrecorded(), "f", lambda shown: shown.replace('"b?"', "<x>"))
+    assert "live <x>" in redacted.text
+
+
+def test_unrecorded_request_without_a_recorded_ask_names_none() -> None:
+    """Where no ask of the cassette is concerned, the report is shorter by that."""
+    failure = Unrecorded(read_call(post(CALL)), "the live server opened no session: HTTP 500")
+    report = report_of_unrecorded(failure, "talk.json")
+
+    assert len(report.text.splitlines()) == 4
+    assert report.facts["recorded"] is None
+
+
+# Errors that clients get
+
+
+def test_client_gets_text_and_facts_under_its_own_id() -> None:
+    """The text is the message and the facts are the data of a JSON-RPC error."""
+    miss = missed(player_of((CALL, text("x"))), rpc("tools/list", number="mine"))
+    missing = report_of_miss(miss, "talk.json")
+    failure = unrecorded()
+    failed = report_of_unrecorded(failure, "talk.json")
+
+    for body, code, report in (
+        (miss_body(missing, miss.call), -32010, missing),
+        (refusal_body(missing, b'"mine"'), -32010, missing),
+        (unrecorded_body(failed, failure.call), -32012, failed),
+    ):
+        assert json.loads(body) == {
+            "jsonrpc": "2.0",
+            "id": "mine",
+            "error": {"code": code, "message": report.text, "data": report.facts},
+        }
+
+
+@pytest.mark.parametrize("identity", [b"7", b'"a"', b"1.0e3"])
+def test_error_has_the_id_as_the_client_spelled_it(identity: bytes) -> None:
+    """The id of the request is copied, not written anew; other traffic has none."""
+    request = post(b'{"jsonrpc":"2.0","id": %s ,"method":"x"}' % identity)
+    error = b'"error":{"code":-32011,"message":"refused"}}'
+
+    assert upstream_error_body(request, "refused") == (
+        b'{"jsonrpc":"2.0","id":%s,%s' % (identity, error)
+    )
+    for other in (post(notification("n")), post(b"junk"), get("/")):
+        assert upstream_error_body(other, "refused") == b'{"jsonrpc":"2.0","id":null,' + error

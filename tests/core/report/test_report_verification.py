@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -9,25 +10,23 @@ from builders import cassette_of, loaded, tool
 from harmless import assert_harmless
 from messages import text
 
-from mrtr_cassette.core.compare.changes import Change, Verdict
-from mrtr_cassette.core.drive.learning import Learned
-from mrtr_cassette.core.drive.plan import planned
+from mrtr_cassette.core.compare.values import Change, Verdict
+from mrtr_cassette.core.drive.ignoring import Learned
 from mrtr_cassette.core.drive.recorded_script import TurnChange
-from mrtr_cassette.core.drive.verification import Verified
-from mrtr_cassette.core.report.junit import verification_junit
-from mrtr_cassette.core.report.verification import (
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
+from mrtr_cassette.core.report.comparison import (
     Verification,
-    VerifiedInteraction,
     exit_code_of,
     verification_annotations,
     verification_data,
     verification_markdown,
-    verification_of,
     verification_text,
 )
+from mrtr_cassette.core.report.junit import verification_junit
 
 CHANGED = TurnChange(1, Change("question-changed", "/inputRequests/a", '"x"', None))
 NOTE = TurnChange(0, Change("surface-changed", "/tools/1", None, "{}", is_information=True))
+PLAN = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))[0]
 ANNOTATION = '::error file=c.json,title=#1 tools/call "a"%3A'
 STRANGE = "\x1b[2J\n::error::`|*<b>"
 
@@ -36,7 +35,7 @@ def interaction(
     verdict: Verdict, *changes: TurnChange, reason: str | None = None
 ) -> VerifiedInteraction:
     """Return one interaction."""
-    return VerifiedInteraction(1, 'tools/call "a"', verdict, changes, reason)
+    return VerifiedInteraction(PLAN, verdict, changes, reason)
 
 
 def verification(*interactions: VerifiedInteraction, **more: frozenset[str]) -> Verification:
@@ -82,13 +81,11 @@ def test_text_has_what_is_not_the_same() -> None:
     )
     assert verification_text(came_of_it).splitlines() == [
         '= #1 tools/call "a": same, with notes',
-        "    response /tools/1: surface-changed, information",
-        "      recorded nothing",
-        "      received {}",
+        "    response /tools/1: surface-changed, information only",
+        "      + {}",
         '~ #1 tools/call "a": question-changed',
         "    turn 1 /inputRequests/a: question-changed",
-        '      recorded "x"',
-        "      received nothing",
+        '      - "x"',
         '- #1 tools/call "a": skipped',
         "    it was not selected",
         "c.json against http://h/mcp: 4 interactions: 2 same, 1 skipped, 1 question-changed",
@@ -98,11 +95,8 @@ def test_text_has_what_is_not_the_same() -> None:
 
 def test_what_was_learned_is_told_with_what_was_refused() -> None:
     """Each with its call, and a refusal with its reason."""
-    plan = planned(loaded(cassette_of((tool("a"), text("x"))), "c.json"))
-    places = [("tools/call a", Learned("/at")), ("tools/call a", Learned("", "it hides all"))]
-    verified = [Verified(plan[0], "same", reason=None)]
-    came_of_it = verification_of("c.json", "u", verified, [], places)
-    assert came_of_it.interactions[0].call == 'tools/call "a"'
+    places = ("tools/call a", Learned("/at")), ("tools/call a", Learned("", "it hides all"))
+    came_of_it = Verification("c.json", "u", (interaction("same"),), places=places)
     lines = verification_text(came_of_it).splitlines()
     assert lines[:2] == ["learned: tools/call a /at", "not learned: tools/call a /: it hides all"]
 
@@ -125,25 +119,25 @@ def test_reports_for_programs_have_every_verdict() -> None:
         [], ["failure"], ["failure"], ["skipped"],
     ]  # fmt: skip
     markdown = verification_markdown([came_of_it])
-    assert markdown.count("\n| 1 |") == 2
-    assert "turn 1 `/inputRequests/a`" in markdown
+    assert "\n```diff\n! #1 tools/call" in markdown
+    assert 'turn 1 /inputRequests/a: question-changed\n-       "x"\n' in markdown
     assert verification_annotations(came_of_it) == [
         f"{ANNOTATION} question-changed::/inputRequests/a question-changed",
         f"{ANNOTATION} not-reached::it is away",
     ]
-    assert verification_markdown([verification(interaction("same"))]).count("|") == 0
+    assert "diff" not in verification_markdown([verification(interaction("same"))])
 
 
 def test_what_a_server_says_steers_nothing() -> None:
     """Neither a terminal, a runner, XML nor Markdown."""
     plan = planned(loaded(cassette_of((tool(STRANGE), text("x"))), "c.json"))
-    change = TurnChange(0, Change("text-changed", f"/{STRANGE}", f'"{STRANGE}"', f'"{STRANGE}"'))
-    verified = [Verified(plan[0], "text-changed", (change,), STRANGE)]
-    came_of_it = verification_of("c.json", STRANGE, verified, [])
+    change = TurnChange(0, Change("text-changed", f"/{STRANGE}", *[json.dumps(STRANGE)] * 2))
+    verified = VerifiedInteraction(plan[0], "text-changed", (change,), STRANGE)
+    came_of_it = Verification("c.json", STRANGE, (verified,))
     assert_harmless(verification_text(came_of_it))
     ET.fromstring(verification_junit([came_of_it]))
     (line,) = verification_annotations(came_of_it)
     assert "\n" not in line
     markdown = verification_markdown([came_of_it])
     assert_harmless(markdown)
-    assert markdown.count("\n|") == 3
+    assert markdown.count("\n```") == 2

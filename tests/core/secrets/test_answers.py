@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from builders import post, retry, tool
 
-from mrtr_cassette.core.exchange.lookup import lookup_key
+from mrtr_cassette.core.cassette.lookup import lookup_key
 from mrtr_cassette.core.protocol.calls import CallKey, read_call
-from mrtr_cassette.core.secrets.answers import seal_answers
+from mrtr_cassette.core.secrets.sealed import seal_answers
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 

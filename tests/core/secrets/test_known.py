@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrtr_cassette.core.secrets.known import KnownText, KnownTexts
+from mrtr_cassette.core.secrets.credentials import KnownText, KnownTexts
 
 SHOWN = "<token:1>"
 PLAIN = "kQ7-state.of_a-conversation"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from core.secrets.planted import fill
 
-from mrtr_cassette.core.secrets.names import (
+from mrtr_cassette.core.secrets.rules import (
     AMBIGUOUS,
     ENDINGS,
     NAMES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.secrets.patterns import compiled, quiet_options, refusal_of, searches
+from mrtr_cassette.core.secrets.shapes import compiled, quiet_options, refusal_of, searches
 
 
 @pytest.mark.parametrize(

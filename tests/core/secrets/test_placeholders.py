@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.secrets.placeholders import (
+from mrtr_cassette.core.secrets.sealed import (
     PLACEHOLDER,
     placeholder,
     placeholders_in,

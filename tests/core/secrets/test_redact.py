@@ -26,10 +26,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from patience import seconds
 
-from mrtr_cassette.core.secrets.names import ENDINGS, NAMES
-from mrtr_cassette.core.secrets.placeholders import renumber, without_numbers
 from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
-from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, RULE_NAMES, ActiveRules, RedactionRules
+from mrtr_cassette.core.secrets.rules import (
+    CUSTOM_KEY,
+    ENDINGS,
+    NAMES,
+    RULE_NAMES,
+    ActiveRules,
+    RedactionRules,
+)
+from mrtr_cassette.core.secrets.sealed import renumber, without_numbers
 from mrtr_cassette.core.secrets.shapes import RULES
 from mrtr_cassette.core.wire.http import Request
 

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.secrets.names import AMBIGUOUS
-from mrtr_cassette.core.secrets.rules import CUSTOM_KEY, ActiveRules, Name, RedactionRules
+from mrtr_cassette.core.secrets.rules import (
+    AMBIGUOUS,
+    CUSTOM_KEY,
+    ActiveRules,
+    Name,
+    RedactionRules,
+)
 from mrtr_cassette.core.secrets.shapes import RULES
 
 

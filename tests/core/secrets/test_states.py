@@ -10,16 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import seconds
 
-from mrtr_cassette.core.secrets.states import (
-    KnownState,
-    KnownStates,
-    find_states,
-    seal_states,
-)
-from mrtr_cassette.core.secrets.surrogates import (
-    as_recorded,
-    sealed_hash,
-)
+from mrtr_cassette.core.secrets.credentials import KnownState, KnownStates
+from mrtr_cassette.core.secrets.sealed import as_recorded, find_states, seal_states, sealed_hash
 
 STATE = "eyJzdGVwIjoxfQ.c2lnbmF0dXJl"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import hashlib
 
-from mrtr_cassette.core.secrets.surrogates import (
+from mrtr_cassette.core.secrets.sealed import (
     as_recorded,
     compared_sha256,
     elicitation_surrogate,

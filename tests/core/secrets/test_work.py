@@ -8,9 +8,10 @@ import pytest
 from adversarial import OF_BODIES, ByLength, assert_linear, of_rules, steps
 from patience import seconds
 
+from mrtr_cassette.core.secrets.credentials import KnownState, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.secrets.states import KnownState, KnownStates, find_states
+from mrtr_cassette.core.secrets.sealed import find_states
 from mrtr_cassette.core.wire.jsonbytes import Span
 from mrtr_cassette.core.wire.sse import read_event
 

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from mrtr_cassette.core.wire.coding import ContentDecoder
+from mrtr_cassette.core.wire.http import ContentDecoder
 
 
 def decoded(coding: str, *chunks: bytes) -> tuple[bytes, bool]:

@@ -11,6 +11,7 @@ from patience import seconds
 from mrtr_cassette.core.wire.jsonbytes import (
     DEEPEST,
     MemberPath,
+    Number,
     Span,
     canonical,
     find_spans,
@@ -21,7 +22,6 @@ from mrtr_cassette.core.wire.jsonbytes import (
     replace_members,
     splice,
 )
-from mrtr_cassette.core.wire.numbers import Number
 from mrtr_cassette.errors import NotJsonError
 
 HUGE_EXPONENT = b"1e" + b"9" * 5_000

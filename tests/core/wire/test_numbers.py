@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mrtr_cassette.core.wire.numbers import (
-    Number,
-    canonical_number,
-    read_fraction,
-    read_integer,
-)
+from mrtr_cassette.core.wire.jsonbytes import Number, canonical_number, read_fraction, read_integer
 from mrtr_cassette.errors import NotJsonError
 
 

@@ -8,8 +8,15 @@ import zlib
 import pytest
 from builders import JSON_HEADERS, post, tool
 
-from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
-from mrtr_cassette.core.wire.readable import readable, why_unread
+from mrtr_cassette.core.wire.http import (
+    End,
+    Headers,
+    Piece,
+    Request,
+    Response,
+    readable,
+    why_unread,
+)
 
 CALL = tool("deploy", env="prød")
 

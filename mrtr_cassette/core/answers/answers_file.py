@@ -1,0 +1,320 @@
+"""The answers file: rules for what a server asks, an endpoint, and what happens otherwise.
+
+Rule: the first rule that fits answers. A rule with a message never answers another message. Each
+description is a sentence that users read in the published schema.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from mrtr_cassette.core.answers.checking import ELICITATIONS, RESULTS, VALUES, Asked, elicited
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.messages import Via
+from mrtr_cassette.core.secrets.sealed import SEALED_ANSWER, without_numbers
+from mrtr_cassette.core.secrets.shapes import refusal_of, searches
+from mrtr_cassette.core.wire.jsonbytes import Number, canonical, parse
+from mrtr_cassette.errors import UsageError, printable
+
+_METHOD_OF: Final = {"tool": "tools/call", "prompt": "prompts/get", "resource": "resources/read"}
+"""The method of the calls that each member of a rule names."""
+_ANSWERED_BY: Final = {"action": ELICITATIONS, "result": RESULTS, "value": VALUES}
+"""The kinds of requests that each member of a rule can answer."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class AnswerRule(_Strict):
+    """One rule: what it answers, and with what. The first rule that fits answers."""
+
+    tool: str | None = Field(None, description="The tool that is called.")
+    prompt: str | None = Field(None, description="The prompt that is got.")
+    resource: str | None = Field(None, description="The URI of the resource that is read.")
+    key: str | None = Field(None, description="The server's key of the request for input.")
+    message: str | None = Field(None, description="The message, exactly.")
+    pattern: str | None = Field(
+        None, description="A regular expression (RE2) for the whole message."
+    )
+    kind: (
+        Literal["form", "url", "sampling", "roots", "string", "number", "integer", "boolean"] | None
+    ) = Field(None, description="What the server asks for; the last four in the array dialect.")
+    action: Literal["accept", "decline", "cancel"] | None = Field(
+        None, description="What a user does with a form or a URL."
+    )
+    content: dict[str, JsonValue] | None = Field(
+        None, description="The fields of a form that is accepted."
+    )
+    result: dict[str, JsonValue] | None = Field(
+        None, description="The result of a sampling or roots request."
+    )
+    value: JsonValue = Field(None, description="The value in the array dialect.")
+
+    def answer(self) -> Any:
+        """Return what it answers, in which no number has lost anything."""
+        if self.action is not None:
+            return elicited(self.action, _exact(self.content))
+        return {"value": _exact(self.value)} if self.result is None else _exact(self.result)
+
+    def kinds(self) -> frozenset[str]:
+        """Return the kinds of requests that it can answer."""
+        if self.kind is not None:
+            return frozenset({self.kind})
+        if self.action is None:
+            return VALUES if self.result is None else RESULTS
+        return ELICITATIONS if self.content is None else frozenset({"form"})
+
+    def fits(self, asked: Asked, key: str, request: InputRequest) -> bool:
+        """Tell whether it answers a request for input."""
+        if self.key not in (None, key) or self.kind not in (None, request.kind):
+            return False
+        if self.message not in (None, request.message):
+            return False
+        if self.pattern is not None and not searches(self.pattern, request.message, is_whole=True):
+            return False
+        for member, method in _METHOD_OF.items():
+            name = getattr(self, member)
+            if name is not None and (asked.method, asked.name) != (method, name):
+                return False
+        if request.takes_value:
+            return "value" in self.model_fields_set
+        return request.kind in self.kinds()
+
+    def fault(self) -> str | None:
+        """Return what does not go together in it."""
+        answers = [name for name in _ANSWERED_BY if name in self.model_fields_set]
+        if len(answers) != 1:
+            given = " and ".join(answers) or "none"
+            return f"exactly one of action, result and value is needed, and it has {given}"
+        if self.content is not None and self.action != "accept":
+            return 'content: only goes with action = "accept"'
+        if self.kind is not None and self.kind not in _ANSWERED_BY[answers[0]]:
+            return f"kind: {self.kind} is not answered by {answers[0]}"
+        if self.message is not None and self.pattern is not None:
+            return "message and pattern don't go together"
+        named = [name for name in _METHOD_OF if getattr(self, name) is not None]
+        if len(named) > 1:
+            return f"{' and '.join(named)} don't go together"
+        reason = "" if self.pattern is None else refusal_of(self.pattern)
+        return f"pattern: is no regular expression: {reason}" if reason else None
+
+
+def _exact(value: Any) -> Any:
+    return parse(orjson.dumps(value))
+
+
+class RestModel(_Strict):
+    """An endpoint that is asked what no rule answers."""
+
+    url: str = Field(description="Where the questions are posted.")
+    headers: dict[str, str] = Field(default_factory=dict, description="Headers of the request.")
+    timeout: Annotated[float, Field(gt=0, strict=False)] = Field(
+        10.0, description="Seconds that a response may take."
+    )
+
+
+class AnswersFile(_Strict):
+    """Who answers what a server asks, where no client does, in TOML."""
+
+    otherwise: Literal["fail", "decline", "cancel"] = Field(
+        "fail", description="What happens with a form or a URL that nothing else answers."
+    )
+    rest: RestModel | None = Field(None, description="An endpoint that gives answers.")
+    rule: list[AnswerRule] = Field(
+        default_factory=list, description="The rules, in the order in which they are tried."
+    )
+
+    def kinds(self) -> set[str]:
+        """Return the kinds of requests that it can answer."""
+        if self.rest is not None:
+            return {*ELICITATIONS, *RESULTS}
+        kinds = {kind for rule in self.rule for kind in rule.kinds()}
+        return kinds if self.otherwise == "fail" else kinds | ELICITATIONS
+
+    def rule_for(
+        self, asked: Asked, key: str, request: InputRequest
+    ) -> tuple[int, AnswerRule] | None:
+        """Return the number and the rule that answers a request for input, or None."""
+        rules = enumerate(self.rule, start=1)
+        return next((each for each in rules if each[1].fits(asked, key, request)), None)
+
+
+def read_answers(raw: bytes, path: str) -> AnswersFile:
+    """Read an answers file.
+
+    Raises:
+        UsageError: it is no TOML, or a member can't be meant; the message names rule and field.
+    """
+    try:
+        tree = tomllib.loads(raw.decode())
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8") from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+    return answers_of(tree, path)
+
+
+def answers_of(tree: Mapping[str, Any], path: str) -> AnswersFile:
+    """Return the answers that a tree of values says, such as a file is read to.
+
+    Raises:
+        UsageError: a member can't be meant; the message names rule and field.
+    """
+    try:
+        file = AnswersFile.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        raise UsageError(f"{path}: {_place(first['loc'])}{_reason(first)}") from None
+    for number, rule in enumerate(file.rule, start=1):
+        fault = rule.fault()
+        if fault is not None:
+            raise UsageError(f"{path}: rule {number}: {fault}")
+    return file
+
+
+_JSON_TYPES: Final = frozenset({"list", "dict", "str", "bool", "int", "float", "none", "json"})
+_MODELS: Final[Mapping[Any, type[BaseModel]]] = {"rule": AnswerRule, "rest": RestModel}
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    steps = list(location)
+    where = ""
+    if steps[:1] == ["rule"] and len(steps) > 1 and isinstance(steps[1], int):
+        where = f"rule {steps[1] + 1}: "
+        steps = steps[2:]
+    # A union of JSON values names its members, which are no places in the file.
+    names = [str(step) for step in steps if str(step) not in _JSON_TYPES]
+    return where + (f"{'.'.join(names)}: " if names else "")
+
+
+def _reason(fault: Any) -> str:
+    match fault["type"]:
+        case "extra_forbidden":
+            model = _MODELS.get(fault["loc"][0] if len(fault["loc"]) > 1 else "", AnswersFile)
+            return f"there is no such field; there are {', '.join(model.model_fields)}"
+        case "missing":
+            return "it is required"
+        case "invalid-json-value":
+            return "is no JSON value; write it as a text"
+    text: str = fault["msg"]
+    return text[:1].lower() + text[1:]
+
+
+# Files from recordings
+
+
+class _Question(NamedTuple):
+    """A request for input on a cassette, and its answer or None."""
+
+    interaction: int
+    method: str
+    name: str
+    via: Via
+    key: str
+    request: InputRequest
+    answer: Any
+
+
+def _questions_of(interaction: RecordedInteraction) -> Iterator[_Question]:
+    """Yield the questions of an interaction, in the order of its turns."""
+    turns: list[tuple[int, Via, Mapping[str, InputRequest], Mapping[str, Any] | None]] = [
+        (number, "push", turn.requests, turn.posted)
+        for turn, number in zip(interaction.pushed_turns, interaction.pushed_numbers, strict=True)
+    ]
+    for position, exchange in enumerate(interaction.exchanges):
+        if exchange.ask is not None:
+            retry = interaction.exchanges[position + 1 : position + 2]
+            answers = retry[0].call.answers if retry else None
+            responses = None if answers is None else answers.input_responses
+            number = interaction.asking_turn(position)
+            turns.append((number, "result", exchange.ask.input_requests, responses))
+    first = interaction.exchanges[0].call
+    for _, via, requests, by_key in sorted(turns, key=lambda turn: turn[0]):
+        for key, request in requests.items():
+            answer = (by_key or {}).get(key)
+            yield _Question(interaction.number, first.method, first.name, via, key, request, answer)
+
+
+def answers_text(cassette: Cassette, name: str) -> str:
+    """Return an answers file that gives the recorded answers of a cassette.
+
+    An answer that is not known any more, as it is sealed, is never written as an answer.
+    """
+    blocks = [f"# The answers of {printable(name)}; the first rule that fits answers.\n"]
+    written: dict[tuple[str, ...], str] = {}
+    questions = (each for call in cassette.interactions for each in _questions_of(call))
+    for question in questions:
+        if question.answer is None:
+            continue
+        conditions = tuple(_conditions(question))
+        answer = "\n".join(_answer_lines(question))
+        if conditions not in written:
+            written[conditions] = answer
+            blocks.append("\n".join(["[[rule]]", *conditions, answer, ""]))
+        elif written[conditions] != answer:
+            lines = [f"# #{question.interaction} answers the same question otherwise:", answer]
+            blocks.append("\n".join(lines).replace("\n", "\n# ") + "\n")
+    return "\n".join(blocks)
+
+
+def _conditions(question: _Question) -> Iterator[str]:
+    for member, method in _METHOD_OF.items():
+        if question.method == method:
+            yield f"{member} = {_toml(question.name)}"
+    if question.via == "result":
+        # The key of a pushed request is ours, and another one if the server asks more.
+        yield f"key = {_toml(question.key)}"
+    if question.request.message:
+        yield f"message = {_toml(question.request.message)}"
+    if question.request.kind in ELICITATIONS | RESULTS:
+        yield f"kind = {_toml(question.request.kind)}"
+
+
+def _answer_lines(question: _Question) -> Iterator[str]:
+    answer, request = question.answer, question.request
+    text = canonical(answer)
+    if SEALED_ANSWER.search(text):
+        yield "# The recorded answer is sealed: only its hash is known."
+        yield 'action = "decline"' if request.kind in ELICITATIONS else "result = {}"
+        return
+    if without_numbers(text) != text:
+        yield "# The recorded answer has redacted secrets: write them in the place of <...>."
+    if request.takes_value:
+        yield f"value = {_toml(answer.get('value'))}"
+    elif request.kind in ELICITATIONS and isinstance(answer, dict):
+        yield f"action = {_toml(answer.get('action'))}"
+        if answer.get("content") is not None:
+            yield f"content = {_toml(answer['content'])}"
+    else:
+        yield f"result = {_toml(answer)}"
+
+
+def _toml(value: Any) -> str:
+    """Return a value in TOML, which has no null: such members are left out, as if absent."""
+    if isinstance(value, dict):
+        members = [
+            f"{_toml(name)} = {_toml(each)}" for name, each in value.items() if each is not None
+        ]
+        return "{ " + ", ".join(members) + " }" if members else "{}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(each) for each in value if each is not None) + "]"
+    if isinstance(value, str):
+        return '"' + "".join(map(_toml_character, value)) + '"'
+    return value.text if isinstance(value, Number) else canonical(value)
+
+
+def _toml_character(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    if char.isprintable() or char == "\u00a0":
+        return char
+    # Half of a surrogate pair is nothing that TOML can have.
+    code = ord(char) if not "\ud800" <= char <= "\udfff" else 0xFFFD
+    return f"\\U{code:08x}"

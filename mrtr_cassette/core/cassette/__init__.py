@@ -1,0 +1,1 @@
+"""What was recorded, as values and as the files that hold it."""

@@ -1,0 +1,227 @@
+"""The journal of a recording: a header, then one exchange a line, or what came of one since.
+
+Rule: no flipped bit goes unnoticed. A line that is torn or damaged is never taken for another one.
+
+A line is compact JSON, a space, and the CRC-32 of that JSON in eight hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any, Final, Literal, NamedTuple
+from zlib import crc32
+
+import orjson
+
+from mrtr_cassette.core.cassette.codec import encode_opaque
+from mrtr_cassette.core.cassette.recorded import (
+    RecordedBy,
+    RecordedExchange,
+    RequestState,
+    Transport,
+)
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.errors import CassetteError
+
+JOURNAL_VERSION: Final = 3
+
+CHECKSUM_LENGTH: Final = len(b" 00000000\n")
+"""Bytes of a line after its JSON."""
+
+Existing = Literal["keep", "replace", "append"]
+"""What becomes of a cassette that exists when a recording is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHeader:
+    """What a recording says of itself, in the journal's first line.
+
+    Attributes:
+        upstream: the server's URL, without credentials; or its command.
+        request_state: whether raw states were replaced by surrogates.
+        recorded_at: when it began, ISO 8601, UTC.
+        existing: what becomes of a cassette that exists.
+        redaction: by which rules secrets became placeholders; None where nothing was redacted.
+        answers: `sealed` where only hashes of users' answers are kept.
+        transport: what is recorded.
+        client: over stdio, hash of the process that started the recorder; else None.
+        recorder: an id that tells its exchanges from those of any other recorder, if known.
+        wall_ms: the wall clock when it began, in milliseconds since 1970, if known.
+    """
+
+    upstream: str
+    request_state: RequestState
+    recorded_at: str
+    existing: Existing
+    redaction: RedactionRules | None = None
+    answers: Literal["sealed"] | None = None
+    transport: Transport = "http"
+    client: str | None = None
+    recorder: str | None = None
+    wall_ms: float | None = None
+
+
+def encode_header(header: JournalHeader) -> bytes:
+    """Return the first line of a journal."""
+    return with_checksum(orjson.dumps({"journal": JOURNAL_VERSION, **asdict(header)}))
+
+
+def decode_header(line: bytes, path: str) -> JournalHeader:
+    """Read the first line of a journal, with or without its end.
+
+    Raises:
+        CassetteError: it is none, of another version, or damaged.
+    """
+    line, body = _parts(line)
+    try:
+        tree = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        tree = None
+    version = tree.pop("journal", None) if isinstance(tree, dict) else None
+    if type(version) is not int:
+        raise CassetteError(path, "its first line is not that of a journal")
+    # A version that is not known may have checksums of another kind.
+    if version != JOURNAL_VERSION:
+        raise CassetteError(
+            path,
+            f"journal version {version}, and this program reads version {JOURNAL_VERSION}",
+            hint="publish it with the version of mrtr-cassette that recorded it",
+        )
+    if with_checksum(body) != line:
+        raise CassetteError(path, "its first line is damaged: the checksum is not that of the line")
+    rules = tree.pop("redaction")
+    redaction = rules and RedactionRules(**{name: tuple(texts) for name, texts in rules.items()})
+    return JournalHeader(**tree, redaction=redaction)
+
+
+class Continuation(NamedTuple):
+    """What came of a response since the lines before.
+
+    Attributes:
+        number: that of its exchange.
+        pieces: further pieces of the response.
+        end: how the response stands since then.
+        ended_ms: the time of that.
+        ended_after: how many requests had arrived by then.
+    """
+
+    number: int
+    pieces: tuple[Piece, ...]
+    end: End
+    ended_ms: float
+    ended_after: int
+
+
+def joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
+    """Return an exchange with what came of its response in further lines."""
+    response = first.response
+    if not further or response is None:
+        return first
+    last = further[-1]
+    added = chain.from_iterable(each.pieces for each in further)
+    return replace(
+        first,
+        response=replace(response, pieces=(*response.pieces, *added), end=last.end),
+        ended_ms=last.ended_ms,
+        ended_after=last.ended_after,
+    )
+
+
+def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
+    """Return one exchange, which has a number, as one line.
+
+    Args:
+        continues: its response has only what comes after what is in the lines before.
+    """
+    request, response = exchange.request, exchange.response
+    pieces = () if response is None else response.pieces
+    encoded = [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
+    if continues and response is not None:
+        tree: dict[str, Any] = {
+            "continues": exchange.number,
+            "ended_ms": exchange.ended_ms,
+            "ended_after": exchange.ended_after,
+            "end": response.end.value,
+            "pieces": encoded,
+        }
+    else:
+        body = encode_opaque(request.body)
+        tree = {
+            "number": exchange.number,
+            "started_ms": exchange.started_ms,
+            "ended_ms": exchange.ended_ms,
+            "ended_after": exchange.ended_after,
+            "issued_sha256": exchange.issued_sha256,
+            "echoed_sha256": exchange.echoed_sha256,
+            "request": [request.method, request.target, request.headers, body],
+            "response": None,
+        }
+        if response is not None:
+            head = (response.status, response.headers, response.end.value)
+            tree["response"] = [*head, encoded]
+    return with_checksum(orjson.dumps(tree))
+
+
+def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
+    """Read a line that `encode_line` wrote, with or without its end.
+
+    Args:
+        recorder: the id of whose journal it stands in, where that is known.
+
+    Raises:
+        ValueError: it is torn, damaged, or something else.
+    """
+    line, body = _parts(line)
+    if with_checksum(body) != line:
+        raise ValueError("the checksum is not that of the line")
+    try:
+        tree = orjson.loads(body)
+        if "continues" in tree:
+            pieces, end = _pieces(tree["pieces"]), End(tree["end"])
+            number, ended_after = tree["continues"], tree["ended_after"]
+            return Continuation(number, pieces, end, tree["ended_ms"], ended_after)
+        method, target, headers, raw = tree["request"]
+        return RecordedExchange(
+            number=tree["number"],
+            request=Request(method, target, _headers(headers), _raw(raw)),
+            response=None if tree["response"] is None else _response(*tree["response"]),
+            started_ms=tree["started_ms"],
+            ended_ms=tree["ended_ms"],
+            issued_sha256=tree["issued_sha256"],
+            echoed_sha256=tree["echoed_sha256"],
+            ended_after=tree["ended_after"],
+            recorded_by=None if recorder is None else RecordedBy(recorder, tree["number"]),
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"no exchange: {error}") from None
+
+
+def with_checksum(body: bytes) -> bytes:
+    """Return a line of a journal from the JSON that it holds."""
+    return b"%b %08x\n" % (body, crc32(body))
+
+
+def _parts(line: bytes) -> tuple[bytes, bytes]:
+    """Return a line with its end, and the JSON in it."""
+    line = line if line.endswith(b"\n") else line + b"\n"
+    return line, line[:-CHECKSUM_LENGTH]
+
+
+def _response(status: int, headers: Any, end: str, pieces: Any) -> Response:
+    return Response(status, _headers(headers), _pieces(pieces), End(end))
+
+
+def _headers(pairs: Any) -> Headers:
+    return tuple([(name, value) for name, value in pairs])
+
+
+def _pieces(trees: Any) -> tuple[Piece, ...]:
+    return tuple([Piece(_raw(raw), at_ms, after) for raw, at_ms, after in trees])
+
+
+def _raw(tree: dict[str, str]) -> bytes:
+    return tree["text"].encode() if "text" in tree else base64.b64decode(tree["base64"])

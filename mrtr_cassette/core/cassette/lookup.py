@@ -1,0 +1,129 @@
+"""What a request is looked up by: its call, state and answers, without what differs every time.
+
+Source: docs/matching.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hashlib import blake2b
+from typing import NamedTuple
+
+from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.dialect import INPUT_RESPONSES, Answers
+from mrtr_cassette.core.protocol.jsonrpc import (
+    ID_KEY,
+    ID_PATH,
+    PLAIN_ID,
+    PLAIN_TOKEN,
+    TOKEN_KEY,
+    TOKEN_PATH,
+    Kind,
+    Message,
+)
+from mrtr_cassette.core.secrets.sealed import compared_sha256
+from mrtr_cassette.core.wire.jsonbytes import MemberPath, canonical, find_spans
+from mrtr_cassette.core.wire.pointers import without_paths
+
+_NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
+
+
+class LookupKey(NamedTuple):
+    """What two requests share if and only if they get the same recorded exchanges.
+
+    Attributes:
+        call: the call.
+        state: hash of the request state that a retry echoes, or None.
+        answers: canonical text of a retry's answers and their shape, or None.
+    """
+
+    call: CallKey
+    state: str | None
+    answers: str | None
+
+
+def lookup_key(call: Call, ignored: Collection[MemberPath] = ()) -> LookupKey:
+    """Return the key by which a request's recorded exchange is looked up."""
+    answers = call.answers
+    key = call.key(ignored)
+    if answers is None:
+        return LookupKey(key, None, None)
+    state = None if answers.request_state is None else compared_sha256(answers.request_state)
+    responses = _comparable(answers, ignored)
+    # Some clients answer a state-only ask with an empty map, others with none.
+    if state is not None and responses == _NO_ANSWERS:
+        responses = None
+    return LookupKey(key, state, responses)
+
+
+def has_member(call: Call, path: MemberPath) -> bool:
+    """Tell whether a request has a member that counts unless it is left out."""
+    return lookup_key(call, (path,)) != lookup_key(call)
+
+
+def _comparable(answers: Answers, ignored: Collection[MemberPath]) -> str | None:
+    """Return the canonical text of a retry's answers, or None; a member that is null is absent."""
+    responses = answers.input_responses
+    if responses is None:
+        return None
+    kept = without_paths({INPUT_RESPONSES: responses}, ignored)
+    text = canonical(kept, without_null=True)
+    return text if answers.shape == "map" else f"{answers.shape} {text}"
+
+
+class CallerValues(NamedTuple):
+    """A caller's id and progress token as they are spelled; None where the request has none."""
+
+    id: bytes | None
+    progress_token: bytes | None
+
+
+def caller_values(message: Message | None) -> CallerValues:
+    """Return the caller's values in its message."""
+    if message is None:
+        return CallerValues(None, None)
+    raw, spans = message.raw, find_spans(message.raw, (ID_PATH, TOKEN_PATH))
+    # The last of a duplicate key counts.
+    identity, token = (
+        raw[spans[path][-1].start : spans[path][-1].end] if path in spans else None
+        for path in (ID_PATH, TOKEN_PATH)
+    )
+    # What is no string or number, or stands in params that don't count, is no token.
+    return CallerValues(identity, None if message.progress_token is None else token)
+
+
+class CutBody(NamedTuple):
+    """A digest of a body without the caller's values, and those values."""
+
+    digest: bytes
+    values: CallerValues
+
+
+def cut_body(body: bytes) -> CutBody | None:
+    """Cut what looks like the caller's values out of a body, unread; None where nothing does.
+
+    Two bodies of one digest, for one of which there is a `digest_of`, are the same message but for
+    these values.
+    """
+    identity, token = PLAIN_ID.search(body), PLAIN_TOKEN.search(body)
+    if identity is None or (token is None and TOKEN_KEY in body):
+        return None
+    remaining, values = body, CallerValues(identity[1], None if token is None else token[1])
+    for match in sorted(filter(None, (identity, token)), key=lambda each: -each.start()):
+        # No JSON has this byte.
+        remaining = b"%b\0%b" % (remaining[: match.start(1)], remaining[match.end(1) :])
+    return CutBody(blake2b(remaining, digest_size=16).digest(), values)
+
+
+def digest_of(message: Message) -> bytes | None:
+    """Return the digest of a request without the caller's values; None where a cut may be wrong."""
+    raw = message.raw
+    # A key that stands there once, in its one spelling, is the one that the message has.
+    is_certain = (
+        message.kind is Kind.REQUEST
+        and raw.count(ID_KEY) == 1
+        and raw.count(TOKEN_KEY) == (message.progress_token is not None)
+        and b"\\u" not in raw
+    )
+    cut = cut_body(raw) if is_certain else None
+    return None if cut is None else cut.digest

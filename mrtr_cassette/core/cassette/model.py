@@ -1,0 +1,298 @@
+"""The cassette format, version 1: what stands in the file, and what doesn't.
+
+Rule: whatever differs between two recordings of an unchanged server stands in `Recording` only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from mrtr_cassette.core.secrets.rules import RedactionRules
+
+VERSION: Final = 1
+SCHEMA_ID: Final = "urn:mrtr-cassette:cassette:1"
+
+HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
+_SESSION: Final = "over stdio: which further start of the server; absent for the first one"
+HeaderMap = dict[HeaderName, HeaderValue | list[HeaderValue]]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+    )
+
+
+class EventModel(_Model):
+    """One event of an event stream: `before`, the JSON `data`, `after`; else `text` or `base64`."""
+
+    before: str | None = Field(None, description="the bytes of the event up to its data")
+    data: Any = Field(None, description="the data as JSON, where it gives back the same bytes")
+    after: str | None = Field(None, description="the bytes of the event after its data")
+    text: str | None = Field(None, description="the whole event, where its data is no such JSON")
+    base64: str | None = Field(None, description="the whole event, where it is not UTF-8")
+
+
+class LineModel(_Model):
+    """One line of a pipe: `data` is its JSON, which a line feed ends; else `text` or `base64`."""
+
+    data: Any = Field(None, description="the line as JSON, where it gives back the same bytes")
+    text: str | None = Field(None, description="the whole line, where it is no such JSON")
+    base64: str | None = Field(None, description="the whole line, where it is not UTF-8")
+
+
+class BodyModel(_Model):
+    """Bytes in the most readable form that gives them back; no form at all is an empty body."""
+
+    body: Any = Field(None, description="JSON, where compact re-serialising gives the same bytes")
+    text: str | None = Field(None, description="UTF-8 text, where it is no such JSON")
+    base64: str | None = Field(None, description="base64, where it is not UTF-8")
+    events: list[EventModel] | None = Field(None, description="the events of an event stream")
+    lines: list[LineModel] | None = Field(None, description="the lines of a server on a pipe")
+
+
+class HttpModel(_Model):
+    """The HTTP side of a request."""
+
+    method: str = Field(description="HTTP method")
+    path: str = Field(description="path with query")
+    headers: HeaderMap = Field(description="the headers that matter to MCP and to replay")
+
+
+# Whether members of HTTP have to be there depends on the transport, so the loader makes sure.
+
+
+class RequestModel(BodyModel):
+    """The request that began an interaction."""
+
+    http: HttpModel | None = Field(None, description="absent where the transport is stdio")
+    session: HeaderValue | None = Field(None, description=_SESSION)
+
+
+class AnswerModel(BodyModel):
+    """A retry that carries answers, the echoed request state, or both."""
+
+    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
+    session: HeaderValue | None = Field(None, description=_SESSION)
+
+
+class ResponseModel(BodyModel):
+    """A response: an ask, or the one that ended the interaction."""
+
+    status: int | None = Field(
+        None, ge=100, le=999, description="HTTP status; absent where the transport is stdio"
+    )
+    headers: HeaderMap | None = Field(None, description="absent where the transport is stdio")
+    end: Literal["open", "broken"] | None = Field(
+        None,
+        description="`open`: no end was seen, replay holds it open until the client leaves; "
+        "`broken`: the upstream was lost, replay breaks off; absent: it ended",
+    )
+
+
+class ResultTurnModel(_Model):
+    """A result that asked, and its answer; an ask that the client abandoned has none."""
+
+    via: Literal["result"] = Field("result", description="the response to the call asked")
+    ask: ResponseModel
+    answer: AnswerModel | None = None
+
+
+class PushedEventModel(_Model):
+    """A request that the server pushed, and where it stands."""
+
+    key: str = Field(description="our name for it, such as `elicitation-1`")
+    interaction: int | None = Field(
+        None, ge=1, description="in whose last response it stands; absent: the one pending here"
+    )
+    event: int = Field(ge=0, description="index of the event with it in that response, from 0")
+
+
+class PushedAskModel(_Model):
+    """What the server asked meanwhile; the requests were open at the same time."""
+
+    events: Annotated[list[PushedEventModel], Field(min_length=1)]
+
+
+class PostedAnswerModel(_Model):
+    """The response that the client posted to a pushed request, and what it got for it."""
+
+    key: str
+    request: RequestModel
+    response: ResponseModel | None = Field(None, description="absent where none was received")
+
+
+class PostedAnswersModel(_Model):
+    """The answers to pushed requests, in the order in which they came."""
+
+    responses: Annotated[list[PostedAnswerModel], Field(min_length=1)]
+
+
+class PushedTurnModel(_Model):
+    """Requests that the server pushed, and the answers to them; absent where nobody answered."""
+
+    via: Literal["push"] = Field(description="the server asked by requests of its own")
+    ask: PushedAskModel
+    answer: PostedAnswersModel | None = None
+
+
+def _via(turn: Any) -> str:
+    """Return how a turn asks; older files only know the result."""
+    via = turn.get("via", "result") if isinstance(turn, dict) else getattr(turn, "via", "result")
+    return via if isinstance(via, str) else ""
+
+
+TurnModel = Annotated[
+    Annotated[ResultTurnModel, Tag("result")] | Annotated[PushedTurnModel, Tag("push")],
+    Discriminator(
+        _via, custom_error_type="via", custom_error_message="`via` should be 'result' or 'push'"
+    ),
+]
+
+
+class BranchModel(_Model):
+    """Where this interaction comes from: another one's ask, answered again in another way."""
+
+    of: int = Field(ge=1, description="number of the other interaction, from 1")
+    turn: int = Field(ge=1, description="number of the turn whose ask they share, from 1")
+
+
+class InteractionModel(_Model):
+    """One logical call: the request, its elicitation turns, the final response."""
+
+    orphan: Literal[True] | None = Field(
+        None, description="its first request continues a state that no recorded ask issued"
+    )
+    branch: BranchModel | None = None
+    request: RequestModel
+    elicitation_turns: list[TurnModel]
+    response: ResponseModel | None = Field(None, description="absent where none was received")
+
+
+class PieceFactsModel(_Model):
+    """When one event, or one piece of another streamed body, arrived."""
+
+    at_ms: int = Field(description="milliseconds since its request")
+    after: int = Field(description="how many requests had arrived in the whole recording by then")
+    size: int | None = Field(None, ge=0, description="its bytes, where the body has no events")
+
+
+class ExchangeFactsModel(_Model):
+    """The volatile facts of one exchange."""
+
+    number: int = Field(ge=1, description="place in arrival order, from 1")
+    recorder: int | None = Field(
+        None, ge=1, description="which of the `recorders` saw it, from 1; absent: the first one"
+    )
+    own_number: int | None = Field(
+        None,
+        ge=1,
+        description="place in arrival order at its recorder; absent: that in the whole recording",
+    )
+    interaction: int = Field(ge=1, description="the interaction that it belongs to, from 1")
+    turn: int = Field(ge=0, description="the turn that its request answers; 0: the first request")
+    answer: int | None = Field(
+        None, ge=0, description="index of a posted answer among those of its turn, from 0"
+    )
+    started_ms: int = Field(description="milliseconds since the recording began")
+    duration_ms: int
+    ended_after: int | None = Field(
+        None, ge=0, description="how many requests had arrived in the whole recording when it ended"
+    )
+    request_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its response issued"
+    )
+    echoed_state_sha256: Sha256 | None = Field(
+        None, description="hash of the raw request state that its request carried"
+    )
+    sha256: Sha256 | None = Field(
+        None, description="digest of request and response, checked where it is there"
+    )
+    pieces: list[PieceFactsModel] | None = None
+
+
+class RedactionModel(_Model):
+    """What was changed about redaction for this recording; the built-in rules always apply."""
+
+    patterns: list[str] = Field(description="further regular expressions; group 1 is the secret")
+    keys: list[str] = Field(description="further member names whose values are secrets")
+    disabled: list[str] = Field(description="rules or member names that were switched off")
+
+    def rules(self) -> RedactionRules:
+        """Return the same as the rules that a redactor takes."""
+        return RedactionRules(tuple(self.patterns), tuple(self.keys), tuple(self.disabled))
+
+    @model_validator(mode="after")
+    def _can_be_meant(self) -> Self:
+        self.rules()
+        return self
+
+
+class RecorderModel(_Model):
+    """One of the recorders that saw the exchanges."""
+
+    id: str = Field(description="tells its exchanges from those of any other recorder")
+    wall_ms: int = Field(
+        description="its wall clock when it began, in milliseconds since 1970, UTC"
+    )
+    offset_ms: int = Field(
+        0, description="when it began on the time of `started_ms`, in milliseconds"
+    )
+
+
+class RecordingModel(_Model):
+    """What differs from one recording to the next."""
+
+    recorded_at: str = Field(description="ISO 8601, UTC")
+    tool: str
+    client: Sha256 | None = Field(
+        None,
+        description="over stdio: hash of the process that started the recorder; where it starts "
+        "one again, that adds to this cassette",
+    )
+    recorders: list[RecorderModel] | None = Field(
+        None, description="whose exchanges these are, for merging recordings"
+    )
+    exchanges: list[ExchangeFactsModel]
+    sha256: Sha256 | None = Field(
+        None, description="a digest that earlier versions wrote; it is not checked"
+    )
+
+
+class CassetteModel(_Model):
+    """A recorded conversation between an MCP client and an MCP server."""
+
+    schema_id: Literal["urn:mrtr-cassette:cassette:1"] = Field(
+        SCHEMA_ID, validation_alias="$schema", serialization_alias="$schema"
+    )
+    version: Literal[1] = VERSION
+    transport: Literal["stdio"] | None = Field(None, description="`stdio`: pipes; absent: HTTP")
+    upstream: str = Field(description="the server's URL, without credentials; or its command")
+    request_state: Literal["sealed", "verbatim"] = Field(
+        description="`sealed`: raw states are replaced by surrogates; `verbatim`: kept"
+    )
+    redaction: RedactionModel | None = Field(
+        None, description="by which rules secrets became placeholders `<rule:n>`"
+    )
+    answers: Literal["sealed"] | None = Field(
+        None, description="`sealed`: of what users answered only hashes are kept"
+    )
+    interactions: list[InteractionModel]
+    recording: RecordingModel
+
+
+def schema() -> bytes:
+    """Return the JSON Schema of the cassette format."""
+    tree = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA_ID,
+        **CassetteModel.model_json_schema(by_alias=True),
+    }
+    text = orjson.dumps(tree, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    # The suffix tells models from what they describe; a schema has no such need.
+    return text.replace(b'Model"', b'"')

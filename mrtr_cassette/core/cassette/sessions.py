@@ -1,0 +1,168 @@
+"""Sessions of recorded exchanges: who opens and ends one, which streams listen, who resumes one.
+
+Rule: a client without a session shares the one session that has no id.
+Source: MCP 2025-11-25, "Session Management", "Resumability and Redelivery"; MCP 2024-11-05, "HTTP
+with SSE".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.protocol.calls import (
+    NO_SESSION,
+    Call,
+    resumed_event,
+    session_in,
+    session_of,
+)
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.protocol.messages import completed_by
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.wire.lines import opens_channel
+from mrtr_cassette.core.wire.sse import event_id, read_event
+
+E = TypeVar("E")
+
+_STARTS: Final = (b"event: endpoint", b"event:endpoint")
+_LONGEST: Final = 8 * 1024
+"""Bytes up to which the end of the event is waited for."""
+_URL = re.compile(rb"(?<=[\r\n])(data: ?)(https?://)([^/\r\n]*)(?=[/\r\n])")
+_END = re.compile(rb"\n\r?\n|\r\r")
+
+
+def opened_session(response: Response | None) -> str:
+    """Return the id of the session that a recorded response opens.
+
+    It stands in a header, or in the URL that the client has to post to.
+    """
+    if response is None:
+        return NO_SESSION
+    session = header_value(response.headers, SESSION_HEADER)
+    if session or not (response.is_event_stream and response.pieces):
+        return session
+    endpoint = endpoint_in(response.pieces[0].raw)
+    return NO_SESSION if endpoint is None else session_in(endpoint.decode("latin-1"))
+
+
+def endpoint_in(first_event: bytes) -> bytes | None:
+    """Return the URL that a client of HTTP+SSE has to post to, or None for any other event."""
+    if b"event: endpoint" not in first_event and b"event:endpoint" not in first_event:
+        return None
+    return read_event(first_event, first=True).data
+
+
+def listens(call: Call, response: Response | None) -> bool:
+    """Tell whether the response to a request is a stream that tells what other requests caused."""
+    if call.message is None:
+        is_stream = response is not None and response.is_event_stream
+        return (call.request.method == "GET" and is_stream) or opens_channel(call.request)
+    return call.message.kind is Kind.REQUEST and call.method == "subscriptions/listen"
+
+
+def event_ids(response: Response | None) -> Iterator[tuple[int, str]]:
+    """Yield the ids of a stream's events, each with the index of its piece."""
+    if response is not None and response.is_event_stream:
+        for index, piece in enumerate(response.pieces):
+            identity = event_id(piece.raw)
+            if identity:
+                yield index, identity
+
+
+def is_answered(response: Response) -> bool:
+    """Tell whether a stream has the response to the request that it is in response to."""
+    return any(
+        (b'"result"' in piece.raw or b'"error"' in piece.raw)
+        and (message := completed_by(response, index)) is not None
+        and message.kind is Kind.RESPONSE
+        for index, piece in reversed([*enumerate(response.pieces)])
+    )
+
+
+def ends_session(request: Request, response: Response | None) -> bool:
+    """Tell whether a request ends its session; one that is refused ends nothing."""
+    return request.method == "DELETE" and (response is None or response.status < 400)
+
+
+def rejoined(cassette: Cassette) -> Cassette:
+    """Return a cassette in which the response to a call goes on with what resumed its stream."""
+    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    streams = Streams[RecordedExchange]()
+    whole: dict[RecordedExchange, Response] = {}
+    for each in sorted(own, key=lambda each: each.number or 0):
+        begun, rest = streams.add(each, each), each.response
+        if begun is None or rest is None or not rest.is_event_stream or begun.response is None:
+            continue
+        if begun.call.message is not None:
+            before = whole.get(begun, begun.response)
+            had = {identity for _, identity in event_ids(before)}
+            again = {index for index, identity in event_ids(rest) if identity in had}
+            more = tuple([piece for at, piece in enumerate(rest.pieces) if at not in again])
+            whole[begun] = replace(before, pieces=before.pieces + more, end=rest.end)
+    return cassette.with_exchanges(
+        {each: replace(each, response=response) for each, response in whole.items()}
+    )
+
+
+class Streams(Generic[E]):
+    """The streams of a recording, by the ids of their events."""
+
+    def __init__(self) -> None:
+        self._begun: dict[tuple[str, str], E] = {}
+
+    def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
+        """Take the next exchange in arrival order, and what stands for it.
+
+        Returns:
+            what stands for the exchange with which the stream began that this one resumes.
+        """
+        request = exchange.request
+        session = session_of(request) or opened_session(exchange.response)
+        begun = self._begun.get((session, resumed_event(request)))
+        for _, identity in event_ids(exchange.response):
+            self._begun.setdefault((session, identity), known_as if begun is None else begun)
+        return begun
+
+
+class EndpointPassing:
+    """Passes the beginning of an event stream, in which the URL to post to loses the server's host.
+
+    Nothing else changes, and nothing waits but the beginning of the event that has it.
+
+    Attributes:
+        is_over: nothing can change any more.
+    """
+
+    def __init__(self, authority: str) -> None:
+        """Begin before the first byte of a stream of the server at `authority`, `host:port`."""
+        self.is_over = False
+        self._authority = authority.lower().encode()
+        self._held = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Take the next bytes, and return those that pass."""
+        if self.is_over:
+            return chunk
+        held = self._held + chunk
+        may_begin = any(held.startswith(start) or start.startswith(held) for start in _STARTS)
+        if may_begin and not _END.search(held) and len(held) < _LONGEST:
+            self._held = held
+            return b""
+        self._held = held
+        return self.finish()
+
+    def finish(self) -> bytes:
+        """Return what was held; nothing is from now on."""
+        held, self._held, self.is_over = self._held, b"", True
+        if not held.startswith(_STARTS):
+            return held
+        end = _END.search(held)
+        event, rest = (held, b"") if end is None else (held[: end.end()], held[end.end() :])
+        return _URL.sub(self._without_host, event) + rest
+
+    def _without_host(self, match: re.Match[bytes]) -> bytes:
+        return match[1] if match[3].lower() == self._authority else match[0]

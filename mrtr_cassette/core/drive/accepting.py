@@ -1,0 +1,271 @@
+"""Taking responses of a live server into the cassette that it was held to.
+
+A response is taken whole, so only where all of its changes are accepted; requests and answers stay
+as the client sent them. Errors and changed rounds are never accepted by their verdict alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mrtr_cassette.core.cassette.edit import with_responses
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.compare.responses import elicitation_id
+from mrtr_cassette.core.compare.values import Change, Verdict
+from mrtr_cassette.core.drive.server_session import repeats_own_id
+from mrtr_cassette.core.drive.verification import VerifiedInteraction
+from mrtr_cassette.core.protocol.dialect import INPUT_REQUESTS
+from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind
+from mrtr_cassette.core.protocol.messages import Located, messages_in, splice_pieces
+from mrtr_cassette.core.record.history import is_journal_token
+from mrtr_cassette.core.record.naming import SecretNumbers
+from mrtr_cassette.core.secrets.sealed import (
+    PLACEHOLDER,
+    SEALED_HASH,
+    renumber,
+    reveal_in_json,
+    reveal_text,
+    sha256_of,
+)
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Response, header_value
+from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, splice
+from mrtr_cassette.core.wire.sse import event_id_spans
+
+ACCEPTABLE: Final[tuple[Verdict, ...]] = (
+    "text-changed",
+    "shape-changed",
+    "surface-changed",
+    "question-changed",
+)
+"""The verdicts that can be accepted wherever they are found."""
+
+_NOT_COMPARED: Final = frozenset({"skipped", "not-reached", "unstable"})
+_NUMBER = re.compile("[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """One response of a live server that could stand in the cassette.
+
+    Attributes:
+        number: number of its interaction.
+        call: its call, as shown in messages.
+        turn: the turn that it asks, from 1; 0 for the final response.
+        changes: where it differs, information included.
+        problem: why it can't be taken, or None.
+        recorded: the exchange whose response goes; None where there is none of its own.
+        live: the live exchange, in the form in which it would be recorded.
+        states: the recorded request state or session id by the SHA-256 of the live one.
+        is_last: the recorded conversation ends with it.
+    """
+
+    number: int
+    call: str
+    turn: int
+    changes: tuple[Change, ...]
+    problem: str | None = None
+    recorded: RecordedExchange | None = None
+    live: RecordedExchange | None = None
+    states: Mapping[str, str] | None = None
+    is_last: bool = True
+
+    @property
+    def counting(self) -> tuple[Change, ...]:
+        """The changes that are more than information."""
+        return tuple(change for change in self.changes if not change.is_information)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the conversation goes on when it is taken, and has not been followed so far."""
+        is_other = any(change.verdict == "question-changed" for change in self.changes)
+        return is_other and not self.is_last and self.live is not None and self.live.ask is not None
+
+
+def proposals(cassette: Cassette, verified: Iterable[VerifiedInteraction]) -> list[Proposal]:
+    """Return what could be taken into a cassette, in its order, as its file has it."""
+    proposed: list[Proposal] = []
+    for each in sorted(verified, key=lambda each: each.number):
+        if each.verdict not in _NOT_COMPARED:
+            proposed += _proposals_of(cassette, each)
+    return proposed
+
+
+def _proposals_of(cassette: Cassette, verified: VerifiedInteraction) -> Iterator[Proposal]:
+    interaction = cassette.interactions[verified.number - 1]
+    exchanges = interaction.exchanges
+    last = len(exchanges) - 1
+    states = {sha256_of(live): recorded for live, recorded in verified.states}
+    positions = {interaction.asking_turn(at): at for at in range(last + 1)} | {0: last}
+    for turn in dict.fromkeys(change.turn for change in verified.changes):
+        changes = tuple(change for at, change in verified.changes if at == turn)
+        proposal = Proposal(interaction.number, verified.call, turn, changes)
+        position = positions.get(turn)
+        if position is None:
+            problem: str | None = "the server pushed it, as part of another response"
+        elif position >= len(verified.live):
+            problem = "the live server gave no response"
+        else:
+            recorded, live = exchanges[position], verified.live[position]
+            is_last = position == last
+            proposal = replace(
+                proposal, recorded=recorded, live=live, states=states, is_last=is_last
+            )
+            problem = next(_objections(recorded, live, cassette, is_last=is_last), None)
+        yield replace(proposal, problem=problem)
+
+
+def accepted_by_verdict(proposed: Iterable[Proposal], verdicts: Collection[str]) -> list[Proposal]:
+    """Return the proposals that are taken because of the verdicts of their changes."""
+    return [
+        each
+        for each in proposed
+        if each.problem is None
+        and any(change.verdict in verdicts for change in each.changes)
+        and all(change.verdict in verdicts for change in each.counting)
+    ]
+
+
+def _objections(
+    recorded: RecordedExchange, live: RecordedExchange, cassette: Cassette, *, is_last: bool
+) -> Iterator[str]:
+    """Yield why a live response can't stand in the cassette, each as a sentence."""
+    if live.response is None:
+        yield "the live server gave no response"
+    if repeats_own_id(live, recorded):
+        yield "it repeats the id that another request of this comparison had"
+    if [each.piece for each in _pushed_in(recorded)] != [each.piece for each in _pushed_in(live)]:
+        yield "the server pushed other requests in it, or at other places, than was recorded"
+    old, new = recorded.ask, live.ask
+    if old is None and new is not None:
+        yield "the server asks once more, and no answer is recorded"
+    if old is not None and new is None:
+        if sum(recorded in each.exchanges for each in cassette.interactions) > 1:
+            yield "other branches answer the question that is gone"
+    elif recorded.rpc_response is None and live.rpc_response is not None:
+        yield "its response stands in what resumed its stream: record it again"
+    if old is None or new is None:
+        return
+    if (old.request_state is None) != (new.request_state is None):
+        yield "a request state came or went, which the recorded answer has to repeat"
+    if old.dialect != new.dialect:
+        yield f"the server asks in the dialect {new.dialect}, and the answer is in {old.dialect}"
+    unanswered = new.input_requests.keys() - old.input_requests.keys()
+    if unanswered and not is_last:
+        yield f"no answer is recorded for {', '.join(sorted(unanswered))}"
+
+
+def _pushed_in(exchange: RecordedExchange) -> list[Located]:
+    """Return the requests that a server pushed in a response."""
+    located = () if exchange.response is None else messages_in(exchange.response)
+    return [each for each in located if each.message.kind is Kind.REQUEST]
+
+
+def accepted(data: bytes, cassette: Cassette, taken: Iterable[Proposal]) -> bytes:
+    """Return the file of a cassette with responses of a live server in it.
+
+    Where the new response ends a conversation in which the recorded one asks, the turns from that
+    ask on go.
+    """
+    numbers = SecretNumbers()
+    numbers.leave_out_those_in(data)
+    responses = {
+        each.recorded: _as_recorded(each.recorded, each.live, each.states or {}, numbers)
+        for each in taken
+        if each.recorded is not None and each.live is not None
+    }
+    return with_responses(cassette, responses)
+
+
+def _as_recorded(
+    recorded: RecordedExchange,
+    live: RecordedExchange,
+    states: Mapping[str, str],
+    numbers: SecretNumbers,
+) -> Response:
+    """Return a live response in the form in which the cassette would have it."""
+    response = live.response
+    if response is None:
+        raise AssertionError("unreachable because what has no response is not taken")
+    old = recorded.response or response
+    pieces = splice_pieces(response.pieces, list(_push_ids(recorded, live)))
+    texts = _with_event_ids([piece.raw for piece in pieces], recorded.response)
+    for before, now in zip(_questions_of(recorded), _questions_of(live), strict=False):
+        was, identity = elicitation_id(before), elicitation_id(now)
+        if was is not None and identity is not None:
+            texts = [raw.replace(identity.encode(), was.encode()) for raw in texts]
+    texts = [reveal_in_json(raw, states) for raw in texts]
+    texts = _with_numbers(texts, old.body, numbers)
+    session = header_value(old.headers, SESSION_HEADER)
+    headers = tuple(
+        (
+            name,
+            session
+            if session and name.lower() == SESSION_HEADER
+            else renumber(reveal_text(value, states.get), numbers.number),
+        )
+        for name, value in response.headers
+    )
+    pieces = tuple(piece._replace(raw=raw) for piece, raw in zip(pieces, texts, strict=True))
+    return replace(response, headers=headers, pieces=pieces)
+
+
+def _push_ids(recorded: RecordedExchange, live: RecordedExchange) -> Iterator[tuple[Span, bytes]]:
+    """Yield the recorded ids of pushed requests, as the posted answers have them, and where."""
+    for before, now in zip(_pushed_in(recorded), _pushed_in(live), strict=True):
+        identity = before.message.spelled(ID_PATH)
+        span = now.in_body(find_spans(now.message.raw, [ID_PATH])[ID_PATH][-1])
+        if identity is not None and span is not None:
+            yield span, identity
+
+
+def _questions_of(exchange: RecordedExchange) -> list[Any]:
+    """Return the requests for input in a response, in their order."""
+    pushed = [each.message.tree for each in _pushed_in(exchange)]
+    result = {} if exchange.ask is None else exchange.ask.message.tree["result"]
+    asked = result.get(INPUT_REQUESTS)
+    return [*pushed, *(asked.values() if isinstance(asked, dict) else ())]
+
+
+def _with_event_ids(texts: list[bytes], old: Response | None) -> list[bytes]:
+    """Give the events of a response the ids of the recorded ones, in order.
+
+    An event of which there was none loses its id: no client can have it.
+    """
+    recorded = deque(
+        piece.raw[span.start : span.end]
+        for piece in (() if old is None else old.pieces)
+        for span in event_id_spans(piece.raw)
+    )
+    return [
+        splice(
+            raw,
+            [
+                (span, recorded.popleft() if recorded else b"")
+                for span in event_id_spans(raw)
+                if SEALED_HASH.fullmatch(raw[span.start : span.end].decode("latin-1"))
+            ],
+        )
+        for raw in texts
+    ]
+
+
+def _with_numbers(texts: list[bytes], before: bytes, numbers: SecretNumbers) -> list[bytes]:
+    """Number the placeholders of a response: as in the recorded one where it has as many."""
+    recorded: dict[str, deque[str]] = defaultdict(deque)
+    for match in PLACEHOLDER.finditer(before.decode("latin-1")):
+        if _NUMBER.fullmatch(match["token"]):
+            recorded[match["rule"]].append(match["token"])
+    matches = PLACEHOLDER.finditer(b"".join(texts).decode("latin-1"))
+    counts = Counter(match["rule"] for match in matches if is_journal_token(match["token"]))
+    as_many = {rule for rule, tokens in recorded.items() if len(tokens) == counts[rule]}
+
+    def number(rule: str, token: str) -> int | str | None:
+        if rule in as_many and is_journal_token(token):
+            return recorded[rule].popleft()
+        return numbers.number(rule, token)
+
+    return [renumber(text, number) for text in texts]

@@ -1,0 +1,311 @@
+"""Bringing a live server to where a client of the cassette is, so that what is missing is recorded.
+
+A retry that isn't recorded answers an ask of the cassette, whose state no live server knows. So
+the recorded conversation is repeated with it, from the first request to the ask, and the retry goes
+on with the state that the server issues now. The same holds for the page of a list that isn't
+recorded, and for the session in which a request is sent.
+Source: MCP 2025-11-25, "Session Management".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.drive.conversation import AskedOtherwise, Conversation, Finished
+from mrtr_cassette.core.drive.recorded_script import RecordedScript
+from mrtr_cassette.core.drive.server_session import (
+    Pages,
+    Requests,
+    ServerSession,
+    has_error,
+    in_session,
+    outcome,
+    page_at,
+    with_body,
+    with_values,
+)
+from mrtr_cassette.core.protocol.calls import Call, CallKey
+from mrtr_cassette.core.protocol.dialect import ECHOED_STATE_PATH, InputRequired
+from mrtr_cassette.core.protocol.jsonrpc import Kind
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.sealed import SESSION_SURROGATE, SHORTEST_SEARCHED, STATE_SURROGATE
+from mrtr_cassette.core.wire.http import SESSION_HEADER, Request, Response, header_value
+from mrtr_cassette.core.wire.pointers import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """A request that was not sent on and not recorded.
+
+    Attributes:
+        call: the request, as messages may show it.
+        detail: why, as a sentence.
+        asker: the recorded exchange whose ask the server should have repeated, or None.
+        differences: where the recorded ask and the live one differ.
+    """
+
+    call: Call
+    detail: str
+    asker: ReplayEntry | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+class LiveAsks:
+    """The unanswered asks without state that a live server has made in this run.
+
+    Their answers could be confused with answers to a recorded ask of the same call, which may have
+    asked something else.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[CallKey, list[frozenset[str]]] = {}
+
+    def asked(self, key: CallKey, ask: InputRequired) -> None:
+        """Take what a live server asked during a call with this key."""
+        if ask.request_state is None:
+            self._open.setdefault(key, []).append(frozenset(ask.input_requests))
+
+    def answered_by(self, call: Call) -> bool:
+        """Tell whether a request may answer one of them, which is answered then."""
+        answers = call.answers
+        if answers is None or answers.request_state is not None:
+            return False
+        key = call.key()
+        for keys in self._open.get(key, ()):
+            if keys >= set(answers.input_responses or ()):
+                self._open[key].remove(keys)
+                return True
+        return False
+
+
+class Sessions:
+    """The sessions (2025 era) that a cassette opened for clients, and the live ones for them."""
+
+    def __init__(self, redactor: Redactor | None, credentials: Credentials | None = None) -> None:
+        """Begin without any; what a live server says is shown redacted."""
+        self._redactor = redactor
+        self._credentials = credentials
+        self._opening: dict[str, list[Request]] = {}
+        self._live: dict[str, str] = {}
+
+    def played(self, request: Request, method: str, response: Response | None) -> None:
+        """Take a request that was played with a response, as it may have opened a session."""
+        if method == "initialize" and response is not None:
+            headers = request.headers if request.is_line else response.headers
+            if session := header_value(headers, SESSION_HEADER):
+                self._opening[session] = [request]
+        elif method == "notifications/initialized":
+            self._opening.get(request.header(SESSION_HEADER), []).append(request)
+
+    def opening_for(self, call: Call) -> SessionOpening | Unrecorded | None:
+        """Return how a live session is opened for a request; None where it needs none."""
+        session = call.request.header(SESSION_HEADER)
+        if not SESSION_SURROGATE.fullmatch(session) or session in self._live:
+            return None
+        if call.request.is_line and (session not in self._opening or call.method == "initialize"):
+            # What the client says to it opens it, or it needs no opening (from 2026-07-28 on).
+            self._live[session] = session
+            return None
+        if session not in self._opening:
+            detail = "its session was recorded, and this client has not opened it with `initialize`"
+            return Unrecorded(call, detail)
+        if call.message is not None and call.message.kind is Kind.RESPONSE:
+            detail = "it answers what was asked in a recorded stream, and no live server asked it"
+            return Unrecorded(call, detail)
+        recorder = Recorder(seals=False, redactor=self._redactor, credentials=self._credentials)
+        return SessionOpening(call, self._opening[session], ServerSession(recorder))
+
+    def opened(self, opening: SessionOpening) -> None:
+        """Take a live session that has been opened."""
+        recorded = opening.call.request.header(SESSION_HEADER)
+        # A server on pipes gives no session ids.
+        self._live[recorded] = recorded if opening.call.request.is_line else opening.session.id
+
+    def in_live(self, request: Request) -> Request:
+        """Return a request in the live session, where it is in a recorded one."""
+        live = self._live.get(request.header(SESSION_HEADER))
+        return request if live is None else in_session(request, live)
+
+
+class SessionOpening(Requests):
+    """One session of the cassette, opened again with the live server as the client opened it.
+
+    Attributes:
+        failure: why no session could be opened, or None.
+    """
+
+    def __init__(self, call: Call, requests: Sequence[Request], session: ServerSession) -> None:
+        """Begin with the first of some requests; `call` needs the session."""
+        first, *self._unsent = requests
+        super().__init__(first, session)
+        self.call = call
+        self.session = session
+        self.failure: Unrecorded | None = None
+
+    def _after(self, exchange: RecordedExchange) -> Request | None:
+        status = 0 if exchange.response is None else exchange.response.status
+        is_good = self.call.request.is_line or 200 <= status < 300
+        if not is_good or has_error(exchange):
+            detail = f"the live server opened no session: {outcome(exchange)}"
+            self.failure = Unrecorded(self.call, detail)
+        return self._unsent.pop(0) if self._unsent and self.failure is None else None
+
+
+class RecordedAsks:
+    """The asks of a cassette that issued a state, by this state; and its pages, by their cursor."""
+
+    def __init__(
+        self, player: Player, redactor: Redactor | None, credentials: Credentials | None = None
+    ) -> None:
+        """Find them; what the live server says will be redacted as what was recorded is."""
+        self._player = player
+        self._redactor = redactor
+        self._credentials = credentials
+        self._askers: dict[str, list[ReplayEntry]] = {}
+        for entry in (each for own in player.interactions for each in own):
+            if entry.ask is not None and entry.ask.request_state is not None:
+                self._askers.setdefault(entry.ask.request_state, []).append(entry)
+
+    def replay_for(self, call: Call, shown: Call) -> ReplayToAsk | PagesBefore | Unrecorded | None:
+        """Return how the server is brought to the ask that a request answers, or to a page.
+
+        None stands for a request that can be sent as it is: one without state and cursor, or with
+        one that no recorded response issued. `shown` is the request as it is matched, and as
+        messages may show it.
+        """
+        state = None if call.answers is None else call.answers.request_state
+        if state is None:
+            return self._pages_before(call, shown)
+        # What a client adds to a state goes to the server too, to be refused there.
+        within = [issued for issued in self._askers if _is_within(issued, state)]
+        if within:
+            askers = self._askers[max(within, key=len)]
+            key = self._player.key_of(shown)
+            asker = next((asker for asker in askers if asker.key == key), None)
+            if asker is None:
+                detail = "its request state was recorded for another call"
+                return Unrecorded(shown, detail, askers[0])
+            script = RecordedScript([each.exchange for each in _chain(asker)])
+            if script.problem is not None:
+                return Unrecorded(shown, script.problem, asker)
+            recorder = Recorder(seals=True, redactor=self._redactor, credentials=self._credentials)
+            return ReplayToAsk(call, shown, asker, script, recorder)
+        if STATE_SURROGATE.search(state):
+            return Unrecorded(shown, "no ask in this cassette has its request state")
+        return None
+
+    def _pages_before(self, call: Call, shown: Call) -> PagesBefore | None:
+        """Return how the live server gets to the page whose cursor a recorded one issued."""
+        cursor, seen = call.cursor, set[str]()
+        while cursor is not None and cursor not in seen:
+            page = self._page_with(call, cursor)
+            if page is None:
+                break
+            seen.add(cursor)
+            cursor = page.call.cursor
+        if not seen:
+            return None
+        # Nothing of these pages is shown, and a cursor has to be the live server's own.
+        session = ServerSession(Recorder(seals=False), call.request.header(SESSION_HEADER))
+        return PagesBefore(page_at(call.request, cursor), shown, session, len(seen))
+
+    def _page_with(self, call: Call, cursor: str) -> ReplayEntry | None:
+        """Return a recorded page of the same list that issued a cursor."""
+        pages = (
+            each
+            for each in self._player.entries
+            if (each.key.method, each.key.endpoint) == (call.method, call.endpoint)
+        )
+        return next((each for each in pages if each.exchange.next_cursor == cursor), None)
+
+
+def _is_within(issued: str, state: str) -> bool:
+    """Tell whether a state is a recorded one, with or without something added."""
+    return issued == state or (len(issued) >= SHORTEST_SEARCHED and issued in state)
+
+
+def _chain(asker: ReplayEntry) -> list[ReplayEntry]:
+    """Return the exchanges of an interaction up to one of them."""
+    chain = [asker]
+    while chain[0].parent is not None:
+        chain.insert(0, chain[0].parent)
+    return chain
+
+
+class ReplayToAsk(Conversation):
+    """One recorded conversation, repeated with the live server up to an ask.
+
+    Attributes:
+        asker: the recorded exchange whose ask the retry answers.
+        states: the states that the server has issued so far.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        shown: Call,
+        asker: ReplayEntry,
+        script: RecordedScript,
+        recorder: Recorder,
+    ) -> None:
+        """Begin with the call that the retry `call` repeats; messages may show it as `shown`."""
+        session = ServerSession(recorder, call.request.header(SESSION_HEADER))
+        super().__init__(call.request, script, session)
+        self.asker = asker
+        self.states = script.states
+        self._retry = call.request
+        self._shown = shown
+
+    @property
+    def failure(self) -> Unrecorded | None:
+        """Why the server can't be brought there, or None."""
+        match self.standing:
+            case Finished(turn, exchange):
+                detail = f"the live server asks nothing in turn {turn}: {outcome(exchange)}"
+                return Unrecorded(self._shown, detail, _chain(self.asker)[turn - 1])
+            case AskedOtherwise(ask, changes):
+                detail = f"the live server asks something else in turn {ask.turn}"
+                differences = tuple(change.difference for change in changes)
+                return Unrecorded(
+                    self._shown, detail, _chain(self.asker)[ask.turn - 1], differences
+                )
+            case _:
+                return None
+
+    def retry(self) -> Request:
+        """Return the client's retry with the live state in the place of the recorded one."""
+        live, recorded = self.states[-1]
+        body = with_values(
+            self._retry.body, [ECHOED_STATE_PATH], lambda value: value.replace(recorded, live)
+        )
+        return with_body(self._retry, body)
+
+
+class PagesBefore(Pages):
+    """The pages before the one that a client requests, fetched from the live server."""
+
+    def __init__(self, first: Request, shown: Call, session: ServerSession, most: int) -> None:
+        """Begin with the first of these pages; messages show the client's request as `shown`."""
+        # The page after the last of them is requested by the client itself.
+        super().__init__(first, session, most)
+        self._shown = shown
+        self._most = most
+
+    @property
+    def failure(self) -> Unrecorded | None:
+        """Why the live server has no such page, or None."""
+        if self.last is None or self.last.next_cursor is not None:
+            return None
+        page = self._most - self.left + 1
+        return Unrecorded(self._shown, f"the live server's list has no page {page}")
+
+    def retry(self) -> Request:
+        """Return the client's request with the live cursor in the place of the recorded one."""
+        cursor = None if self.last is None else self.last.next_cursor
+        return page_at(self.request, cursor)

@@ -1,1 +1,0 @@
-"""The files: cassettes and journals as bytes, and bytes as what was recorded."""

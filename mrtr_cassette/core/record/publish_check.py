@@ -1,0 +1,145 @@
+"""Reasons not to publish a recording automatically, and what stands on a cassette all the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from mrtr_cassette.core.cassette.journal import JournalHeader
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.record.history import seeks_stream
+from mrtr_cassette.core.record.sealing import Side, redacted
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, Response, header_value
+from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
+
+HTML = "HTML"
+_ADVICE: Mapping[str, str] = {
+    "401": "does the server want credentials, such as <<header_form>>?",
+    "403": "does the server want credentials, such as <<header_form>>?",
+    "404": "is the path {path} right?",
+    "405": "is the path {path} right?",
+    "502": "does the server run?",
+    "503": "does the server run?",
+    "504": "does the server run?",
+}
+
+
+class ExchangeOutcome(NamedTuple):
+    """What an exchange says of a recording."""
+
+    error: str | None
+    """The error of the transport that it is, such as `404`; None where it is none."""
+    path: str
+    """The path of its request, without the query."""
+
+
+def outcome_of(exchange: RecordedExchange) -> ExchangeOutcome | None:
+    """Return what an exchange says of a recording; None where it says nothing."""
+    request, response = exchange.request, exchange.response
+    if response is None or request.method == "OPTIONS":
+        return None
+    if response.is_lines and not response.pieces:
+        return None
+    if response.status == 405 and request.method != "POST":
+        # A server that has no stream and no sessions says so.
+        return None
+    error = None
+    media_type = header_value(response.headers, "content-type").partition(";")[0].strip().lower()
+    if response.status >= 300:
+        error = str(response.status)
+    elif media_type == "text/html":
+        error = HTML
+    # A refusal in JSON-RPC is MCP, whatever its HTTP status.
+    if error is not None and messages_in(response):
+        error = None
+    return ExchangeOutcome(error, request.target.partition("?")[0])
+
+
+def why_not_publish(
+    outcomes: Mapping[int, ExchangeOutcome],
+    failure: str | None = None,
+    terms: Terms = LIBRARY_TERMS,
+) -> str | None:
+    """Return why a recording is hardly what was meant, as a sentence; None where it may be.
+
+    One exchange that is no error is enough, unless the recorded command failed.
+    """
+    if not outcomes or any(outcome.error is None for outcome in outcomes.values()):
+        return failure
+    errors = Counter(outcome.error for outcome in outcomes.values() if outcome.error is not None)
+    count = len(outcomes)
+    requests = "the only request" if count == 1 else f"all {count} requests"
+    if len(errors) > 1:
+        named = ", ".join(f"{error} ({times})" for error, times in sorted(errors.items()))
+        return f"{requests} got errors: {named}; is the upstream an MCP server?"
+    (error,) = errors
+    path = printable(next(iter(outcomes.values())).path)
+    advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=path)
+    return in_terms(f"{requests} got {error}; {advice}", terms)
+
+
+def has_recording(
+    cassette: Cassette, header: JournalHeader, exchanges: Mapping[int, RecordedExchange]
+) -> bool:
+    """Tell whether a cassette has all exchanges of a recording already.
+
+    It names the recorder then; where it names none, the exchanges are known by their times and
+    status: the rest of them reads otherwise in a cassette, and may have been edited since.
+    """
+    if cassette.recorders and header.recorder is not None:
+        return any(header.recorder == recorder.id for recorder in cassette.recorders)
+    own = Counter(_moment(each) for one in cassette.interactions for each in one.own)
+    # A stream that a client sought while it left its session is left out.
+    kept = [each for each in exchanges.values() if not seeks_stream(each.request)]
+    is_same_run = bool(exchanges) and cassette.recorded_at == header.recorded_at
+    return is_same_run and Counter(map(_moment, kept)) <= own
+
+
+def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
+    status = None if exchange.response is None else exchange.response.status
+    duration_ms = round(exchange.ended_ms - exchange.started_ms)
+    return exchange.request.method, round(exchange.started_ms), duration_ms, status
+
+
+class ExposedSecret(NamedTuple):
+    """A secret that can be read on a cassette: where, on which side, and which rule finds it."""
+
+    interaction: int
+    place: TurnPlace
+    side: Side
+    rule: str
+
+
+def exposed_secrets(cassette: Cassette) -> Iterator[ExposedSecret]:
+    """Yield what rules of redaction find on a cassette; a rule once for each side.
+
+    It is searched by its own rules; one that was not redacted by the built-in ones.
+    """
+    rules = cassette.redaction or RedactionRules()
+    for interaction in cassette.interactions:
+        for exchange, place in zip(interaction.own, interaction.places, strict=True):
+            sides: tuple[tuple[Side, Request, Response | None], ...] = (
+                ("request", exchange.request, None),
+                ("response", Request("GET", "/", (), b""), exchange.response),
+            )
+            for side, request, response in sides:
+                for rule in _rules_that_match(rules, request, response):
+                    yield ExposedSecret(interaction.number, place, side, rule)
+
+
+def _rules_that_match(
+    rules: RedactionRules, request: Request, response: Response | None
+) -> list[str]:
+    matched: dict[str, None] = {}
+
+    def token(rule: str, _secret: str) -> str:
+        matched[rule] = None
+        return "0"
+
+    nothing = Response(NO_STATUS, (), (), End.COMPLETE)
+    redacted(request, response or nothing, Redactor(rules, token))
+    return list(matched)

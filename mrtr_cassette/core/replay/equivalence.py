@@ -1,0 +1,392 @@
+"""Which recorded responses are equal except for generated names, and so what any replica may play.
+
+Two request states stand for each other only if equal requests got them in equal responses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.cassette.lookup import LookupKey
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.calls import Traits
+from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, echoes
+from mrtr_cassette.core.protocol.messages import messages_in
+from mrtr_cassette.core.replay.matching import ReplayEntry, Secret
+from mrtr_cassette.core.replay.timeline import Timelines
+from mrtr_cassette.core.secrets.sealed import (
+    PLACEHOLDER,
+    SHORTEST_SEARCHED,
+    STATE_SURROGATE,
+    placeholder,
+    sha256_of,
+)
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse, splice
+from mrtr_cassette.errors import CassetteError
+
+_NAME: Final = re.compile(
+    r"mrtr-(?P<kind>state|session|event|elicitation)(?:(?::|%3A)[0-9a-f]+)+|" + PLACEHOLDER.pattern,
+    re.ASCII,
+)
+_MOST_LISTED: Final = 10
+_TOLD_BY: Final = {
+    "empty_members": "empty arguments",
+    "session": "the session",
+    "is_authorized": "the header Authorization",
+    "has_progress_token": "a progress token",
+    "capabilities": "the client's capabilities",
+    "protocol_version": "the protocol version",
+    "accept": "the header Accept",
+}
+"""How messages name the traits, headers of many names aside."""
+
+
+class ResponseDigest(NamedTuple):
+    """A response without names and the caller's values; hashes of its states; its other names."""
+
+    digest: bytes
+    states: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+class Identity(NamedTuple):
+    """What equal requests share; of secrets those that a client can only have from the server."""
+
+    lookup: LookupKey
+    traits: Traits
+    secrets: tuple[str, ...]
+    caller: str
+
+
+class ResponseClasses:
+    """Which recorded exchanges are equal; `digests` are of calls that were recorded repeatedly."""
+
+    def __init__(
+        self, by_arrival: Sequence[ReplayEntry], answered: Mapping[ReplayEntry, ReplayEntry]
+    ) -> None:
+        """Compare what was recorded; `answered` has what the proxy answered, by what asks."""
+        self._roots: dict[str, str] = {}
+        self._surrogates: dict[str, str] = {}
+        self._issued = _issued_secrets(by_arrival)
+        often = Counter((each.key, each.lookup.answers) for each in by_arrival)
+        responses: dict[ReplayEntry, ResponseDigest] = {}
+        by_proxy = set(answered.values())
+        for each in by_arrival:
+            if often[each.key, each.lookup.answers] > 1 and each not in by_proxy:
+                digest, last = self._digest(each), each
+                while last in answered:
+                    last = answered[last]
+                    # The client gets the end, and carries no state.
+                    digest = self._digest(last)._replace(states=digest.states)
+                responses[each] = digest
+        changed_states = [text for each in by_arrival if (text := _changed_state(each))]
+        while self._united(responses, changed_states):
+            pass
+        self.digests = {each: found.digest for each, found in responses.items()}
+
+    def root(self, name: str) -> str:
+        """Return the first of the names, or hashes of states, that stand for the same as one."""
+        while name in self._roots:
+            name = self._roots[name]
+        return name
+
+    def identity(self, entry: ReplayEntry) -> Identity:
+        """Return what all requests share that are equal to a recorded one."""
+        lookup, traits = entry.lookup, entry.traits
+        if lookup.state is not None:
+            lookup = lookup._replace(state=self.root(lookup.state))
+        session = self.root(traits.session)
+        caller = f"{session}{entry.caller[len(traits.session) :]}"
+        traits = traits._replace(session=session)
+        return Identity(lookup, traits, tuple(map(self._secret, entry.secrets)), caller)
+
+    def _secret(self, secret: Secret) -> str:
+        """Return what a secret is known by; those that clients know by themselves are all alike."""
+        text = placeholder(*secret)
+        return self.root(text) if text in self._issued else f"<{secret.rule}>"
+
+    def fitting(
+        self, entries: list[ReplayEntry], received: tuple[Secret, ...]
+    ) -> list[ReplayEntry]:
+        """Return the exchanges whose secrets can be those of a request; all if they are equal."""
+        same = [
+            each
+            for each in entries
+            if all(self._secret(one) == self._secret(other) for one, other in each.paired(received))
+        ]
+        is_one_answer = len({self.digests.get(each) for each in entries}) == 1
+        return same or (entries if is_one_answer else [])
+
+    def _unite(self, names: Iterable[str], others: Iterable[str]) -> bool:
+        is_new = False
+        for name, other in zip(names, others, strict=False):
+            root, other_root = self.root(name), self.root(other)
+            if root != other_root:
+                self._roots[other_root] = root
+                is_new = True
+        return is_new
+
+    def _united(
+        self, responses: Mapping[ReplayEntry, ResponseDigest], changed_states: Iterable[str]
+    ) -> bool:
+        """Unite the names in equal responses to equal requests; return whether any were new."""
+        is_new = False
+        states: dict[tuple[Identity, bytes], ResponseDigest] = {}
+        names: dict[tuple[Identity, bytes], ResponseDigest] = {}
+        for text in changed_states:
+            same = STATE_SURROGATE.sub(self._first_surrogate, text)
+            is_new |= self._unite([sha256_of(same)], [sha256_of(text)])
+        for each, found in responses.items():
+            identity = self.identity(each)
+            first = states.setdefault((identity._replace(caller=""), found.digest), found)
+            is_new |= self._unite(first.states, found.states)
+            # Clients that tell who they are get sessions and secrets of their own.
+            first = names.setdefault((identity, found.digest), found)
+            is_new |= self._unite(first.names, found.names)
+        return is_new
+
+    def _first_surrogate(self, match: re.Match[str]) -> str:
+        return self._surrogates.get(self.root(sha256_of(match[0])), match[0])
+
+    def _digest(self, entry: ReplayEntry) -> ResponseDigest:
+        exchange, response = entry.exchange, entry.exchange.response
+        if response is None:
+            return ResponseDigest(b"", (), ())
+        request = exchange.call.message
+        parts = [_without_caller(each.message, request) for each in messages_in(response)]
+        if not parts and not response.is_event_stream:
+            parts = [response.body.decode("latin-1")]
+        states: list[str] = []
+        names: list[str] = []
+        state = None if entry.ask is None else entry.ask.request_state
+        if state is not None and not STATE_SURROGATE.fullmatch(state):
+            # A verbatim cassette has it as it was issued, and wherever the server repeated it.
+            parts = [part.replace(canonical(state), '"<state>"') for part in parts]
+            if len(state) >= SHORTEST_SEARCHED:
+                parts = [part.replace(canonical(state)[1:-1], "<state>") for part in parts]
+            states.append(sha256_of(state))
+
+        def named(match: re.Match[str]) -> str:
+            if match["kind"] is None:
+                names.append(placeholder(match["rule"], match["token"]))
+                return f"<{match['rule']}>"
+            name = match[0].replace("%3A", ":")
+            if match["kind"] == "state":
+                sha256 = sha256_of(name)
+                self._surrogates[sha256] = name
+                states.append(sha256)
+            else:
+                names.append(name)
+            return f"<{match['kind']}>"
+
+        # Who ends a listening stream is chance.
+        ends = not (entry.is_listening or response.only_accepts)
+        head = [str(response.status), response.end.value if ends else ""]
+        head += sorted(f"{name.lower()}: {value}" for name, value in response.headers)
+        text = _NAME.sub(named, "\n".join([*head, *parts]))
+        if exchange.issued_sha256 is not None:
+            states.append(exchange.issued_sha256)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return ResponseDigest(digest, tuple(states), tuple(names))
+
+
+def _without_caller(message: Message, request: Message | None) -> str:
+    """Return the canonical text of a message without the values of the request's caller."""
+    if request is None or request.kind is not Kind.REQUEST:
+        return canonical(message.tree)
+    spans = echoes(message, request)
+    replacements = [(span, b"0") for span in (*spans.id, *spans.progress_token, *spans.id_as_text)]
+    return canonical(parse(splice(message.raw, sorted(replacements))))
+
+
+def _changed_state(entry: ReplayEntry) -> str:
+    """Return the state that a request carries if a client made it of a surrogate; else nothing."""
+    if entry.lookup.state is None:
+        return ""
+    answers = entry.exchange.call.answers
+    state = None if answers is None else answers.request_state
+    is_changed = isinstance(state, str) and STATE_SURROGATE.search(state)
+    return state if state and is_changed and not STATE_SURROGATE.fullmatch(state) else ""
+
+
+def _issued_secrets(by_arrival: Sequence[ReplayEntry]) -> set[str]:
+    """Return the placeholders of the secrets that no client sent before the server did."""
+    own: set[str] = set()
+    issued: set[str] = set()
+    for each in by_arrival if any(each.secrets for each in by_arrival) else ():
+        own.update(placeholder(*secret) for secret in each.secrets)
+        own -= issued
+        response = each.exchange.response
+        for match in PLACEHOLDER.finditer(
+            "" if response is None else response.body.decode("latin-1")
+        ):
+            issued.add(placeholder(match["rule"], match["token"]))
+        issued -= own
+    return issued
+
+
+# What no replica can know
+
+
+class SeveralAnswers(NamedTuple):
+    """Equal requests with several recorded answers.
+
+    Attributes:
+        call: what was called, such as `tools/call "status"`.
+        interactions: numbers of the interactions that it is in.
+        told_apart_by: what tells the requests apart; empty where nothing does.
+    """
+
+    call: str
+    interactions: tuple[int, ...]
+    told_apart_by: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return a line for messages."""
+        line = f"{_numbered(self.interactions)}: {self.call}"
+        by = ", ".join(self.told_apart_by)
+        return f"{line}, told apart by {by}" if by else line
+
+
+def unite_equal(
+    cassette: Cassette,
+    by_arrival: Sequence[ReplayEntry],
+    timelines: Timelines,
+    answered: Mapping[ReplayEntry, ReplayEntry],
+) -> tuple[ResponseClasses, tuple[SeveralAnswers, ...]]:
+    """Let one exchange stand for all that are equal, so that any process plays the same.
+
+    Returns:
+        which are equal, and the requests with several answers that something tells apart.
+
+    Raises:
+        CassetteError: some reply depends on more than its request; the error names which.
+    """
+    bound = [*_pushing(cassette, by_arrival), *_gated(by_arrival, timelines)]
+    if bound:
+        reason = (
+            "<<stateless>> can't play what one process has to remember; serve it without, from "
+            "one process, or from several to which a load balancer routes each session"
+        )
+        raise CassetteError(cassette.path, listed(reason, bound))
+    classes = ResponseClasses(by_arrival, answered)
+    groups: dict[LookupKey, dict[Identity, list[ReplayEntry]]] = {}
+    for each in by_arrival:
+        identity = classes.identity(each)
+        groups.setdefault(identity.lookup, {}).setdefault(identity, []).append(each)
+    several = [each for group in groups.values() for each in _several(group, classes)]
+    ambiguous = [each for each in several if not each.told_apart_by]
+    if ambiguous:
+        reason = (
+            "with <<stateless>> nothing tells which of several recorded answers these requests "
+            "get; serve it without, from one process, or record one answer to each, or a "
+            "header by <<match_headers>> that tells them apart"
+        )
+        raise CassetteError(cassette.path, listed(reason, ambiguous))
+    for of_lookup in groups.values():
+        for identity, members in of_lookup.items():
+            first = next((each for each in members if each.exchange.response), members[0])
+            for each in members:
+                each.lookup, each.traits, _, each.caller = identity
+                each.same = None if each is first else first
+    return classes, tuple(several)
+
+
+def _several(
+    group: Mapping[Identity, list[ReplayEntry]], classes: ResponseClasses
+) -> Iterator[SeveralAnswers]:
+    """Find requests of one lookup key with several answers."""
+    call = str(next(iter(group)).lookup.call)
+    said = {identity: _said(members, classes) for identity, members in group.items()}
+    for identity, members in group.items():
+        if len(said[identity]) > 1:
+            yield SeveralAnswers(call, _interactions(members))
+    if all(len(each) <= 1 for each in said.values()) and len(set().union(*said.values())) > 1:
+        members = [each for own in group.values() for each in own]
+        yield SeveralAnswers(call, _interactions(members), _told_apart_by([*group]))
+
+
+def _said(members: Iterable[ReplayEntry], classes: ResponseClasses) -> set[bytes]:
+    """Return digests of the responses to equal requests; a notification may have got none."""
+    return {
+        classes.digests[each]
+        for each in members
+        if each in classes.digests
+        and (each.exchange.response is not None or each.kind is not Kind.NOTIFICATION)
+    }
+
+
+def _told_apart_by(identities: Sequence[Identity]) -> tuple[str, ...]:
+    """Return how messages name what differs between requests."""
+    names: list[str] = []
+    for name, *values in zip(Traits._fields, *(each.traits for each in identities), strict=True):
+        if len(set(values)) > 1:
+            names += [_TOLD_BY[name]] if name in _TOLD_BY else _differing(values)
+    if len({each.secrets for each in identities}) > 1:
+        names.append("a secret that the server gave out")
+    if len({each.caller.removeprefix(each.traits.session) for each in identities}) > 1:
+        names.append("the client")
+    return tuple(names)
+
+
+def _differing(headers: Sequence[Headers]) -> list[str]:
+    """Return how messages name the headers that not all requests have alike."""
+    common = set(headers[0]).intersection(*headers)
+    names = sorted({name for each in headers for name, _ in set(each) - common})
+    return [f"the header {'-'.join(map(str.capitalize, name.split('-')))}" for name in names]
+
+
+def _pushing(cassette: Cassette, by_arrival: Iterable[ReplayEntry]) -> Iterator[str]:
+    """Name the sessions in which the server sends requests, whose answers are posted."""
+    session_of_interaction = {each.interaction: each.session for each in by_arrival}
+    pushing: dict[str, list[int]] = {}
+    for each in cassette.interactions:
+        if each.pushed_turns:
+            pushing.setdefault(session_of_interaction.get(each.number, ""), []).append(each.number)
+    for session, numbers in pushing.items():
+        reason = "the server asks by requests of its own, which are answered by other requests"
+        yield f"{_place(session, numbers)}: {reason}"
+
+
+def _gated(by_arrival: Iterable[ReplayEntry], timelines: Timelines) -> Iterator[str]:
+    """Name the streams that tell what other requests caused."""
+    for each in by_arrival:
+        reason, response = "", each.exchange.response
+        if each.stream is not each and each.stream.kind is Kind.REQUEST:
+            reason = "a request gets the rest of what was said to another one"
+        elif response is not None and each.is_listening:
+            waits = timelines.waits_of(each)
+            said = messages_in(response) if waits.pieces else ()
+            if any(waits.is_for_later(waits.pieces[located.piece], each) for located in said):
+                reason = "a stream says what other requests caused"
+        if reason:
+            yield f"{_place(each.session, [each.interaction])}: {reason}"
+
+
+def _interactions(members: Iterable[ReplayEntry]) -> tuple[int, ...]:
+    return tuple(sorted({each.interaction for each in members}))
+
+
+def _place(session: str, interactions: Sequence[int]) -> str:
+    numbered = _numbered(interactions)
+    return f"{session} ({numbered})" if session else numbered
+
+
+def _numbered(interactions: Sequence[int]) -> str:
+    numbers = [f"#{number}" for number in interactions[:_MOST_LISTED]]
+    if len(interactions) > _MOST_LISTED:
+        numbers.append(f"{len(interactions) - _MOST_LISTED} more")
+    return ", ".join(numbers)
+
+
+def listed(reason: str, items: Sequence[object]) -> str:
+    """Return a line with lines for the first of some items."""
+    lines = [f"{reason}:", *(f"  {each}" for each in items[:_MOST_LISTED])]
+    if len(items) > _MOST_LISTED:
+        lines.append(f"  and {len(items) - _MOST_LISTED} more")
+    return "\n".join(lines)

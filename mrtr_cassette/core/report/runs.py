@@ -1,0 +1,492 @@
+"""What a replay, a recording or a call came to: as values, text for people, and JSON data.
+
+Rule: events have no answer and no request state, only who answered and a hash.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
+
+from mrtr_cassette.core.answers.fulfilment import Unanswered
+from mrtr_cassette.core.answers.rounds import CallTurn
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.details import Interaction
+from mrtr_cassette.core.report.misses import MissReport, report_of_miss
+from mrtr_cassette.core.report.wording import json_text
+from mrtr_cassette.core.wire.jsonbytes import parse
+from mrtr_cassette.errors import (
+    LIBRARY_TERMS,
+    MrtrCassetteError,
+    NotJsonError,
+    Terms,
+    UpstreamError,
+    counted,
+    printable,
+    shorten,
+)
+
+_MOST_LISTED: Final = 10
+
+# Replays
+
+
+class Outcome(Enum):
+    """What became of an interaction in a replay."""
+
+    PLAYED = "played"
+    PLAYED_IN_PART = "played in part"
+    UNPLAYED = "unplayed"
+
+
+@dataclass(frozen=True, slots=True)
+class InteractionOutcome:
+    """What became of one interaction in a replay, and how many of its own replies were played."""
+
+    number: int
+    call: str
+    outcome: Outcome
+    plays: int
+
+    @property
+    def words(self) -> str:
+        """The outcome as people read it."""
+        return "never played" if self.outcome is Outcome.UNPLAYED else self.outcome.value
+
+
+class HarmlessRequest(NamedTuple):
+    """A request that was not recorded and got what any server answers, and how often."""
+
+    call: str
+    answer: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The outcome of a replay: all interactions in the cassette's order, misses as they came."""
+
+    cassette: str
+    interactions: tuple[InteractionOutcome, ...]
+    misses: tuple[MissReport, ...]
+    harmless: tuple[HarmlessRequest, ...] = ()
+
+    @property
+    def incomplete(self) -> list[InteractionOutcome]:
+        """The interactions of which something was never played."""
+        return [each for each in self.interactions if each.outcome is not Outcome.PLAYED]
+
+
+class UnplayedError(MrtrCassetteError):
+    """A replay was to play all of its cassette, and did not.
+
+    Attributes:
+        unplayed: the interactions of which something was not played.
+    """
+
+    def __init__(self, path: object, unplayed: Sequence[Interaction]) -> None:
+        head = f"not all that is on {path} was played:"
+        super().__init__("\n".join([head, *(f"  #{each.number} {each.call}" for each in unplayed)]))
+        self.unplayed = tuple(unplayed)
+
+
+def report_of_replay(player: Player, terms: Terms = LIBRARY_TERMS) -> ReplayReport:
+    """Return what a replay has come to so far."""
+    unplayed = set(player.unplayed)
+    # Many interactions are of the same call.
+    redacted = cache(player.redacted)
+    interactions = []
+    for number, exchanges in enumerate(player.interactions, start=1):
+        plays = sum(exchange.played for exchange in exchanges)
+        outcome = Outcome.PLAYED
+        if number in unplayed:
+            outcome = Outcome.PLAYED_IN_PART if plays else Outcome.UNPLAYED
+        call = redacted(str(exchanges[0].key))
+        interactions.append(InteractionOutcome(number, call, outcome, plays))
+    # Another thread may replay meanwhile.
+    harmless = Counter((redacted(each.call.title), each.answer) for each in (*player.harmless,))
+    return ReplayReport(
+        player.path,
+        tuple(interactions),
+        reports_of_misses(player, terms),
+        tuple(HarmlessRequest(*each, times) for each, times in harmless.items()),
+    )
+
+
+def reports_of_misses(player: Player, terms: Terms = LIBRARY_TERMS) -> tuple[MissReport, ...]:
+    """Return what was missed so far."""
+    # Another thread may replay meanwhile.
+    misses = tuple(player.misses)
+    return tuple(report_of_miss(miss, player.path, player.redacted, terms) for miss in misses)
+
+
+def summary_text(report: ReplayReport) -> str:
+    """Return what a replay came to, in one or a few lines."""
+    total, incomplete = len(report.interactions), report.incomplete
+    played = f"played {total - len(incomplete)} of {total} interactions"
+    lines = [f"{played}, {_misses_text(report.misses)}"]
+    lines += _first_ten([f"  {each.words}: #{each.number} {each.call}" for each in incomplete])
+    if report.harmless:
+        lines.append(harmless_text(report.harmless))
+    return "\n".join(lines)
+
+
+def harmless_text(requests: Sequence[HarmlessRequest]) -> str:
+    """Return, a line each, what was not recorded and got what any server answers."""
+    lines = []
+    for each in requests:
+        times = f" {each.times} times" if each.times > 1 else ""
+        lines.append(f"  not recorded, answered as by any server{times}: {each.call}")
+    return "\n".join(_first_ten(lines))
+
+
+def _first_ten(lines: list[str]) -> list[str]:
+    rest = len(lines) - _MOST_LISTED
+    return [*lines[:_MOST_LISTED], f"  and {rest} more"] if rest > 0 else lines
+
+
+def _misses_text(misses: Sequence[MissReport]) -> str:
+    if not misses:
+        return "no misses"
+    reasons = Counter(miss.reason for miss in misses)
+    named = ", ".join(f"{reason} {times}" for reason, times in sorted(reasons.items()))
+    return f"{len(misses)} {'miss' if len(misses) == 1 else 'misses'} ({named})"
+
+
+def summary_data(report: ReplayReport) -> dict[str, Any]:
+    """Return what a replay came to, as JSON-ready data."""
+    return {
+        "cassette": report.cassette,
+        "interactions": [
+            {**asdict(each), "outcome": each.outcome.value} for each in report.interactions
+        ],
+        "misses": [{"text": miss.text, **miss.facts} for miss in report.misses],
+        "harmless": [each._asdict() for each in report.harmless],
+    }
+
+
+def summary_event(report: ReplayReport) -> dict[str, Any]:
+    """Return what a replay came to, for a log that programs read."""
+    return {
+        "event": "concluded",
+        "interactions": len(report.interactions),
+        "unplayed": [each.number for each in report.incomplete],
+        "misses": len(report.misses),
+        "harmless": sum(each.times for each in report.harmless),
+    }
+
+
+class UnreadableReportError(ValueError):
+    """A file is no report of a replay; the message says where."""
+
+
+def saved_report(raw: bytes) -> ReplayReport:
+    """Return the report that `summary_data` made JSON of.
+
+    Raises:
+        UnreadableReportError: it is none; what is not as it was written is named by its place.
+    """
+    try:
+        tree = parse(raw)
+    except NotJsonError as error:
+        raise UnreadableReportError(f"no JSON: {error}") from None
+    misses = tree.get("misses") if isinstance(tree, dict) else None
+    for miss in misses if isinstance(misses, list) else ():
+        if isinstance(miss, dict):
+            miss["fixes"] = [miss.get("fix")]
+    report: ReplayReport = _read_as(ReplayReport, tree, "")
+    return report
+
+
+_KINDS: Final = {str: "text", int: "whole number", list: "list"}
+
+
+def _read_as(kind: Any, value: Any, place: str) -> Any:
+    """Return JSON as the value of a type that reports have."""
+    if isinstance(kind, UnionType):
+        return None if value is None else _read_as(get_args(kind)[0], value, place)
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        tree = value if isinstance(value, dict) else {}
+        members = get_type_hints(kind).items()
+        return kind(**{at: _read_as(each, tree.get(at), f"{place}/{at}") for at, each in members})
+    wanted = list if get_origin(kind) is tuple else str if kind is Outcome else kind
+    if not isinstance(value, wanted):
+        raise UnreadableReportError(f"{place} is no {_KINDS[wanted]}")
+    if wanted is list:
+        item = get_args(kind)[0]
+        return tuple(_read_as(item, each, f"{place}/{at}") for at, each in enumerate(value))
+    if kind is Outcome and value not in {each.value for each in Outcome}:
+        raise UnreadableReportError(f"{place} is none of a replay")
+    return kind(value)
+
+
+# Recordings
+
+
+class UnpublishedError(MrtrCassetteError):
+    """What was recorded is hardly what was meant, so it is not published as a cassette.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    exit_code = 4
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"{path} was not written: {reason}\n"
+            "what was recorded is in the journal beside it; publish it with: "
+            f"mrtr-cassette recover {path} (or delete the journal)"
+        )
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingReport:
+    """The outcome of a recording.
+
+    Attributes:
+        cassette: its path, as shown in messages.
+        interactions: how many the cassette has that was written; None where none was written.
+        exchanges: how many were recorded.
+        played: how many requests were played from the cassette that was added to; None where
+            there was none.
+        unrecorded: how many requests could not be recorded.
+        objection: why it was not published as a cassette, or None.
+    """
+
+    cassette: str
+    interactions: int | None
+    exchanges: int
+    played: int | None
+    unrecorded: int
+    objection: str | None = None
+
+
+def recording_text(report: RecordingReport) -> str:
+    """Return what a recording came to, in one line."""
+    if report.objection is not None:
+        return str(UnpublishedError(report.cassette, report.objection))
+    parts = [f"{counted(report.exchanges, 'exchange')} recorded"]
+    if report.played is not None:
+        parts.append(f"{report.played} played")
+    if report.unrecorded:
+        parts.append(f"{report.unrecorded} could not be recorded")
+    if report.interactions is not None:
+        outcome = f"wrote {report.cassette}: {counted(report.interactions, 'interaction')}"
+    elif report.played is not None:
+        outcome = f"{report.cassette} stays as it is"
+    else:
+        return "nothing was recorded, no cassette was written"
+    return ", ".join([outcome, *parts])
+
+
+def recording_event(report: RecordingReport) -> dict[str, Any]:
+    """Return what a recording came to, for a log that programs read."""
+    facts: dict[str, Any] = {
+        "interactions": report.interactions or 0,
+        "exchanges": report.exchanges,
+    }
+    if report.played is not None:
+        facts |= {"played": report.played, "unrecorded": report.unrecorded}
+    if report.objection is not None:
+        facts["unpublished"] = report.objection
+    return {"event": "concluded", **facts}
+
+
+# Calls
+
+_DONE: Final = 0
+_REFUSED: Final = 1
+_UPSTREAM: Final = 4
+_UNANSWERED: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What a call came to.
+
+    Attributes:
+        method: of JSON-RPC.
+        name: the tool's or prompt's name, or the resource's URI; empty for any other method.
+        turns: what was asked and answered before it ended.
+        result: the server's result; None where it gave none.
+        error: the server's JSON-RPC error; None where it gave none.
+        unanswered: the question that nobody may answer, or None.
+        problem: why the server can't be used, or None.
+        unused: names of the call's own answers that nothing was asked for.
+    """
+
+    method: str
+    name: str
+    turns: tuple[CallTurn, ...] = ()
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
+    unanswered: Unanswered | None = None
+    problem: str | None = None
+    unused: tuple[str, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it has no result, or one that a tool marks as an error."""
+        return self.exit_code != _DONE
+
+    @property
+    def text(self) -> str:
+        """The texts of the result, each on lines of its own; an error's message.
+
+        Raises:
+            UpstreamError: the call has neither.
+        """
+        if self.error is not None:
+            return str(self.error.get("message", ""))
+        if self.result is None:
+            raise UpstreamError("; ".join(_problems(self)) or "the call has no result")
+        return "\n".join(_texts(self.result))
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command line."""
+        if self.problem is not None:
+            return _UPSTREAM
+        if self.unanswered is not None:
+            return _UNANSWERED
+        is_refused = self.result is None or self.result.get("isError") is True
+        return _REFUSED if is_refused else _DONE
+
+
+def _texts(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a person reads of a result: content of tools, messages of prompts, resources."""
+    parts = [result.get(name) for name in ("content", "contents", "messages")]
+    listed = [part for part in parts if isinstance(part, list)]
+    for each in (each for part in listed for each in part):
+        if isinstance(each, Mapping):
+            inner = each.get("content")
+            shown = _content_text(inner if isinstance(inner, Mapping) else each)
+            yield f"{each.get('role')}: {shown}" if "role" in each else shown
+    if not any(listed):
+        structured = result.get("structuredContent")
+        yield json_text(result if structured is None else structured)
+
+
+def _content_text(content: Mapping[str, Any]) -> str:
+    text = content.get("text")
+    if isinstance(text, str):
+        return text
+    for member in ("data", "blob"):
+        if isinstance(content.get(member), str):
+            size = len(content[member]) * 3 // 4
+            about = content.get("mimeType", content.get("type", "data"))
+            return f"[{about}, about {counted(size, 'byte')}]"
+    return json_text(content)
+
+
+def call_data(result: CallResult) -> dict[str, Any]:
+    """Return a call with its whole conversation, for programs."""
+    data: dict[str, Any] = {
+        "method": result.method,
+        "name": result.name,
+        "turns": [
+            {
+                "turn": turn.number,
+                "via": turn.via,
+                "asked": {
+                    key: {"kind": request.kind, "message": request.message}
+                    for key, request in turn.requests.items()
+                },
+                "answered": dict(turn.answers),
+                "answered_by": dict(turn.answered_by),
+                "request_state_sha256": turn.state_sha256,
+            }
+            for turn in result.turns
+        ],
+    }
+    if result.unanswered is not None:
+        data["unanswered"] = {
+            "key": result.unanswered.key,
+            "reason": result.unanswered.detail,
+            "ask": result.unanswered.asked.data(),
+        }
+    for member in ("result", "error", "problem"):
+        value = getattr(result, member)
+        if value is not None:
+            data[member] = value
+    return data
+
+
+def turn_event(turn: CallTurn) -> dict[str, Any]:
+    """Return that a turn was answered, or was not."""
+    return {
+        "event": "answered" if turn.answered_by or not turn.requests else "unanswered",
+        "turn": turn.number,
+        "via": turn.via,
+        "keys": {printable(key): printable(each.kind) for key, each in turn.requests.items()},
+        "answered_by": {printable(key): source for key, source in turn.answered_by.items()},
+        "request_state_sha256": turn.state_sha256,
+    }
+
+
+def turn_line(turn: CallTurn) -> str:
+    """Return as a line who answered what in a turn."""
+    asked = [
+        f"{key} ({request.kind})"
+        + (f" {shorten(request.message)!r}" if request.message else "")
+        + (
+            f", answered by {turn.answered_by[key]}"
+            if key in turn.answered_by
+            else ", not answered"
+        )
+        for key, request in turn.requests.items()
+    ]
+    return printable(f"turn {turn.number}: {'; '.join(asked) or 'asked for a retry only'}")
+
+
+def ended_event(result: CallResult) -> dict[str, Any]:
+    """Return that a call has ended."""
+    return {
+        "event": "failed" if result.problem is not None else "ended",
+        "call": printable(f"{result.method} {result.name}".strip()),
+        "turns": len(result.turns),
+        "exit_code": result.exit_code,
+    }
+
+
+def problem_lines(result: CallResult) -> list[str]:
+    """Return what went wrong, and what was given for nothing, for people."""
+    warnings = [f"warning: {unused_text([name])}" for name in result.unused]
+    return [*(f"error: {problem}" for problem in _problems(result)), *warnings]
+
+
+def _problems(result: CallResult) -> Iterator[str]:
+    if result.problem is not None:
+        yield result.problem
+    if result.unanswered is not None:
+        asked = result.unanswered
+        yield f"turn {asked.asked.turn} is not answered: {asked.key!r}: {asked.detail}"
+    if result.error is not None:
+        yield f"{result.error.get('code')}: {result.error.get('message')}"
+
+
+def unused_text(names: Sequence[str]) -> str:
+    """Return that answers were given for nothing."""
+    return f"nothing asked for the answer {' or '.join(map(repr, names))}"
+
+
+class UnansweredError(MrtrCassetteError):
+    """A call ended with a question that nothing answers.
+
+    Attributes:
+        result: what the call came to, with the question.
+    """
+
+    exit_code = _UNANSWERED
+
+    def __init__(self, result: CallResult) -> None:
+        hint = unused_text(result.unused) if result.unused else None
+        super().__init__("; ".join(_problems(result)), hint=hint)
+        self.result = result

@@ -1,0 +1,429 @@
+"""What stands for a secret, a request state, an answer or an id, and how it gets there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from json.encoder import encode_basestring_ascii
+from typing import Any, AnyStr, Final, NamedTuple, overload
+
+from mrtr_cassette.core.protocol.dialect import ANSWERS_PATH, INPUT_RESPONSES, REQUEST_STATE
+from mrtr_cassette.core.secrets.decode import (
+    as_text,
+    flattened,
+    string_end,
+    undo_json,
+    without_ascii_escapes,
+)
+from mrtr_cassette.core.secrets.rules import RULE_NAMES
+from mrtr_cassette.core.wire.jsonbytes import (
+    MemberPath,
+    Span,
+    canonical,
+    find_spans,
+    parse,
+    splice,
+)
+from mrtr_cassette.errors import NotJsonError
+
+_NUMBER: Final = "-number"
+_NAME = "|".join((*sorted(map(re.escape, RULE_NAMES), key=len, reverse=True), r"custom-\d+"))
+_RULE = rf"(?:{_NAME})(?:{_NUMBER})?"
+LONGEST_TOKEN: Final = 200
+_PLACED = rf"[A-Za-z0-9_.-]{{1,{LONGEST_TOKEN}}}"
+_BEGINNINGS = {"<": "<", "%3": "%3[Cc]", "u003": r"\\{1,8}u003[cC]"}
+"""How a placeholder begins, by what a text has that has one which begins so.
+
+Clients that echo one may escape it: Go and .NET write `\\u003c` for `<` in JSON.
+"""
+_REST = rf"(?P<rule>{_RULE})(?::|%3[Aa])(?P<token>{_PLACED})(?:>|%3[Ee]|\\{{1,8}}u003[eE])"
+PLACEHOLDER: Final = re.compile(f"(?:{'|'.join(_BEGINNINGS.values())}){_REST}", re.ASCII)
+_BY_MARK = {
+    mark: re.compile(f"{beginning}{_REST}", re.ASCII) for mark, beginning in _BEGINNINGS.items()
+}
+"""The same for each beginning, which is found much faster by itself."""
+_WITHOUT_NUMBER = re.compile(rf"<(?:{_NAME})({_NUMBER})?>", re.ASCII)
+_WHOLE_PLACED = re.compile(_PLACED)
+
+
+def rule_of_number(rule: str) -> str:
+    """Return what a rule is called where it finds a number of JSON."""
+    return f"{rule}{_NUMBER}"
+
+
+def placeholder(rule: str, token: str) -> str:
+    """Return what stands for a secret.
+
+    Raises:
+        ValueError: the token is no 1 to 200 letters, digits, `_`, `-` and `.`.
+    """
+    if not _WHOLE_PLACED.fullmatch(token):
+        raise ValueError(f"{token!r} can't stand in a placeholder")
+    return f"<{rule}:{token}>"
+
+
+@overload
+def renumber(raw: bytes, number: Callable[[str, str], int | str | None]) -> bytes: ...
+@overload
+def renumber(raw: str, number: Callable[[str, str], int | str | None]) -> str: ...
+def renumber(raw: bytes | str, number: Callable[[str, str], int | str | None]) -> bytes | str:
+    """Put numbers in the place of the tokens of placeholders: `<rule:TOKEN>` to `<rule:1>`.
+
+    Args:
+        raw: any bytes or text; what has the form of a placeholder but not the name of a rule stays.
+        number: returns the number, or another token, for a rule and a token, or None for text that
+            only looks like a placeholder and stays; it is asked from left to right.
+    """
+    if isinstance(raw, bytes):
+        return renumber(raw.decode("latin-1"), number).encode("latin-1")
+    if not any(mark in raw for mark in _BEGINNINGS):
+        return raw
+
+    def numbered(match: re.Match[str]) -> str:
+        first, last = match.start("token"), match.end("token")
+        new = number(match["rule"], match["token"])
+        if new is None:
+            return match[0]
+        return f"{raw[match.start() : first]}{new}{raw[last : match.end()]}"
+
+    return PLACEHOLDER.sub(numbered, raw)
+
+
+def placeholders_in(text: str) -> Iterator[re.Match[str]]:
+    """Yield the placeholders in a text."""
+    return PLACEHOLDER.finditer(text)
+
+
+def without_rules(text: str) -> str:
+    """Return a text without numbers in which a placeholder doesn't tell its rule either.
+
+    It still tells whether it stands for a number.
+    """
+    return _WITHOUT_NUMBER.sub(r"<\1>", text)
+
+
+def without_numbers(text: AnyStr) -> AnyStr:
+    """Return a text in which a placeholder tells the rule, but not which of its secrets it is."""
+    if isinstance(text, bytes):
+        # Placeholders are ASCII; whatever else the bytes are, Latin-1 gives them back.
+        return without_numbers(text.decode("latin-1")).encode("latin-1")
+    for mark, pattern in _BY_MARK.items():
+        if mark in text:
+            text = pattern.sub(r"<\g<rule>>", text)
+    return text
+
+
+SEALED_HASH = re.compile(r"sha256(:|%3A)([0-9a-f]{64})")
+SEALED_HASH_BYTES = re.compile(rb"sha256(:|%3A)([0-9a-f]{64})")
+EVENT_SURROGATE_BYTES = re.compile(rb"mrtr-event:([0-9]{1,9}):([0-9]{1,9})")
+ELICITATION_SURROGATE_BYTES = re.compile(rb"mrtr-elicitation:([0-9]{1,9}):([0-9]{1,9})")
+STATE_SURROGATE = re.compile(
+    r"mrtr-state:[0-9a-f]{16}:(?P<occurrence>[0-9]{1,9}):[0-9]{1,9}", re.ASCII
+)
+SESSION_SURROGATE = re.compile(r"mrtr-session:([0-9]{1,9})", re.ASCII)
+
+
+@lru_cache(maxsize=16)
+def sha256_of(state: str) -> str:
+    """Return the hash by which request states are compared, as 64 hexadecimal digits."""
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sealed_hash(secret: str) -> str:
+    """Return what stands for a request state or a session id in the journal."""
+    return f"sha256:{sha256_of(secret)}"
+
+
+def compared_sha256(state: str) -> str:
+    """Return the hash by which a state is compared on replay; a sealed hash is compared as such."""
+    sealed = SEALED_HASH.fullmatch(state)
+    return sha256_of(state) if sealed is None else sealed[2]
+
+
+def as_recorded(state: str) -> str:
+    """Return what stands in a cassette for a state that a client sends on replay."""
+    is_sealed = STATE_SURROGATE.fullmatch(state) or SEALED_HASH.fullmatch(state)
+    return state if is_sealed else sealed_hash(state)
+
+
+def reveal(raw: bytes, surrogate_of: Callable[[str], str | None]) -> bytes:
+    """Replace sealed hashes by their surrogates; one that has no surrogate stays."""
+
+    def revealed(match: re.Match[bytes]) -> bytes:
+        surrogate = surrogate_of(match[2].decode())
+        return match[0] if surrogate is None else surrogate.encode().replace(b":", match[1])
+
+    return SEALED_HASH_BYTES.sub(revealed, raw)
+
+
+def reveal_in_json(raw: bytes, states: Mapping[str, str]) -> bytes:
+    """Replace sealed hashes in a JSON text by recorded states, which may be any text.
+
+    Args:
+        raw: the JSON text.
+        states: the recorded state or session id by the hash of the live one.
+    """
+
+    def spelled(sha256: str) -> str | None:
+        state = states.get(sha256)
+        return None if state is None else encode_basestring_ascii(state)[1:-1]
+
+    return reveal(raw, spelled)
+
+
+def reveal_text(text: str, surrogate_of: Callable[[str], str | None]) -> str:
+    """Replace sealed hashes in a text as `reveal` does in bytes."""
+    return reveal(text.encode("utf-8", "surrogateescape"), surrogate_of).decode(
+        "utf-8", "surrogateescape"
+    )
+
+
+def state_surrogate(call_sha256: str, occurrence: int, turn: int) -> str:
+    """Return the surrogate of the state that an ask issued.
+
+    Args:
+        call_sha256: hash of the interaction's call key.
+        occurrence: which interaction with this call key, from 1.
+        turn: the ask's turn, from 1; 0 for a state that no recorded ask issued.
+    """
+    return f"mrtr-state:{call_sha256[:16]}:{occurrence}:{turn}"
+
+
+def occurrence_in(surrogate: str) -> int | None:
+    """Return which interaction with its call key a surrogate belongs to; None for other text."""
+    match = STATE_SURROGATE.fullmatch(surrogate)
+    return None if match is None else int(match["occurrence"])
+
+
+def session_surrogate(number: int) -> str:
+    """Return the surrogate of the `number`th session id, from 1."""
+    return f"mrtr-session:{number}"
+
+
+def event_surrogate(session: int, index: int) -> str:
+    """Return the surrogate of the id of an event.
+
+    Args:
+        session: the number of its session; 0 where it has none.
+        index: which of the events with an id in this session, from 1.
+    """
+    return f"mrtr-event:{session}:{index}"
+
+
+def elicitation_surrogate(session: int, index: int) -> str:
+    """Return the surrogate of the id that a server made up for a question.
+
+    Args:
+        session: the number of its session; 0 where it has none.
+        index: which of the elicitations with such an id in this session, from 1.
+    """
+    return f"mrtr-elicitation:{session}:{index}"
+
+
+_MARKERS = (f'"{INPUT_RESPONSES}"'.encode(), b'"result"', b"\\u", b"mrtr-answer:")
+"""What a body has at least one of if there is something to seal; a name may be escaped."""
+_RESULT: MemberPath = ("result",)
+_ACTIONS = ("accept", "decline", "cancel")
+SEALED_ANSWER = re.compile(r"mrtr-answer:[0-9a-f]{64}")
+
+_IsSealed = Callable[[str], bool]
+
+
+def looks_sealed(text: str) -> bool:
+    """Tell whether a text looks like a sealed answer."""
+    return SEALED_ANSWER.fullmatch(text) is not None
+
+
+def seal_answers(body: bytes, is_sealed: _IsSealed = looks_sealed) -> bytes:
+    """Replace what a client answers by hashes; the `action` of an elicitation stays readable.
+
+    Answers are what a retry has, and the result of a response that a client posts. They are
+    written anew, which costs nothing: requests are matched, never played back.
+
+    Args:
+        body: the body of a request.
+        is_sealed: tells which text is a sealed answer already, and stays.
+    """
+    if not any(marker in body for marker in _MARKERS):
+        return body
+    try:
+        tree = parse(body)
+        if isinstance(tree, list):
+            sealed = [_with_sealed_answers(message, is_sealed) for message in tree]
+            return canonical(sealed).encode()
+        answers_at = _answers_at(tree)
+        spans = find_spans(body, answers_at) if answers_at else {}
+        return splice(
+            body,
+            [
+                (span, canonical(_sealed(path, parse(body[slice(*span)]), is_sealed)).encode())
+                for path, places in spans.items()
+                for span in places
+            ],
+        )
+    except NotJsonError:
+        text = body.decode("latin-1")
+        return body if is_sealed(text) else _answer_hash(text).encode()
+
+
+def _answers_at(message: Any) -> tuple[MemberPath, ...]:
+    """Return where a message may have answers, whichever of several members of a name counts."""
+    if not isinstance(message, dict):
+        return ()
+    is_response = "jsonrpc" in message and "method" not in message
+    return (ANSWERS_PATH, _RESULT) if is_response else (ANSWERS_PATH,)
+
+
+def _with_sealed_answers(message: Any, is_sealed: _IsSealed) -> Any:
+    """Return a message of a batch with what it answers sealed."""
+    for path in _answers_at(message):
+        *outer, name = path
+        members = message.get(outer[0]) if outer else message
+        if isinstance(members, dict) and name in members:
+            members = {**members, name: _sealed(path, members[name], is_sealed)}
+            message = {**message, outer[0]: members} if outer else members
+    return message
+
+
+def _sealed(path: MemberPath, answers: Any, is_sealed: _IsSealed) -> Any:
+    """Return the answers at a path with hashes of their values."""
+    if path == ANSWERS_PATH and isinstance(answers, dict):
+        return {key: _sealed_answer(answer, is_sealed) for key, answer in answers.items()}
+    if path == ANSWERS_PATH and isinstance(answers, list):
+        return [_sealed_item(item, is_sealed) for item in answers]
+    # An empty result answers nothing: it only says that the request has come.
+    return answers if answers == {} else _sealed_answer(answers, is_sealed)
+
+
+def _sealed_item(item: Any, is_sealed: _IsSealed) -> Any:
+    """Return an answer of the dialect that lists them, each with the id of what it answers."""
+    if isinstance(item, dict) and isinstance(item.get("id"), str):
+        rest = {name: value for name, value in item.items() if name != "id"}
+        return {"id": item["id"], **_sealed_members(rest, {"value"}, _sealed_answer, is_sealed)}
+    return _sealed_answer(item, is_sealed)
+
+
+def _sealed_answer(answer: Any, is_sealed: _IsSealed) -> Any:
+    """Return an answer as its hash, or of an elicitation as its action and hashes."""
+    if isinstance(answer, dict) and answer.get("action") in _ACTIONS:
+        rest = {name: value for name, value in answer.items() if name != "action"}
+        return {
+            "action": answer["action"],
+            **_sealed_members(rest, {"content", "_meta"}, _hashed, is_sealed),
+        }
+    return _hashed(answer, is_sealed)
+
+
+def _sealed_members(
+    members: dict[str, Any],
+    known: Collection[str],
+    seal: Callable[[Any, _IsSealed], Any],
+    is_sealed: _IsSealed,
+) -> dict[str, Any]:
+    """Return members with their values sealed; a name that is not known is the client's own."""
+    return {
+        name if name in known else _hashed(name, is_sealed): seal(value, is_sealed)
+        for name, value in members.items()
+        if value is not None
+    }
+
+
+def _hashed(value: Any, is_sealed: _IsSealed) -> Any:
+    """Return a value as its hash; what has been sealed stays as it is."""
+    if value is None or (isinstance(value, str) and is_sealed(value)):
+        return value
+    return _answer_hash(canonical(value, without_null=True))
+
+
+def _answer_hash(text: str) -> str:
+    return f"mrtr-answer:{sha256_of(text)}"
+
+
+SHORTEST_SEARCHED = 24
+"""Characters from which on a state is also replaced where it stands outside `requestState`.
+
+A shorter one may be an ordinary word (`confirmed`), which other text has in its own right.
+"""
+
+_MEMBER = REQUEST_STATE.encode()
+_ESCAPED_LETTER = re.compile(rb"\\u00(?:53|6[15]|7[1-5])")
+"""An escape, which JSON doesn't need, of a letter of the member's name."""
+_PLACE = re.compile(rf'(\\{{0,63}})"{REQUEST_STATE}\1"\s*:\s*\1"', re.ASCII)
+_PLAIN_MEMBER = re.compile(rb'"%b"[\s\x1c-\x1f]*:[\s\x1c-\x1f]*"([^"]*+)' % _MEMBER)
+"""The same in ASCII without escapes."""
+
+
+class StatePlace(NamedTuple):
+    """A state that stands under `requestState`.
+
+    Attributes:
+        span: where its spelling stands.
+        state: the state itself.
+        spell: turns what replaces it into the spelling that this place needs.
+    """
+
+    span: Span
+    state: str
+    spell: Callable[[str], str]
+
+
+def may_have_states(raw: bytes) -> bool:
+    """Tell, quickly, whether `find_states` may find something."""
+    return _MEMBER in raw or _has_escaped_letter(raw)
+
+
+def _has_escaped_letter(raw: bytes) -> bool:
+    # A single byte is found much faster than a pattern.
+    return b"\\" in raw and _ESCAPED_LETTER.search(raw) is not None
+
+
+def find_states(raw: bytes) -> list[StatePlace]:
+    """Return the strings under `requestState`, at any depth, and in JSON in a string too.
+
+    Args:
+        raw: JSON, also several texts, or one that is cut off; in other text whatever looks like a
+            member of JSON counts.
+    """
+    if not may_have_states(raw):
+        return []
+    if b"\\" not in raw and raw.isascii():
+        return [
+            StatePlace(Span(*match.span(1)), match[1].decode(), _spell)
+            for match in _PLAIN_MEMBER.finditer(raw)
+        ]
+    text = raw.decode("latin-1")
+    decoded = without_ascii_escapes(text) if _has_escaped_letter(raw) else None
+    if decoded is not None:
+        text = decoded.text
+    places = []
+    for match in _PLACE.finditer(flattened(text)):
+        start, backslashes = match.end(), len(match[1])
+        end = string_end(text, start, backslashes)
+        times = (backslashes + 1).bit_length()
+        state = as_text(undo_json(text[start:end], times))
+        span = Span(start, end)
+        if decoded is not None:
+            span = Span(decoded.source(start), decoded.source(end))
+        places.append(StatePlace(span, state, partial(_spell, times=times)))
+    return places
+
+
+def _spell(text: str, times: int = 1) -> str:
+    """Spell a text inside a JSON string, or in JSON in such a string."""
+    for _ in range(times):
+        text = encode_basestring_ascii(text)[1:-1]
+    return text
+
+
+def replaced_states(
+    places: Iterable[StatePlace], new: Callable[[str], str]
+) -> list[tuple[Span, bytes]]:
+    """Return, for `splice`, what `new` returns for the state at each place."""
+    return [(place.span, place.spell(new(place.state)).encode()) for place in places]
+
+
+def seal_states(raw: bytes, new: Callable[[str], str]) -> bytes:
+    """Replace each state under `requestState` by what `new` returns for it."""
+    return splice(raw, replaced_states(find_states(raw), new))

@@ -1,1 +1,0 @@
-"""A cassette as a page that a browser opens from disk."""

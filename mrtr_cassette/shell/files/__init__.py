@@ -1,0 +1,1 @@
+"""The disk: cassettes, journals, stores, locks, and the log."""

@@ -1,0 +1,271 @@
+"""Files as a careful program writes them, locks between processes, and the system's words.
+
+Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from mrtr_cassette.errors import CassetteError
+
+_BACKUP: Final = ".mrtr-backup"
+_SILENT_S: Final = 1.0
+"""Seconds of waiting for a lock before it is told."""
+_LOOK_S: Final = 0.05
+"""Seconds between two attempts to lock."""
+
+
+def reason_of(error: OSError) -> str:
+    """Return why the system refused something."""
+    if error.errno == errno.ENOSPC:
+        return "no space left on the device"
+    reason = error.strerror or str(error)
+    return reason[:1].lower() + reason[1:]
+
+
+def check_writable(path: Path) -> None:
+    """Make sure that a file can be written to this place.
+
+    Raises:
+        CassetteError: its directory is missing or no directory, or it is itself one.
+    """
+    if path.is_dir():
+        raise CassetteError(path, "is a directory", hint="name a file")
+    folder = real_path(path).parent if path.is_symlink() else path.parent
+    if not folder.is_dir():
+        raise CassetteError(path, f"there is no directory {folder}", hint="create it first")
+
+
+def real_path(path: Path) -> Path:
+    """Return where a path leads, through links; the last of them may lead to nothing."""
+    return Path(os.path.realpath(path))
+
+
+def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
+    """Write a file so that a reader sees the old one or the new one, through links.
+
+    Raises:
+        FileExistsError: it exists, and is not to be replaced.
+        OSError: it could not be written.
+    """
+    target = real_path(path)
+    remove_leftovers(target)
+    handle, temporary = _temporary_file(target)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+            file.flush()
+            os.fchmod(file.fileno(), _mode_of(target))
+            os.fsync(file.fileno())
+            if replace:
+                temporary.replace(target)
+            else:
+                _put_where_nothing_is(temporary, target)
+        _sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(target: Path) -> None:
+    """Remove the files of runs that were killed while they wrote `target`."""
+    for leftover in target.parent.glob(f"{_prefix_for(target)}*"):
+        with suppress(OSError):
+            handle = os.open(leftover, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                # A living run has its file locked.
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                leftover.unlink()
+            finally:
+                os.close(handle)
+
+
+def _prefix_for(target: Path) -> str:
+    # A name of the greatest length has to fit in.
+    return f".mrtr-cassette-{hashlib.sha256(os.fsencode(target.name)).hexdigest()[:8]}-"
+
+
+def _temporary_file(target: Path) -> tuple[int, Path]:
+    """Make a file beside another one, locked, so that no other run takes it for a leftover."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
+        # Some file systems have no locks, and so no leftovers are removed from them.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        temporary = Path(name)
+        if temporary.exists():
+            return handle, temporary
+        os.close(handle)
+
+
+def _put_where_nothing_is(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless something else has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some file systems have no hard links; there the look and the move are two steps.
+        if target.exists():
+            raise FileExistsError from None
+        temporary.replace(target)
+
+
+def _mode_of(target: Path) -> int:
+    """Return the mode that a file has, or that a new one gets."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def change_config(path: Path, change: Callable[[bytes], bytes]) -> Path:
+    """Change a client's configuration, and return where its backup stands."""
+    backup = path.with_name(path.name + _BACKUP)
+    try:
+        before = path.read_bytes()
+        after = change(before)
+        write_whole(backup, [before], replace=True)
+        backup.chmod(path.stat().st_mode & 0o777)
+        write_whole(path, [after], replace=True)
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    return backup
+
+
+_held: Final[dict[Path, int]] = {}
+"""The locks of this process."""
+
+
+@contextmanager
+def locked(
+    cassette: Path, patience_s: float, tell: Callable[[str], None] = lambda _text: None
+) -> Iterator[None]:
+    """Lock a cassette for recording until the block ends.
+
+    The lock is a file beside the cassette, which is removed when the block ends. The lock file of a
+    dead process blocks no other process. While a process waits for a lock, the files of those that
+    it holds name it.
+
+    Args:
+        tell: takes a line about a wait that lasts.
+
+    Raises:
+        CassetteError: another process holds the lock for too long, or waits for one that this
+            process holds; or the lock can't be made.
+    """
+    path = _lock_of(cassette)
+    try:
+        _held[path] = _lock(cassette, patience_s, tell)
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    finally:
+        _note(b"")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(_held.pop(path))
+
+
+def _lock_of(cassette: Path) -> Path:
+    # Tests name one file in several ways, and processes find each other by it.
+    return cassette.with_name(cassette.name + ".lock").resolve()
+
+
+def is_locked(path: Path) -> bool:
+    """Tell whether a living process holds the lock of a file, which need not be there."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _lock(cassette: Path, patience_s: float, tell: Callable[[str], None]) -> int:
+    """Return the locked file of a cassette."""
+    path, began = _lock_of(cassette), time.monotonic()
+    is_told = False
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process that held it may have removed the file that this one opened.
+            if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            os.close(file)
+            waited_s = time.monotonic() - began
+            _give_up(cassette, waited_s, patience_s)
+            if waited_s > _SILENT_S and not is_told:
+                is_told = True
+                tell(f"waiting for {cassette}, which another process records")
+            time.sleep(_LOOK_S)
+            continue
+        os.close(file)
+
+
+def _give_up(cassette: Path, waited_s: float, patience_s: float) -> None:
+    """Raise if waiting for a cassette any longer makes no sense.
+
+    Of processes that wait for each other only that one gives up which waits for the last name.
+    """
+    if waited_s > patience_s:
+        raise CassetteError(
+            cassette,
+            f"another process has been recording this cassette for {patience_s:.0f} s",
+            hint="wait for its end, or end it",
+        )
+    path = _lock_of(cassette)
+    _note(os.fsencode(path))
+    circle = [path]
+    while circle[-1] not in _held:
+        try:
+            awaited = circle[-1].read_bytes()
+        except OSError:
+            return
+        if not awaited or Path(os.fsdecode(awaited)) in circle:
+            return
+        circle.append(Path(os.fsdecode(awaited)))
+    if path == max(circle):
+        raise CassetteError(
+            cassette,
+            "another process records this cassette, and waits for "
+            f"{circle[-1].with_suffix('')}, which this one records",
+            hint="open them in the same order in each test",
+        )
+
+
+def _note(awaited: bytes) -> None:
+    """Write into the lock files that this process holds which one it waits for."""
+    for file in _held.values():
+        os.ftruncate(file, 0)
+        os.pwrite(file, awaited, 0)

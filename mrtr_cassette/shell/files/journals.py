@@ -1,0 +1,242 @@
+"""The journal of a recording on disk: written by one process, and read one exchange at a time.
+
+Rule: an earlier journal is never written over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+
+from mrtr_cassette.core.cassette.journal import (
+    Continuation,
+    JournalHeader,
+    decode_header,
+    decode_line,
+    encode_header,
+    joined,
+)
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.errors import CassetteError
+from mrtr_cassette.shell.files.disk import is_locked, reason_of
+from mrtr_cassette.shell.files.stores import Location
+
+_JOURNAL_SUFFIX = ".journal"
+
+
+def journal_path(cassette: Location) -> Path:
+    """Return where the journal of a recording to `cassette` stands: on this machine always."""
+    if isinstance(cassette, Path):
+        return cassette.parent / (cassette.name + _JOURNAL_SUFFIX)
+    return cassette.folder / (cassette.local_name + _JOURNAL_SUFFIX)
+
+
+class Journal:
+    """The append-only file of a running recording, which only one process can have."""
+
+    def __init__(self, path: Path, header: JournalHeader, cassette: Location | None = None) -> None:
+        """Create the journal of a recording to `cassette`, by default the one that its name says.
+
+        Raises:
+            CassetteError: another recorder is at work, or a killed one left its journal.
+        """
+        self.path = path
+        self._is_torn = False
+        try:
+            self._file = _created(path)
+        except FileExistsError:
+            raise journal_in_the_way(path, cassette) from None
+        except OSError as error:
+            is_local = cassette is None or isinstance(cassette, Path)
+            hint = None if is_local else "record in a folder where the journal can be written"
+            raise CassetteError(path, reason_of(error), hint=hint) from None
+        try:
+            self.append(encode_header(header))
+        except OSError as error:
+            os.close(self._file)
+            raise CassetteError(path, reason_of(error)) from None
+
+    def append(self, line: bytes) -> None:
+        """Hand one line to the operating system; it survives the death of this process.
+
+        Raises:
+            OSError: it could not be written whole.
+        """
+        # What was cut short by a full disk must not spoil the line that fits again.
+        rest = b"\n" + line if self._is_torn else line
+        self._is_torn = True
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self._is_torn = not line.endswith(b"\n")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let nobody take the file for one that was left behind, until the block ends."""
+        # The lock is the open file's, however many descriptors there are of it.
+        lock = os.dup(self._file)
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def close(self) -> None:
+        """Let go of the file, which stays.
+
+        Raises:
+            CassetteError: another program has removed it, or put another file in its place.
+        """
+        ours = os.fstat(self._file)
+        os.close(self._file)
+        try:
+            is_in_place = os.path.samestat(self.path.stat(), ours)
+        except OSError:
+            is_in_place = False
+        if not is_in_place:
+            raise CassetteError(
+                self.path, "another program removed or replaced the journal; what it had is lost"
+            )
+
+
+def _created(path: Path) -> int:
+    """Create a journal's file, locked, and return it open."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+    file = os.open(path, flags, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:
+        path.unlink()
+        os.close(file)
+        raise
+    return file
+
+
+def journal_in_the_way(path: Path, cassette: Location | None = None) -> CassetteError:
+    """Return the error for a journal that stands where another one would be written."""
+    cassette = cassette or path.with_name(path.name.removesuffix(_JOURNAL_SUFFIX))
+    if is_locked(path):
+        return CassetteError(
+            path, "another recorder is writing this recording", hint="choose another <<cassette>>"
+        )
+    return CassetteError(
+        path,
+        "an earlier recording ended before it was published",
+        hint=f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)",
+    )
+
+
+def client_of(path: Path) -> str | None:
+    """Return which client's recording a journal is of; None where nobody can tell."""
+    with suppress(CassetteError):
+        return header_of(path).client
+    return None
+
+
+def header_of(path: Path, place: Location | None = None) -> JournalHeader:
+    """Return the header of a journal, which was fetched from `place` if that is given.
+
+    Raises:
+        CassetteError: there is no journal, or its first line is not one of ours.
+    """
+    with _opened(path) as file:
+        return decode_header(file.readline(), str(place or path))
+
+
+def _opened(path: Path) -> BufferedReader:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+
+
+def stands(journal: Path) -> bool:
+    """Tell whether there is a journal; the name of a cassette may be too long for one."""
+    return os.path.exists(journal)  # noqa: PTH110  Path.exists fails for such a name
+
+
+def unpublished(cassette: Location) -> str | None:
+    """Return what to know of a cassette beside which a killed recording left its journal."""
+    journal = journal_path(cassette)
+    if not stands(journal) or is_locked(journal):
+        return None
+    place = "beside it" if isinstance(cassette, Path) else "on this machine"
+    return (
+        f"{journal} stands {place}: a later recording ended before it was published; "
+        f"publish it with: mrtr-cassette recover {cassette} (or delete the journal)"
+    )
+
+
+class RecordedJournal(Mapping[int, RecordedExchange]):
+    """The exchanges of a journal by number, each read when it is asked for.
+
+    Attributes:
+        header: what the recording says of itself.
+        lost: what can't be read, in words, or None.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Find the exchanges; the last line about one counts, with those that continue it.
+
+        Raises:
+            CassetteError: there is no journal, or its first line is not one of ours.
+        """
+        # A journal may be larger than memory: of an exchange its lines' places and sizes are kept.
+        self._places: dict[int, array[int]] = {}
+        self._file = _opened(path)
+        try:
+            self.header = decode_header(self._file.readline(), str(path))
+            self.lost = "; ".join(self._find()) or None
+        except BaseException:
+            self.close()
+            raise
+
+    def _find(self) -> Iterator[str]:
+        """Take note of the lines; yield what is wrong with any."""
+        at = self._file.tell()
+        for number, line in enumerate(self._file, start=2):
+            problem = self._problem_of(line, at)
+            if problem is not None:
+                yield f"line {number} {problem}; it is left out"
+            at += len(line)
+
+    def _problem_of(self, line: bytes, at: int) -> str | None:
+        """Take note of the line at a place; return what is wrong with it, or None."""
+        try:
+            decoded = decode_line(line)
+        except ValueError:
+            size = len(line.rstrip(b"\n"))
+            return f"is not whole ({size:,} bytes)" if size else None
+        if isinstance(decoded, RecordedExchange):
+            self._places[decoded.number or 0] = array("Q", (at, len(line)))
+        elif decoded.number in self._places:
+            self._places[decoded.number].extend((at, len(line)))
+        else:
+            return "continues a response whose beginning is lost"
+        return None
+
+    def __getitem__(self, number: int) -> RecordedExchange:
+        """Read one exchange, which may go on in further lines."""
+        places = self._places[number]
+        first, *further = [
+            decode_line(os.pread(self._file.fileno(), size, at), self.header.recorder)
+            for at, size in zip(places[::2], places[1::2], strict=True)
+        ]
+        if not isinstance(first, RecordedExchange):
+            raise TypeError("unreachable because a continuation has no place of its own")
+        return joined(first, [each for each in further if isinstance(each, Continuation)])
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the numbers of the exchanges."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """Count the exchanges."""
+        return len(self._places)
+
+    def close(self) -> None:
+        """Let go of the file, which stays."""
+        self._file.close()

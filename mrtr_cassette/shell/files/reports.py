@@ -1,0 +1,116 @@
+"""What is written for people, reports and pages: each takes the place of its own kind only."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.report.page import START, TEMPLATES, Assets, View, page
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whole
+
+
+class WrittenKind(NamedTuple):
+    """What is written for people: how messages name it, and how a file of this kind begins."""
+
+    noun: str
+    start: re.Pattern[bytes]
+
+
+REPORT: Final = WrittenKind(
+    "report",
+    re.compile(
+        rb"""\{\s*"cassette":\s*"(?:[^"\\]|\\.)*",\s*"interactions":
+        |\{\s*"cassettes":\s*\[\s*(?:\]|\{\s*"cassette":)
+        |<\?xml[^>]*>\s*<testsuites\ name="mrtr-cassette\ (?:replay|verify)"
+        |\#\#\#\ [^\n]*\ against\ [^\n]*:\ \d+\ interactions?:\ """,
+        re.VERBOSE,
+    ),
+)
+"""What a replay or a verification came to, in any of its formats."""
+PAGE: Final = WrittenKind("page", re.compile(re.escape(START.encode())))
+
+_BEGINNING: Final = 32 * 1024
+"""Bytes of a file by which its kind is known; a report begins with the path of a cassette."""
+_DESCRIPTOR = re.compile("/dev/(fd/[0-9]+|stdin|stdout|stderr)|/proc/[^/]+/fd/[0-9]+")
+
+
+def check_place(path: Path, kind: WrittenKind) -> None:
+    """Make sure that a report or a page can be written to this place.
+
+    Raises:
+        CassetteError: there is no folder for it, or the system refuses the name.
+        UsageError: a file of another kind is there.
+    """
+    try:
+        check_writable(path)
+        if not (_can_be_replaced(path) and path.exists()):
+            return
+        with path.open("rb") as file:
+            start = file.read(_BEGINNING)
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    if start and not kind.start.match(start):
+        raise UsageError(
+            f"{path} exists and is no {kind.noun} of this program", hint="name another file"
+        )
+
+
+def write_own(path: Path, kind: WrittenKind, pieces: Iterable[bytes]) -> None:
+    """Write a report or a page, in the place of an earlier one, or to a pipe or a device.
+
+    Raises:
+        CassetteError: it can't be written.
+        UsageError: a file of another kind is there.
+    """
+    check_place(path, kind)
+    try:
+        if _can_be_replaced(path):
+            write_whole(path, pieces, replace=True)
+            return
+        # A pipe that nobody reads is an error at once, and not a wait without an end.
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
+        os.set_blocking(handle, True)
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(pieces)
+    except OSError as error:
+        raise CassetteError(path, f"can't write the {kind.noun}: {reason_of(error)}") from None
+
+
+def _can_be_replaced(path: Path) -> bool:
+    """Tell whether a path is one of a file, or of nothing, and not one of what is open already."""
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return True
+    return is_file and not _DESCRIPTOR.fullmatch(os.path.abspath(path))  # noqa: PTH100  links stay
+
+
+@cache
+def page_assets() -> Assets:
+    """Return what a page is made with, from the files of the package."""
+    folder = resources.files("mrtr_cassette.core.report")
+    style, script, *templates = (
+        (folder / name).read_text("utf-8") for name in ("page.css", "page.js", *TEMPLATES)
+    )
+    return Assets(style, script, tuple(templates))
+
+
+def write_page(
+    path: Path, view: View, progress: Callable[[int, int], None] = lambda _done, _total: None
+) -> None:
+    """Write a page as `write_own` does; `progress` takes how many pieces of how many are done."""
+
+    def pieces() -> Iterator[bytes]:
+        total = len(view.details.interactions)
+        for done, piece in enumerate(page(view, page_assets()), start=1):
+            yield piece.encode("utf-8")
+            progress(done, total)
+
+    write_own(path, PAGE, pieces())

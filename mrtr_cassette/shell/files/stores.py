@@ -1,0 +1,249 @@
+"""Cassettes in a store, which is where fsspec reads and writes.
+
+Rule: what is on this machine is a `Path` and costs nothing here; a URL is shown without the
+credentials in it; a reader of the store sees the old cassette or the new one.
+Source: https://filesystem-spec.readthedocs.io
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from mrtr_cassette.errors import UsageError, shorten
+from mrtr_cassette.options import FilePath
+
+_PUTS_WHOLE: Final = frozenset(
+    {"abfs", "abfss", "az", "gcs", "gs", "memory", "oci", "oss", "s3", "s3a", "tos"}
+)
+"""Schemes of stores in which one put makes an object, and no reader sees a part of it."""
+_WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
+"""What the schemes begin with whose URLs have a container where others have a user."""
+_HIDDEN: Final = "***"
+_FETCHES: Final = 5
+"""How often a cassette is fetched that is replaced meanwhile."""
+
+
+class StoreFile(NamedTuple):
+    """A cassette in a store, with as much of `Path` as cassettes need.
+
+    The URL may have credentials in it; `folder` is where this machine keeps files about it.
+    """
+
+    url: str
+    folder: Path = Path()
+
+    def __str__(self) -> str:
+        """Return the URL without what may be a credential."""
+        scheme, _, rest = self.url.partition("://")
+        place, question, _ = rest.partition("?")
+        first, slash, inner = place.partition("/")
+        if ":" in first and "@" in place:
+            # Whatever stands before the last one: a password may have any character.
+            place = f"{_HIDDEN}@{place.rpartition('@')[2]}"
+        elif "@" in first and not scheme.lower().startswith(_WITH_CONTAINERS):
+            place = f"{_HIDDEN}@{first.rpartition('@')[2]}{slash}{inner}"
+        return f"{scheme}://{place}{question and question + _HIDDEN}"
+
+    @property
+    def name(self) -> str:
+        """The last part of its place."""
+        place = self.url.partition("://")[2].partition("?")[0]
+        return place.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The same without its suffix."""
+        return Path(self.name).stem
+
+    @property
+    def local_name(self) -> str:
+        """What the files about it are called on this machine: each place has a name of its own."""
+        return f"{self.name}.{hashlib.sha256(str(self).encode()).hexdigest()[:8]}"
+
+    def absolute(self) -> StoreFile:
+        """Return the same for a process that runs in another folder."""
+        return StoreFile(self.url, self.folder.absolute())
+
+    def exists(self) -> bool:
+        """Tell whether there is a cassette; an OSError says that it is a folder, or not known."""
+        with self._opened() as (store, path):
+            kind = _kind_of(store, path)
+        if kind == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a folder; name an object")
+        return kind is not None
+
+    def read_bytes(self) -> bytes:
+        """Fetch it whole: drivers fetch in parts, between which it may be replaced."""
+        with self._opened() as (store, path):
+            for _ in range(_FETCHES):
+                before = _facts_of(store, path)
+                data: bytes = store.cat_file(path)
+                if _facts_of(store, path) == before:
+                    return data
+        raise BlockingIOError(
+            errno.EAGAIN, f"it was replaced while it was fetched, {_FETCHES} times"
+        )
+
+    def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
+        """Put it whole: by one put, or under another name and then moved.
+
+        Raises:
+            FileExistsError: there is one, and it is not to be replaced.
+            OSError: it could not be put.
+        """
+        data = b"".join(pieces)
+        with self._opened() as (store, path):
+            if self._scheme in _PUTS_WHOLE:
+                if replace or not _created(store, path, data):
+                    store.pipe_file(path, data)
+                return
+            if not replace and _kind_of(store, path) is not None:
+                raise FileExistsError
+            temporary = f"{path.removesuffix(self.name)}.mrtr-cassette-{os.urandom(4).hex()}"
+            try:
+                store.pipe_file(temporary, data)
+                store.mv(temporary, path)
+            except BaseException:
+                with suppress(Exception):
+                    store.rm_file(temporary)
+                raise
+
+    @property
+    def _scheme(self) -> str:
+        return self.url.partition("://")[0].lower()
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Any, str]]:
+        """Give what reads and writes the store, and the place in it.
+
+        Raises:
+            UsageError: what is needed for the store is not installed.
+            OSError: in the place of whatever the driver raises.
+        """
+        try:
+            from fsspec.core import url_to_fs
+            from fsspec.registry import available_protocols
+        except ImportError:
+            raise UsageError(
+                f"{self} is in a store, for which fsspec is missing",
+                hint="install it with: pip install 'mrtr-cassette[stores]'",
+            ) from None
+        try:
+            if self._scheme not in available_protocols():
+                raise ImportError("fsspec knows none of this name")  # noqa: TRY301  as of a package
+            store, path = url_to_fs(self.url)
+            store.invalidate_cache()
+            yield store, path
+        except ImportError as error:
+            raise UsageError(
+                f"{self}: there is no driver for {self._scheme}:// ({error})",
+                hint="each kind of store has a package of its own: s3fs for s3://, gcsfs for gs://",
+            ) from None
+        except FileExistsError:
+            raise
+        except FileNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, self._reason_of(error)) from None
+        except PermissionError as error:
+            raise PermissionError(
+                errno.EACCES,
+                f"the store refuses access ({self._reason_of(error)}); "
+                "check the credentials that its driver finds, and what they allow",
+            ) from None
+        except Exception as error:  # noqa: BLE001  each driver has its own
+            raise OSError(
+                errno.EIO,
+                f"the store can't be used ({self._reason_of(error)}); "
+                "check its address, the network and the credentials",
+            ) from None
+
+    def _reason_of(self, error: Exception) -> str:
+        """Return what a driver says, unless it may repeat a credential."""
+        from mrtr_cassette.core.secrets.redact import Redactor
+        from mrtr_cassette.core.secrets.rules import RedactionRules
+
+        text = " ".join(str(error).split())
+        if not text or str(self) != self.url:
+            return type(error).__name__
+        return Redactor(RedactionRules(), lambda _rule, _secret: "1").text(shorten(text))
+
+
+def _kind_of(store: Any, path: str) -> str | None:
+    """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
+    try:
+        kind: str = store.info(path)["type"]
+    except FileNotFoundError:
+        return None
+    return kind
+
+
+def _facts_of(store: Any, path: str) -> dict[str, Any]:
+    """Return what a store says of a file, by which it is seen that it was replaced."""
+    store.invalidate_cache()
+    # Where files have a time of their last use, this is what SFTP calls it.
+    return {name: fact for name, fact in store.info(path).items() if name != "time"}
+
+
+def _created(store: Any, path: str, data: bytes) -> bool:
+    """Put an object where nothing is; return False where the store knows no such condition.
+
+    Raises:
+        FileExistsError: something is there.
+    """
+    try:
+        store.pipe_file(path, data, mode="create")
+    except Exception:  # noqa: BLE001  drivers don't tell the two apart
+        if _kind_of(store, path) is not None:
+            raise FileExistsError from None
+        return False
+    return True
+
+
+Location = Path | StoreFile
+"""Where a cassette stands."""
+
+
+def location(place: FilePath) -> Location:
+    """Return where a cassette stands that a user names.
+
+    A URL of HTTP is none of a store: it is somebody's server.
+
+    Raises:
+        UsageError: the URL names a folder, or a file of another machine.
+    """
+    if not isinstance(place, str) or "://" not in place:
+        return Path(place)
+    scheme, _, rest = place.partition("://")
+    if scheme.lower() in ("http", "https") or not re.fullmatch("[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+        return Path(place)
+    stored = StoreFile(place)
+    if not stored.name:
+        raise UsageError(
+            f"{stored} names no cassette, and folders of a store are not read",
+            hint="end the URL with the name of an object",
+        )
+    if scheme.lower() != "file":
+        return stored
+    from urllib.parse import unquote
+
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost"):
+        raise UsageError(f"{stored} names no file of this machine", hint="begin it with file:///")
+    return Path(unquote(slash + path))
+
+
+def path_of(place: Location) -> Path:
+    """Return the path of a cassette on this machine.
+
+    Raises:
+        UsageError: it is in a store.
+    """
+    if isinstance(place, Path):
+        return place
+    raise UsageError(f"{place} is in a store, where it has no path")

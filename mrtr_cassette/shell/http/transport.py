@@ -1,0 +1,250 @@
+"""The two sides of what passes, as protocols, and what they have in common: heads, in HTTP's words.
+
+What relays, appends or replays knows the protocols only, so a pipe can stand where a socket stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final, Protocol
+
+from mrtr_cassette.core.wire.http import FORBIDDEN_IN_HEADER, HOP_BY_HOP, Headers, Request
+from mrtr_cassette.errors import printable
+
+RawHeaders = tuple[tuple[bytes, bytes], ...]
+
+TEXT_HEADERS: Headers = (("Content-Type", "text/plain; charset=utf-8"),)
+
+
+class Downstream(Protocol):
+    """Whoever sent a request, and takes the response to it.
+
+    A handler is cancelled while it waits when nobody is there any more.
+
+    Attributes:
+        called: the JSON-RPC method of the request, once the handler knows it, for who counts.
+    """
+
+    called: str
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        """Begin a response that comes in chunks; the head is sent with the first of them.
+
+        Raises:
+            ValueError: a head like this can't be sent.
+        """
+        ...
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:
+        """Send the head, if it has not been sent, and the next bytes of the body.
+
+        Args:
+            chunk: the bytes; they may be none.
+            is_last: the body ends with them.
+
+        Raises:
+            ConnectionResetError: nobody is there any more.
+        """
+        ...
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole response in one write; its headers announce no length.
+
+        Raises:
+            ValueError: a head like this can't be sent.
+            ConnectionResetError: nobody is there any more.
+        """
+        ...
+
+    def break_off(self) -> None:
+        """End the response in such a way that the client sees that it is not whole."""
+        ...
+
+
+Handler = Callable[[Request, Downstream], Awaitable[None]]
+"""Answers a request; what it does not send is never sent."""
+
+
+class UpstreamResponse(Protocol):
+    """A response of which the head has come.
+
+    While its body is not read, the upstream has to wait.
+    """
+
+    @property
+    def status(self) -> int:
+        """The status."""
+        ...
+
+    @property
+    def reason(self) -> bytes:
+        """The phrase after the status."""
+        ...
+
+    @property
+    def headers(self) -> RawHeaders:
+        """Names and values."""
+        ...
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the whole body has come and has been read."""
+        ...
+
+    def read_now(self) -> bytes:
+        """Return the bytes of the body that have come, which may be none."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the body, or none at its end.
+
+        Raises:
+            OSError: the body is cut short.
+        """
+        ...
+
+    def close(self) -> None:
+        """Abandon what has not come; does nothing where everything has."""
+        ...
+
+
+class Upstream(Protocol):
+    """A server that takes requests."""
+
+    async def send(self, request: Request, headers: Headers) -> UpstreamResponse:
+        """Send a request once, and return its response when the head has come.
+
+        Args:
+            request: its method, target and body.
+            headers: sent in the place of its own.
+
+        Raises:
+            OSError: there is no response.
+        """
+        ...
+
+
+MOST_HEADERS: Final = 1000
+"""Headers of one message."""
+_WORTH_A_COPY = 64 * 1024
+"""Bytes up to which one write of two parts costs less than two writes."""
+_KNOWN_STATUS = frozenset(HTTPStatus)
+_OURS = frozenset({"host", "expect"})
+"""Request headers of one connection for which `end_to_end` has no rule."""
+
+# A client sends the same headers with call after call, so what they mean is worked out once.
+
+
+@lru_cache(maxsize=1024)
+def header_texts(raw: RawHeaders) -> Headers:
+    """Decode headers."""
+    return tuple((header_text(name), header_text(value)) for name, value in raw)
+
+
+def header_text(raw: bytes) -> str:
+    """Decode a header as what it says, or as Latin-1 (RFC 9110, section 5.5)."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Return headers less those of one connection."""
+    listed = tuple(headers)
+    named = {
+        name.strip().lower()
+        for key, value in listed
+        if key.lower() == "connection"
+        for name in value.split(",")
+    }
+    return tuple(
+        (name, value)
+        for name, value in listed
+        if name.lower() not in HOP_BY_HOP and name.lower() not in named
+    )
+
+
+@lru_cache(maxsize=1024)
+def sent_headers(received: Headers, added: Headers) -> Headers:
+    """Return a client's headers as they go upstream, with those that the user added."""
+    left_out = _OURS | {name.lower() for name, _ in added}
+    kept = [pair for pair in end_to_end(received) if pair[0].lower() not in left_out]
+    return (*kept, *added)
+
+
+@lru_cache(maxsize=1024)
+def passed_headers(raw: RawHeaders) -> Headers:
+    """Return an upstream's headers as they go to the client."""
+    return end_to_end(header_texts(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a response less the HTTP version and the framing of its body.
+
+    Attributes:
+        raw: the status line after the version, and each header, with line ends.
+        has_length: a `Content-Length` is among the headers.
+    """
+
+    raw: bytes
+    has_length: bool
+
+
+@lru_cache(maxsize=1024)
+def render_head(status: int, headers: Headers, reason: str | None = None) -> Head:
+    """Return a head with these headers and no others.
+
+    Raises:
+        ValueError: a header has what HTTP forbids.
+    """
+    if reason is None:
+        reason = HTTPStatus(status).phrase if status in _KNOWN_STATUS else ""
+    lines = [f" {status} {reason}\r\n"]
+    has_length = False
+    for name, value in headers:
+        if FORBIDDEN_IN_HEADER.search(name) or FORBIDDEN_IN_HEADER.search(value):
+            raise ValueError(f"the header {printable(name)} has a control character")
+        is_length = name.lower() == "content-length"
+        if is_length and status == HTTPStatus.NO_CONTENT:
+            continue
+        has_length = has_length or is_length
+        lines.append(f"{name}: {value}\r\n")
+    return Head("".join(lines).encode("utf-8", "surrogateescape"), has_length)
+
+
+def write_together(transport: asyncio.WriteTransport, first: bytes, rest: bytes) -> None:
+    """Send two parts, in one write where that costs less."""
+    if len(rest) < _WORTH_A_COPY:
+        transport.write(first + rest)
+    else:
+        transport.write(first)
+        transport.write(rest)
+
+
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+"""OpenSSL's reasons for bytes that are no TLS; which of them depends on its version."""
+
+
+def network_reason(error: OSError) -> str:
+    """Return why a connection failed, in the system's words where it has some."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
+        return "it speaks plain HTTP; try http:// in the place of https://"
+    # asyncio has words of its own for the system's errors; these two have numbers of their own.
+    is_system = not isinstance(error, (socket.gaierror, ssl.SSLError))
+    text = os.strerror(error.errno) if is_system and error.errno else error.strerror or str(error)
+    return text.lower() or type(error).__name__
+
+
+def no_response(shown_as: str, error: OSError | ValueError) -> str:
+    """Say that an upstream gave no response, and why."""
+    reason = network_reason(error) if isinstance(error, OSError) else str(error)
+    return f"the upstream {shown_as} gave no response: {reason}"

@@ -1,0 +1,1 @@
+"""Lines on pipes, and the processes behind them."""

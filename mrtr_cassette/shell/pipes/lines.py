@@ -1,0 +1,152 @@
+"""Lines to and from a pipe, for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Semaphore, Thread
+from typing import Final, NamedTuple
+
+from mrtr_cassette.core.wire.lines import Line, LineFramer
+
+_READ_AT_ONCE: Final = 64 * 1024
+_MOST_UNTAKEN: Final = 16
+"""Reads that wait to be taken before whoever writes to the pipe has to wait."""
+_MOST_WAITING: Final = 1024 * 1024
+"""Bytes that wait to be written before `room` has to be waited for."""
+
+
+class PipeEnds(NamedTuple):
+    """File descriptors of the client's side: where its lines come from, and where answers go."""
+
+    source: int = 0
+    target: int = 1
+
+
+OWN_PIPES: Final = PipeEnds()
+"""This process's stdin and stdout."""
+
+# Threads read and write: what stands behind a descriptor may be a file, a terminal or a pipe that
+# others use too, so it must not become non-blocking.
+
+
+async def lines_from(source: int, longest: int) -> AsyncIterator[Sequence[Line]]:
+    """Yield the lines of a pipe as they come, those of one read together, until its end."""
+    loop = asyncio.get_running_loop()
+    came: asyncio.Queue[Sequence[Line] | None] = asyncio.Queue()
+    room = Semaphore(_MOST_UNTAKEN)
+    is_left = False
+
+    def read() -> None:
+        framer = LineFramer(longest)
+        # A loop that has been closed takes nothing any more.
+        with suppress(RuntimeError):
+            while (chunk := _read_some(source)) and not is_left:
+                room.acquire()
+                loop.call_soon_threadsafe(came.put_nowait, framer.feed(chunk))
+            loop.call_soon_threadsafe(came.put_nowait, framer.finish())
+            loop.call_soon_threadsafe(came.put_nowait, None)
+
+    Thread(target=read, daemon=True).start()
+    try:
+        while (lines := await came.get()) is not None:
+            yield lines
+            room.release()
+    finally:
+        is_left = True
+        room.release()
+
+
+def _read_some(source: int) -> bytes:
+    """Return the next bytes, or none at the end, however it came."""
+    try:
+        return os.read(source, _READ_AT_ONCE)
+    except OSError:
+        return b""
+
+
+class LineWriter:
+    """Writes to a pipe, in order.
+
+    Attributes:
+        target: its descriptor.
+    """
+
+    def __init__(self, target: int, on_gone: Callable[[], None] = lambda: None) -> None:
+        """Begin writing; `on_gone` is called when nobody reads any more."""
+        self.target = target
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._waiting = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_finished = asyncio.Event()
+        Thread(target=self._work, daemon=True).start()
+
+    def write(self, raw: bytes) -> None:
+        """Have bytes written."""
+        if not self._waiting and self._is_written_at_once(raw):
+            return
+        self._waiting += len(raw)
+        self._queue.put(raw)
+        if self._waiting > _MOST_WAITING:
+            self._has_room.clear()
+
+    async def room(self) -> None:
+        """Wait where too many bytes wait to be written."""
+        await self._has_room.wait()
+
+    async def finish(self, seconds: float | None = None) -> None:
+        """Wait, so many seconds at most, until all is written; nothing is written after that."""
+        self._queue.put(None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_finished.wait()
+
+    def close(self) -> None:
+        """Close the pipe, even if the thread writes to it: its number stays taken, by nothing."""
+        with suppress(OSError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.target, inheritable=False)
+            os.close(nowhere)
+
+    def _is_written_at_once(self, raw: bytes) -> bool:
+        """Write all bytes if that can't take long; return whether they are written."""
+        if len(raw) > select.PIPE_BUF:
+            return False
+        ready = select.poll()
+        ready.register(self.target, select.POLLOUT)
+        # A pipe that is ready takes so many bytes without waiting.
+        is_ready = ready.poll(0) == [(self.target, select.POLLOUT)]
+        return is_ready and _write_all(self.target, raw)
+
+    def _work(self) -> None:
+        is_taken = True
+        with suppress(RuntimeError):
+            while (raw := self._queue.get()) is not None:
+                if is_taken and not _write_all(self.target, raw):
+                    is_taken = False
+                    self._loop.call_soon_threadsafe(self._on_gone)
+                self._loop.call_soon_threadsafe(self._written, len(raw))
+            self._loop.call_soon_threadsafe(self._is_finished.set)
+
+    def _written(self, size: int) -> None:
+        self._waiting -= size
+        if self._waiting <= _MOST_WAITING:
+            self._has_room.set()
+
+
+def _write_all(target: int, raw: bytes) -> bool:
+    """Write all bytes; return whether somebody takes them."""
+    rest = memoryview(raw)
+    try:
+        while rest:
+            rest = rest[os.write(target, rest) :]
+    except OSError:
+        return False
+    return True

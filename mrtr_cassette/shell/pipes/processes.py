@@ -1,0 +1,353 @@
+"""Servers that a command started and that are spoken to through pipes, and who started us."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
+from mrtr_cassette.core.wire.lines import Line
+from mrtr_cassette.errors import UpstreamError, printable
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.pipes.lines import LineWriter, lines_from
+
+NOT_FOUND: Final = 127
+NOT_RUNNABLE: Final = 126
+_POLL_S: Final = 0.01
+"""Seconds between two looks at a process group, which gives no notice."""
+_GUARD: Final = (
+    'read -r _ || { kill -s TERM -- "-$1"; sleep 1; kill -s KILL -- "-$1"; } 2>/dev/null'
+)
+"""Ends a process group when its own stdin ends without a line: whoever held it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGroup:
+    """A running process and its children; its id is the leader's."""
+
+    leader: subprocess.Popen[bytes]
+
+    def signal(self, number: int) -> bool:
+        """Send the group a signal; return whether a process is left in it."""
+        # A process that has ended keeps its group alive until it is waited for.
+        self.leader.poll()
+        try:
+            os.killpg(self.leader.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def stop(self, grace_s: float) -> None:
+        """End the group: SIGTERM, and SIGKILL for who is left after so many seconds."""
+        deadline = time.monotonic() + grace_s
+        self.signal(signal.SIGTERM)
+        while self.signal(0):
+            if time.monotonic() > deadline:
+                self.signal(signal.SIGKILL)
+                break
+            time.sleep(_POLL_S)
+        self.leader.wait()
+
+
+def shown_command(command: Sequence[str], rules: RedactionRules = BUILT_IN) -> str:
+    """Return how a cassette and messages name a server that a command starts."""
+    shown = shown_by(rules, Given(environment=tuple(_options(command))))
+    return shown(shlex.join([Path(command[0]).name, *command[1:]]))
+
+
+def given_to(command: Sequence[str]) -> Given:
+    """Return what a server that a command starts is given: its arguments and our environment."""
+    settings = (*os.environ.items(), *_options(command))
+    return Given(environment=settings, command=shlex.join(command))
+
+
+def _options(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what may be options, and their values."""
+    for option, following in pairwise((*command, "")):
+        name, has_value, value = option.lstrip("-").partition("=")
+        value = value if has_value else following
+        if option.startswith("-") and not value.startswith("-"):
+            yield name, value
+
+
+class CommandError(UpstreamError):
+    """The server's command can't be run; the exit code is a shell's."""
+
+    def __init__(self, command: Sequence[str], error: OSError) -> None:
+        shown = shown_by(BUILT_IN, given_to(command))(" ".join(map(printable, command)))
+        super().__init__(f"can't run the server {shown!r}: {reason_of(error)}")
+        self.exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How many seconds a server has for its end.
+
+    Clients send SIGTERM two seconds after they closed stdin, and SIGKILL two seconds later; the
+    TypeScript SDK ends the server that it probes by both at once, and by SIGKILL after a second.
+
+    Attributes:
+        closed: from the end of the client until SIGTERM; a server may have much to finish.
+        terminated: from that SIGTERM until SIGKILL.
+        told: from a signal to this process, which SIGTERM to the server follows at once, until
+            SIGKILL.
+        told_and_closed: the same where the client has closed stdin too.
+        left_over: for the server's children after its own end, until SIGKILL.
+    """
+
+    closed: float = 10.0
+    terminated: float = 2.0
+    told: float = 1.2
+    told_and_closed: float = 0.5
+    left_over: float = 0.15
+
+
+class _Happened(Enum):
+    """What ends a server, or is a part of its end."""
+
+    CLIENT_CLOSED = auto()
+    TOLD_TO_END = auto()
+    SERVER_CLOSED = auto()
+    SERVER_EXITED = auto()
+
+
+class ServerProcess:
+    """A running server.
+
+    Attributes:
+        writer: takes what the client says.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], grace: Grace) -> None:
+        """Watch over a process that leads a group of its own."""
+        self._group = ProcessGroup(process)
+        self._grace = grace
+        self._stdin, self._stdout = _pipe_of(process.stdin), _pipe_of(process.stdout)
+        self._happened: asyncio.Queue[_Happened] = asyncio.Queue()
+        self.writer = LineWriter(self._stdin.fileno())
+
+    async def lines(self, longest: int) -> AsyncIterator[Sequence[Line]]:
+        """Yield what the server says."""
+        async for lines in lines_from(self._stdout.fileno(), longest):
+            yield lines
+        self._happened.put_nowait(_Happened.SERVER_CLOSED)
+
+    def client_has_left(self) -> None:
+        """Take note that nobody takes what the server says."""
+        self._happened.put_nowait(_Happened.CLIENT_CLOSED)
+
+    async def close_stdin(self) -> None:
+        """Let the server know, once it has read everything, that its client has closed."""
+        # First of all, or the server's own end would seem to have come before.
+        self.client_has_left()
+        await self.writer.finish()
+        self.writer.close()
+
+    async def ended(self, told_to_end: asyncio.Event, said: asyncio.Future[None]) -> bool:
+        """Wait until the server has ended; end it where it has no more time for that.
+
+        Args:
+            told_to_end: set by a signal to this process.
+            said: is done when all that the server said has been read.
+
+        Returns:
+            whether it ended before anybody wanted it to.
+        """
+        leader, happened = self._group.leader, self._happened
+        exited = asyncio.ensure_future(asyncio.to_thread(leader.wait))
+        exited.add_done_callback(lambda _: happened.put_nowait(_Happened.SERVER_EXITED))
+        told = asyncio.ensure_future(self._notes(told_to_end.wait(), _Happened.TOLD_TO_END))
+        try:
+            by_server = await self._end_in_time()
+        finally:
+            told.cancel()
+        # What the server said last is read by then, unless a child of its own talks on.
+        await asyncio.wait({said}, timeout=self._grace.left_over)
+        await asyncio.to_thread(self._group.stop, self._grace.left_over)
+        await asyncio.wait({said}, timeout=self._grace.left_over)
+        return by_server
+
+    async def _notes(self, coming: Awaitable[object], event: _Happened) -> None:
+        await coming
+        self._happened.put_nowait(event)
+
+    async def _end_in_time(self) -> bool:
+        grace, wanted = self._grace, {_Happened.CLIENT_CLOSED, _Happened.TOLD_TO_END}
+        seen: set[_Happened] = set()
+        by_server = is_terminated = False
+        deadline: float | None = None
+        while _Happened.SERVER_EXITED not in seen:
+            event = await self._next(deadline)
+            if event is None and is_terminated:
+                self._group.signal(signal.SIGKILL)
+                deadline = None
+                continue
+            if event is None:
+                seconds = grace.terminated
+            else:
+                seen.add(event)
+                if event not in wanted:
+                    by_server = by_server or not seen & wanted
+                    continue
+                seconds = grace.closed
+                if _Happened.TOLD_TO_END in seen:
+                    seconds = grace.told_and_closed if seen >= wanted else grace.told
+            if event is not _Happened.CLIENT_CLOSED:
+                is_terminated = True
+                self.writer.close()
+                self._group.signal(signal.SIGTERM)
+            after = time.monotonic() + seconds
+            deadline = after if deadline is None or event is None else min(deadline, after)
+        return by_server
+
+    async def _next(self, deadline: float | None) -> _Happened | None:
+        seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._happened.get()
+        except TimeoutError:
+            return None
+
+    @property
+    def exit_code(self) -> int:
+        """Its exit code, once it has ended; 128 and the number of the signal that ended it."""
+        code = self._group.leader.wait()
+        return 128 - code if code < 0 else code
+
+    def close(self) -> None:
+        """Kill whatever is left, and close the pipes."""
+        if self._group.signal(0):
+            self._group.stop(0.0)
+        for pipe in (self._stdin, self._stdout):
+            with suppress(OSError):
+                pipe.close()
+
+
+def _pipe_of(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise AssertionError("unreachable because the process was started with pipes")
+    return pipe
+
+
+@contextmanager
+def server_process(
+    command: Sequence[str], knows: Knows, cwd: Path | None = None, grace: Grace | None = None
+) -> Iterator[ServerProcess]:
+    """Run a server until the block ends, here or elsewhere; its stderr is this process's.
+
+    Args:
+        knows: sees what it says, and is told which credentials it is given.
+
+    Raises:
+        CommandError: it can't be run.
+    """
+    knows.was_given(given_to(command))
+    try:
+        process = subprocess.Popen(  # noqa: S603  it is the user's own command
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            cwd=cwd,
+            process_group=0,
+        )
+    except OSError as error:
+        raise CommandError(command, error) from None
+    server = ServerProcess(process, grace or Grace())
+    try:
+        with _guarded(process.pid):
+            yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """Have a process group ended where this process is killed before the block ends."""
+    guard = subprocess.Popen(  # noqa: S603
+        ["/bin/sh", "-c", _GUARD, "sh", str(group)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        # Whoever kills the group of this process must not kill the guard.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        _pipe_of(guard.stdin).close()
+
+
+_MOST_WRAPPERS: Final = 8
+_WRAPPERS: Final = frozenset({"bash", "dash", "env", "pipx", "sh", "timeout", "uv", "uvx", "zsh"})
+"""Programs that only pass their arguments on, and are started anew each time."""
+_PROC: Final = Path("/proc")
+
+
+class _Process(NamedTuple):
+    """A process of this machine; `started` is in whatever unit the system has."""
+
+    parent: int
+    started: str
+    command: str
+
+
+def client_sha256() -> str | None:
+    """Return a hash of the process that started this one; None where the system doesn't tell.
+
+    Programs that only pass the arguments on, such as `uvx` or a shell, don't count. Two starts have
+    the same hash only if the same living process caused both.
+    """
+    arguments = " ".join(sys.argv[1:])
+    number = os.getppid()
+    has_proc = _PROC.joinpath("self/stat").exists()
+    for _ in range(_MOST_WRAPPERS):
+        try:
+            process = _from_proc(number) if has_proc else _from_ps(number)
+        except (OSError, ValueError, IndexError, subprocess.CalledProcessError):
+            return None
+        name = process.command.partition(" ")[0].rpartition("/")[2]
+        if name not in _WRAPPERS or arguments not in process.command:
+            return hashlib.sha256(f"{number} {process.started}".encode()).hexdigest()
+        number = process.parent
+    return None
+
+
+def _from_proc(number: int) -> _Process:
+    folder = _PROC / str(number)
+    # Its name, in parentheses, may be anything.
+    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ")
+    # Ids of processes come again after the machine has been started anew.
+    boot = _PROC / "sys/kernel/random/boot_id"
+    started = f"{fields[19]} {boot.read_text() if boot.exists() else ''}"
+    return _Process(int(fields[1]), started, command.decode(errors="replace"))
+
+
+def _from_ps(number: int) -> _Process:
+    shown = subprocess.run(  # noqa: S603
+        ["/bin/ps", "-o", "ppid=,lstart=,command=", "-p", str(number)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "LC_ALL": "C"},
+    ).stdout
+    parent, *rest = shown.split(None, 6)
+    return _Process(int(parent), " ".join(rest[:5]), rest[5])

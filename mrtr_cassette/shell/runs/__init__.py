@@ -1,0 +1,1 @@
+"""What a command, fixture or call runs: record, replay, verify, call."""

@@ -1,0 +1,238 @@
+"""The admin port of a run: whether it is alive and ready, and its numbers for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+from mrtr_cassette.core.protocol.methods import known_method, target_of
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.matching import ReplayEntry
+from mrtr_cassette.core.report.events import admin_said
+from mrtr_cassette.core.wire.http import Headers, Request
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import ProxyOptions
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
+from mrtr_cassette.shell.http.access import Listener, listening
+from mrtr_cassette.shell.http.server import (
+    REQUEST_TIMEOUTS,
+    HttpDownstream,
+    RequestTimeouts,
+    serving,
+)
+from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream, Handler
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_PREFIX: Final = "mrtr_cassette"
+_COUNTED_EVENTS: Final = {
+    "missed": ("misses", "Requests without a recorded reply", ["reason"]),
+    "harmless": (
+        *("harmless", "Requests that were not recorded and got what any server answers"),
+        (),
+    ),
+    "asked": ("asks", "Times that a client was asked for input", ["via"]),
+    "answered": ("answers", "Times that a client answered what it was asked", ["via"]),
+    "unreachable": ("unreachable", "Requests that the upstream did not answer", ()),
+    "unrecorded": ("unrecorded", "Requests that could not be recorded", ()),
+}
+"""Name, description and labels of the counter of each event.
+
+Labels have values that are known when a run begins: methods that MCP names, tools and prompts of
+the cassette, reasons of misses. Nothing that a client sends makes a new one.
+"""
+_WITHIN: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds that are the bounds of a histogram's buckets."""
+_TICK_S: Final = 0.1
+"""Seconds between two looks at how late the event loop is: a sample, which misses short stalls."""
+
+
+class Metrics:
+    """The numbers of one run, counted from its events and its requests.
+
+    Attributes:
+        entries: what can be played.
+    """
+
+    def __init__(self, clock: Clock = CLOCK) -> None:
+        """Count nothing yet."""
+        # An optional dependency, which costs nothing where nobody asks for the port.
+        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+        self.entries: Sequence[ReplayEntry] = ()
+        self._clock = clock
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        common: dict[str, Any] = {"namespace": _PREFIX, "registry": self._registry}
+        self._counters = {
+            event: Counter(*words, **common) for event, words in _COUNTED_EVENTS.items()
+        }
+        for reason in Reason:
+            self._counters["missed"].labels(reason.value)
+        self._exchanges = Counter("exchanges", "Exchanges that were recorded", **common)
+        self._failed = Gauge("recording_failed", "1 where a recording is not whole", **common)
+        in_flight = "Requests whose response is not whole"
+        self._in_flight = Gauge("requests_in_flight", in_flight, **common)
+        self._duration = Histogram(
+            "request_duration_seconds",
+            "Time from a request to the end of its response",
+            ["method"],
+            buckets=(0.00025, 0.0005, *_WITHIN, 30.0, 60.0),
+            **common,
+        )
+        self._received = Counter("received_bytes", "Bytes of requests' bodies", **common)
+        self._sent = Counter("sent_bytes", "Bytes of responses' bodies", **common)
+        late = "How late the event loop did what was due"
+        self._loop_lag = Histogram("loop_lag_seconds", late, buckets=_WITHIN, **common)
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Count what has happened."""
+        counter = self._counters.get(event["event"])
+        if counter is not None:
+            labels = [event[each] for each in ("reason", "via") if each in event]
+            (counter.labels(*labels) if labels else counter).inc()
+        elif event["event"] == "failed":
+            self._failed.set(1)
+        # Of all events, those of a recorded response have its status.
+        if "status" in event:
+            self._exchanges.inc()
+
+    def request_began(self, client: HttpDownstream) -> None:
+        """Count a request."""
+        self._in_flight.inc()
+        client.began = self._clock.now()
+
+    def request_ended(self, client: HttpDownstream) -> None:
+        """Count the end of its response."""
+        self._in_flight.dec()
+        self._received.inc(client.received)
+        self._sent.inc(client.sent)
+        duration = self._clock.now() - client.began
+        self._duration.labels(known_method(client.called)).observe(duration)
+
+    @asynccontextmanager
+    async def watching_loop(self) -> AsyncIterator[None]:
+        """Measure how late the event loop is, until the block ends."""
+        task = asyncio.create_task(self._watch_loop())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _watch_loop(self) -> None:
+        while True:
+            due = self._clock.now() + _TICK_S
+            await self._clock.sleep(_TICK_S)
+            self._loop_lag.observe(max(0.0, self._clock.now() - due))
+
+    def collect(self) -> Iterator[Metric]:
+        """Return what was played, as the registry asks for it."""
+        from prometheus_client.core import CounterMetricFamily
+
+        played = Tally[tuple[str, str]]()
+        for each in self.entries:
+            key = each.key
+            played[known_method(key.method), target_of(key.method, key.name)] += each.played
+        words = "Requests that got a recorded reply"
+        family = CounterMetricFamily(f"{_PREFIX}_plays", words, labels=["method", "name"])
+        for labels, times in sorted(played.items()):
+            family.add_metric(labels, times)
+        yield family
+
+    def exposition(self, accept: str) -> tuple[str, bytes]:
+        """Return content type and text of the numbers; without `accept` in the older format."""
+        from prometheus_client.exposition import choose_encoder
+
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+
+class Admin:
+    """Serves `/livez`, `/readyz` and `/metrics` of one run, where a port is asked for."""
+
+    def __init__(self, options: ProxyOptions) -> None:
+        """Make sure that all is there that the options need.
+
+        Raises:
+            UsageError: what serves metrics is not installed.
+        """
+        self._options = options
+        self._metrics: Metrics | None = None
+        self._is_ready = False
+        if options.admin_port is not None:
+            if find_spec("prometheus_client") is None:
+                raise UsageError(
+                    "<<admin_port>> needs prometheus_client, which is not installed",
+                    hint="pip install 'mrtr-cassette[metrics]'",
+                )
+            self._metrics = Metrics()
+
+    def told(self, on_event: OnEvent | None) -> OnEvent | None:
+        """Return what takes events: the metrics too, where there are any."""
+        metrics = self._metrics
+        if metrics is None or on_event is None:
+            return on_event if metrics is None else metrics.event
+
+        def both(event: dict[str, Any]) -> None:
+            metrics.event(event)
+            on_event(event)
+
+        return both
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        handler: Handler,
+        listener: Listener,
+        announcer: Announcer,
+        entries: Sequence[ReplayEntry],
+        *,
+        timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+    ) -> AsyncIterator[str | None]:
+        """Serve clients, and the admin port before and after them; give the admin port's URL.
+
+        Raises:
+            UsageError: the admin port can't be bound.
+        """
+        metrics, log = self._metrics, announcer.log
+        served = serving(*(handler, listener, self._options, log), timeouts=timeouts, meter=metrics)
+        if metrics is None or self._options.admin_port is None:
+            async with served:
+                yield None
+            return
+        metrics.entries = entries
+        # It has the clients' host and names.
+        options = replace(self._options, port=self._options.admin_port)
+        with listening(options) as own:
+            async with serving(self._handle, own, options, log), metrics.watching_loop(), served:
+                url = own.url("")
+                announcer.say(admin_said, url)
+                self._is_ready = True
+                try:
+                    yield url
+                finally:
+                    # What comes until the clients' port is closed is the drain.
+                    self._is_ready = False
+
+    async def _handle(self, request: Request, downstream: Downstream) -> None:
+        await downstream.send_whole(*self._page(request))
+
+    def _page(self, request: Request) -> tuple[int, Headers, bytes]:
+        if request.method not in ("GET", "HEAD"):
+            return 405, (*TEXT_HEADERS, ("Allow", "GET, HEAD")), b"GET only\n"
+        match request.target.partition("?")[0]:
+            case "/livez":
+                return 200, TEXT_HEADERS, b"alive\n"
+            case "/readyz":
+                status, body = (200, b"ready\n") if self._is_ready else (503, b"not ready\n")
+                return status, TEXT_HEADERS, body
+            case "/metrics" if self._metrics is not None:
+                content_type, text = self._metrics.exposition(request.header("accept"))
+                return 200, (("Content-Type", content_type),), text
+        return 404, TEXT_HEADERS, b"no such page; there are /livez, /readyz, /metrics\n"

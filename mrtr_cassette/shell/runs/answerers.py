@@ -1,0 +1,234 @@
+"""Waiting for those who answer an ask: the pace, an endpoint over HTTP, a person at a terminal.
+
+Rule: nothing is sent to an endpoint again, no redirect is followed, and no reply is waited for
+without an end. Without a terminal nobody is asked; while a line is awaited everything else goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.request import getproxies, proxy_bypass
+
+from yarl import URL
+
+from mrtr_cassette.core.answers.answers_file import AnswersFile, RestModel, read_answers
+from mrtr_cassette.core.answers.dialogue import OpenUrl, Prompt, ReadFile, dialogue
+from mrtr_cassette.core.answers.fulfilment import (
+    LARGEST_REPLY,
+    AskEndpoint,
+    AskPerson,
+    EndpointReply,
+    Sources,
+)
+from mrtr_cassette.core.answers.rounds import CallTurn, Pause, Rounds
+from mrtr_cassette.core.drive.conversation import Answered, LiveAsk
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.report.runs import turn_event, turn_line
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import checked_headers
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.http.client import credentials, shown_url, tls_context, upstream_url
+
+AskTheEndpoint = Callable[[bytes], Awaitable[EndpointReply | str]]
+"""Asks the endpoint; returns what it replies, or why it doesn't."""
+AskThePerson = Callable[[str, InputRequest], Awaitable[Any]]
+"""Asks a person one request for input, and returns the answer or None."""
+_LONGEST_LINE: Final = 1024 * 1024
+
+
+def load_answers(path: Path) -> AnswersFile:
+    """Return an answers file.
+
+    Raises:
+        UsageError: it can't be read, or a member can't be meant.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {reason_of(error)}") from None
+    return read_answers(raw, str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Answerers:
+    """Those who are waited for; the announcer says who answered each turn."""
+
+    announcer: Announcer = field(default_factory=Announcer)
+    ask_endpoint: AskTheEndpoint | None = None
+    ask_person: AskThePerson | None = None
+
+    async def answer(self, rounds: Rounds, ask: LiveAsk) -> Answered | None:
+        """Return the answer to an ask; None where there is none."""
+        steps, told = rounds.answer(ask), len(rounds.turns)
+        reply: Any = None
+        while True:
+            try:
+                step = steps.send(reply)
+            except StopIteration as ended:
+                for turn in rounds.turns[told:]:
+                    self.announcer.say(_said, turn)
+                answer: Answered | None = ended.value
+                return answer
+            reply = None
+            if isinstance(step, Pause):
+                await asyncio.sleep(step.seconds)
+            elif isinstance(step, AskPerson) and self.ask_person is not None:
+                reply = await self.ask_person(step.key, step.request)
+            elif isinstance(step, AskEndpoint) and self.ask_endpoint is not None:
+                reply = await self.ask_endpoint(step.body)
+
+
+def _said(turn: CallTurn) -> tuple[dict[str, Any], str]:
+    return turn_event(turn), turn_line(turn)
+
+
+@asynccontextmanager
+async def answerers(
+    sources: Sources,
+    announcer: Announcer,
+    ca_file: Path | None = None,
+    *,
+    verifies: bool = True,
+    ask_person: AskThePerson | None = None,
+) -> AsyncIterator[Answerers]:
+    """Give those who answer for the sources, with the endpoint open where there is one.
+
+    Args:
+        ca_file: certificates that the endpoint is checked with, besides the system's.
+        ask_person: asks a person, where the sources have one.
+
+    Raises:
+        UsageError: the endpoint's URL is none.
+    """
+    async with AsyncExitStack() as stack:
+        endpoint = None
+        if sources.file.rest is not None:
+            opening = answers_endpoint(sources.file.rest, ca_file, verifies=verifies)
+            endpoint = await stack.enter_async_context(opening)
+        yield Answerers(announcer, endpoint, ask_person)
+
+
+# An endpoint
+
+
+@asynccontextmanager
+async def answers_endpoint(
+    rest: RestModel, ca_file: Path | None, *, verifies: bool = True, largest: int = LARGEST_REPLY
+) -> AsyncIterator[AskTheEndpoint]:
+    """Give what asks an endpoint, until the block ends.
+
+    Raises:
+        UsageError: its URL is none, or a header can't be sent.
+    """
+    # Most runs have no endpoint, and an HTTP client takes long to import.
+    import aiohttp
+
+    try:
+        url = upstream_url(rest.url)
+    except UsageError:
+        raise UsageError("rest.url of the answers file is no HTTP URL") from None
+    headers = [
+        ("Content-Type", "application/json"),
+        *credentials(url),
+        *checked_headers(rest.headers),
+    ]
+    proxy = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
+    tls = tls_context(url, ca_file, verifies=verifies)
+
+    async def ask(body: bytes) -> EndpointReply | str:
+        try:
+            async with (
+                asyncio.timeout(rest.timeout),
+                client.post(
+                    URL(shown_url(url)),
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    proxy=proxy,
+                    ssl=tls or True,
+                ) as response,
+            ):
+                reply = b""
+                async for chunk in response.content.iter_any():
+                    reply += chunk
+                    if len(reply) > largest:
+                        return f"its reply has more than {largest:,} bytes"
+                media = response.headers.get("Content-Type", "")
+                return EndpointReply(response.status, media, reply)
+        except (aiohttp.ClientError, OSError) as error:
+            return _reason(error, rest.timeout)
+
+    async with aiohttp.ClientSession(auto_decompress=True) as client:
+        yield ask
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    """Return why nothing came, without what the URL may carry."""
+    import aiohttp
+
+    match error:
+        case TimeoutError():
+            return f"nothing whole within {timeout_s:g} s"
+        case aiohttp.ClientConnectorCertificateError():
+            return f"its certificate is not verified ({error.certificate_error})"
+        case aiohttp.ClientConnectorError():
+            return f"no connection ({error.strerror or type(error.os_error).__name__})"
+    return f"the connection failed ({type(error).__name__})"
+
+
+# A person
+
+
+def has_terminal() -> bool:
+    """Tell whether a person can read what is asked, and type."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+async def ask_at_terminal(key: str, request: InputRequest) -> Any:
+    """Ask one request for input; return the answer, or None where there is none."""
+    steps = dialogue(key, request)
+    reply: str | None = None
+    while True:
+        try:
+            step = steps.send(reply)
+        except StopIteration as ended:
+            return ended.value
+        match step:
+            case Prompt(lines, prompt):
+                sys.stderr.write("".join([*(f"{line}\n" for line in lines), prompt]))
+                sys.stderr.flush()
+                reply = await _typed_line()
+            case ReadFile(path):
+                reply = _text_in(path)
+            case OpenUrl(url):
+                reply = None
+                await asyncio.to_thread(webbrowser.open, url)
+
+
+async def _typed_line() -> str | None:
+    """Return the next line, without its end; None where the lines end."""
+    loop, terminal, came = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
+    loop.add_reader(terminal, came.set)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(terminal)
+    # A terminal hands over one line at a time.
+    line = os.read(terminal, _LONGEST_LINE)
+    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
+
+
+def _text_in(name: str) -> str | None:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None

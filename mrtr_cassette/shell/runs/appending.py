@@ -1,0 +1,163 @@
+"""Appending: what is recorded is played, what is missing is recorded.
+
+Rule: nothing of what is sent for that is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.drive.appending import (
+    LiveAsks,
+    RecordedAsks,
+    ReplayToAsk,
+    SessionOpening,
+    Sessions,
+    Unrecorded,
+)
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.matching import redactor_of
+from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.report.events import caught_up_said, unrecorded_event
+from mrtr_cassette.core.report.misses import report_of_unrecorded, unrecorded_body
+from mrtr_cassette.core.secrets.credentials import Given
+from mrtr_cassette.core.wire.http import JSON_HEADERS, Request
+from mrtr_cassette.errors import BodyTooLargeError, UpstreamError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.http.transport import Downstream
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.replaying import ReplayServer
+
+_REFUSED = (
+    "it answers what was asked during a call that is played as recorded, and any answer but the "
+    "recorded one is refused"
+)
+
+
+@dataclass(slots=True)
+class Appender:
+    """Answers requests from a cassette, and those that it lacks from the upstream.
+
+    Attributes:
+        server: plays the cassette.
+        relay: records what is missing.
+        live_server: the same upstream, for what brings it to where the client is.
+        recorded_asks: what retries answer in the cassette.
+        live_asks: what the upstream asked in this run.
+        sessions: which live sessions stand for the recorded ones.
+        opening: held while a session is opened, which others may need too.
+    """
+
+    server: ReplayServer
+    relay: Relay
+    live_server: LiveServer
+    recorded_asks: RecordedAsks
+    sessions: Sessions
+    live_asks: LiveAsks
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def handle(self, request: Request, downstream: Downstream) -> None:
+        """Answer one request."""
+        if self._is_for_live(request):
+            await self.relay.handle(request, downstream, self.sessions.in_live(request))
+            return
+        player = self.server.player
+        decision = player.request_received(request)
+        if isinstance(decision, Play):
+            entry = decision.entry
+            self.sessions.played(request, entry.key.method, entry.exchange.response)
+            await self.server.play(decision, downstream)
+            return
+        # What the cassette lacks is no miss of a run that records it.
+        player.misses.pop()
+        if isinstance(decision, Miss) and decision.is_refused:
+            self._unrecorded(Unrecorded(decision.call, _REFUSED))
+            await self.server.accept(downstream)
+            return
+        try:
+            sent = await self._as_live(request, decision.call)
+        except (UpstreamError, BodyTooLargeError) as error:
+            await self.relay.answer_unreachable(request, downstream, str(error))
+            return
+        if isinstance(sent, Unrecorded):
+            body = self._unrecorded(sent)
+            await downstream.send_whole(200, JSON_HEADERS, body)
+        else:
+            await self.relay.handle(request, downstream, sent)
+
+    def _is_for_live(self, request: Request) -> bool:
+        """Tell whether a request answers what the live server asked in this run."""
+        recorder = self.relay.watcher.recorder
+        call = recorder.read(request)
+        return self.live_asks.answered_by(call) or recorder.has_asked(call)
+
+    async def _as_live(self, request: Request, shown: Call) -> Request | Unrecorded:
+        """Return a request as the live server understands it, once that is where the client is.
+
+        Args:
+            request: the request.
+            shown: the same as messages may show it.
+        """
+        async with self.opening:
+            opening = self.sessions.opening_for(shown)
+            if isinstance(opening, SessionOpening):
+                await self.live_server.follow(opening)
+                if opening.failure is None:
+                    self.sessions.opened(opening)
+                opening = opening.failure
+        if opening is not None:
+            return opening
+        sent = self.sessions.in_live(request)
+        catch_up = self.recorded_asks.replay_for(read_call(sent), shown)
+        if catch_up is None or isinstance(catch_up, Unrecorded):
+            return catch_up or sent
+        await self.live_server.follow(catch_up)
+        if catch_up.failure is not None:
+            return catch_up.failure
+        if isinstance(catch_up, ReplayToAsk):
+            self._say_caught_up(catch_up)
+        return catch_up.retry()
+
+    def _say_caught_up(self, catch_up: ReplayToAsk) -> None:
+        """Say where the server has been brought, and look for its states from now on."""
+        watcher = self.relay.watcher
+        for live, recorded in catch_up.states:
+            watcher.recorder.known.remember(recorded)
+            watcher.recorder.known.remember(live, shown_as=recorded)
+        watcher.announcer.say(caught_up_said, catch_up.asker)
+
+    def _unrecorded(self, failure: Unrecorded) -> bytes:
+        """Take note of a request that could not be recorded; return the answer to it."""
+        watcher = self.relay.watcher
+        watcher.session.unrecorded.append(failure)
+        player = self.server.player
+        terms = watcher.announcer.terms
+        report = report_of_unrecorded(failure, player.path, player.redacted, terms)
+        watcher.announcer.say(lambda: (unrecorded_event(failure), report.text))
+        return unrecorded_body(report, failure.call)
+
+
+def appender_of(relay: Relay, earlier: Cassette, player: Player, live_asks: LiveAsks) -> Appender:
+    """Return what plays a cassette and has the relay record what it lacks."""
+    as_recorded, credentials = redactor_of(earlier), relay.watcher.recorder.credentials
+    return Appender(
+        ReplayServer(player, relay.watcher.announcer, paced=False),
+        relay,
+        LiveServer(relay.upstream, relay.shown_as, relay.headers),
+        RecordedAsks(player, as_recorded, credentials),
+        Sessions(as_recorded, credentials),
+        live_asks,
+    )
+
+
+def player_of(earlier: Cassette, options: RecordOptions, given: Given) -> Player:
+    """Return what plays the cassette that is added to, from a server that was given something."""
+    # What it lacks is for the upstream to answer, harmless or not.
+    player = Player(earlier, ignored=options.ignored, repeat=Repeat(options.repeat), strict=True)
+    player.was_given(given)
+    return player

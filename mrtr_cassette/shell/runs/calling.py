@@ -1,0 +1,251 @@
+"""Calling a live server without a client: one call, whose questions sources answer.
+
+Rule: a recorded call goes through the same proxy as any client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from yarl import URL
+
+from mrtr_cassette import __version__
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.given import Wanted, tool_named
+from mrtr_cassette.core.answers.rounds import (
+    MOST_ROUNDS,
+    LeavesToSources,
+    Rounds,
+    fault_of,
+    refused,
+)
+from mrtr_cassette.core.cassette.recorded import RecordedExchange
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    LiveAsk,
+)
+from mrtr_cassette.core.drive.own_client import OwnClient
+from mrtr_cassette.core.drive.server_session import ServerSession, ToolList, outcome
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.report.runs import CallResult, ended_event, recording_event, recording_text
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor
+from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.core.wire.http import Request
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError
+from mrtr_cassette.options import CallOptions, RecordOptions
+from mrtr_cassette.shell.files.log import Announcer
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.http.client import connecting
+from mrtr_cassette.shell.runs.answerers import Answerers, AskThePerson, answerers
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.record_session import RecordSession
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.upstreams import target_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """A server that can be called, and its recording where there is one."""
+
+    server: LiveServer
+    path: str
+    session: RecordSession | None
+
+
+@asynccontextmanager
+async def _reached(
+    upstream: str | Sequence[str],
+    options: CallOptions,
+    announcer: Announcer,
+    cassette: Location | None,
+    recorder: Recorder,
+) -> AsyncIterator[_Reached]:
+    """Give the server, through the recording proxy where the call is recorded.
+
+    Args:
+        recorder: sees what the server says.
+
+    Raises:
+        CassetteError: the recording is not whole, or can't be published.
+    """
+    session: RecordSession | None = None
+    async with AsyncExitStack() as stack:
+        target = target_of(upstream, options, BUILT_IN)
+        if cassette is None:
+            client = await stack.enter_async_context(target.connecting(recorder))
+            server = LiveServer(client, target.origin, target.headers)
+            yield _Reached(server, target.path, None)
+            await server.close()
+            return
+        recorded = RecordOptions(
+            headers=options.headers,
+            ca_file=options.ca_file,
+            insecure=options.insecure,
+            max_body=options.max_body,
+            existing=options.existing,
+            terms=options.terms,
+        )
+        recorder.was_given(target.given)
+        session = await stack.enter_async_context(recording(upstream, cassette, recorded))
+        url = URL(session.url)
+        proxy = await stack.enter_async_context(connecting(url.origin(), None))
+        server = LiveServer(proxy, session.shown_url)
+        yield _Reached(server, url.raw_path_qs, session)
+        await server.close()
+    report = session.report
+    announcer.say(lambda: (recording_event(report), recording_text(report)))
+    if session.problem is not None:
+        raise CassetteError(session.path, f"the recording is not whole: {session.problem}")
+
+
+async def call(
+    upstream: str | Sequence[str],
+    wanted: Wanted,
+    sources: Sources,
+    options: CallOptions,
+    announcer: Announcer,
+    *,
+    cassette: Location | None = None,
+    ask_person: AskThePerson | None = None,
+) -> CallResult:
+    """Make one call on a live server, and answer what it asks.
+
+    Args:
+        upstream: URL of the server, or its program and arguments.
+        cassette: where the call is recorded; None where it isn't.
+        ask_person: asks a person, where the sources have one.
+
+    Raises:
+        UsageError: the tool is unknown, its arguments don't fit, or the endpoint's URL is none.
+        CassetteError: the cassette can't be written, or exists.
+    """
+    async with AsyncExitStack() as stack:
+        opening = answerers(
+            sources,
+            announcer,
+            options.ca_path,
+            verifies=not options.insecure,
+            ask_person=ask_person,
+        )
+        those = await stack.enter_async_context(opening)
+        # What is said of the call has no credentials either.
+        known = Credentials(Redactor(BUILT_IN, lambda _rule, _secret: "1"), seals_sessions=False)
+        recorder = Recorder(seals=False, credentials=known)
+        reaching = _reached(upstream, options, announcer, cassette, recorder)
+        reached = await stack.enter_async_context(reaching)
+        client = OwnClient(reached.path, sources.kinds, __version__)
+        rounds = Rounds(sources)
+        caller = _Caller(reached, client, rounds, those, ServerSession(recorder))
+        problem = None
+        exchange = None
+        try:
+            async with asyncio.timeout(options.timeout):
+                exchange = await caller.run(wanted)
+        except TimeoutError:
+            problem = f"the call took more than {options.timeout} s"
+        except (UpstreamError, BodyTooLargeError) as error:
+            problem = error.in_terms(options.terms)
+        result = _result(wanted, rounds, exchange, problem or caller.problem)
+        announcer.tell(ended_event, result)
+        return result
+
+
+def _result(
+    wanted: Wanted, rounds: Rounds, exchange: RecordedExchange | None, problem: str | None
+) -> CallResult:
+    outcome = {} if exchange is None else exchange.rpc_members
+    if rounds.overrun:
+        problem = f"the server asked more than {MOST_ROUNDS} times"
+    return CallResult(
+        wanted.method,
+        wanted.name,
+        tuple(rounds.turns),
+        None if problem else outcome.get("result"),
+        None if problem else outcome.get("error"),
+        rounds.unanswered,
+        problem,
+        tuple(rounds.sources.given.unused),
+    )
+
+
+@dataclass(slots=True)
+class _Caller:
+    """One call under way."""
+
+    reached: _Reached
+    client: OwnClient
+    rounds: Rounds
+    answerers: Answerers
+    session: ServerSession
+    problem: str | None = None
+
+    async def run(self, wanted: Wanted) -> RecordedExchange | None:
+        """Open a session, call, and return the last exchange if there is one."""
+        await self._open()
+        schema = await self._schema_of(wanted.name) if wanted.method == "tools/call" else None
+        request = self.client.call(wanted.method, wanted.params(schema), schema)
+        exchange = await self._exchange(request, partial(self.answerers.answer, self.rounds))
+        if exchange is not None:
+            self.problem = fault_of(exchange)
+        if self.client.era == "legacy" and self.session.id:
+            await self._exchange(self.client.leaving())
+        return exchange
+
+    async def _exchange(self, request: Request, supply: Any = None) -> RecordedExchange | None:
+        conversation = Conversation(request, LeavesToSources(), self.session)
+        await self.reached.server.follow(conversation, supply)
+        standing = conversation.standing
+        if not isinstance(standing, Finished):
+            return None
+        self._check_reached(standing.exchange)
+        return standing.exchange
+
+    def _check_reached(self, exchange: RecordedExchange | None = None) -> None:
+        """Make sure that the upstream has responded, and not the recording proxy for it.
+
+        Raises:
+            UpstreamError: it gave no response; the proxy says why in its own.
+        """
+        session = self.reached.session
+        if session is not None and session.unreachable:
+            error = {} if exchange is None else exchange.rpc_members.get("error") or {}
+            raise UpstreamError(str(error.get("message", "the upstream gave no response")))
+
+    async def _open(self) -> None:
+        discovered = await self._exchange(self.client.discover())
+        if discovered is not None:
+            self.client.discovered(discovered)
+        if self.client.era == "modern":
+            return
+        opened = await self._exchange(self.client.initialize())
+        initialized = None if opened is None else self.client.initialized(opened)
+        if opened is None or initialized is None:
+            reason = "no response" if opened is None else outcome(opened)
+            raise UpstreamError(f"{self.reached.server.shown_as} opens no session: {reason}")
+        await self._exchange(initialized)
+        listening = Conversation(self.client.listening(), LeavesToSources(), self.session)
+        await self.reached.server.listen(listening, self._supply_outside)
+
+    async def _schema_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return the input schema of a tool; None where the server lists no tools."""
+        listed = ToolList(self.client.call("tools/list", {}), self.session)
+        await self.reached.server.follow(listed)
+        self._check_reached()
+        if not listed.is_whole:
+            return None
+        schema = tool_named(name, listed.tools).get("inputSchema")
+        return schema if isinstance(schema, dict) else None
+
+    async def _supply_outside(self, ask: LiveAsk) -> Answered | None:
+        """Answer what the server asks outside of the call."""
+        quiet = replace(self.answerers, announcer=Announcer())
+        reply = await quiet.answer(Rounds(self.rounds.sources), ask)
+        return refused(ask.push) if reply is None and ask.push is not None else reply

@@ -1,0 +1,409 @@
+"""Recordings and replays that a client begins, by starting a command as its server."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import json
+import os
+import pickle
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final, NoReturn
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.report.misses import MissReport, Nearest
+from mrtr_cassette.core.wire.pointers import Difference
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError
+from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.disk import is_locked
+from mrtr_cassette.shell.files.journals import journal_path
+from mrtr_cassette.shell.files.publishing import recorded_so_far, recover_journal
+from mrtr_cassette.shell.files.stores import Location, path_of
+from mrtr_cassette.shell.runs.piped import (
+    check_transport,
+    predecessor_ended,
+    record_pipe,
+    replay_pipe,
+)
+from mrtr_cassette.shell.runs.record_session import RecordSession, check_output
+from mrtr_cassette.shell.runs.replaying import ReplaySession
+from mrtr_cassette.shell.runs.running import run
+
+_TASK: Final = "task"
+_OUTCOMES: Final = "outcomes.jsonl"
+_PROGRAM: Final = "from mrtr_cassette.shell.runs.client_starts import main; main()"
+_LAST_S: Final = 5.0
+"""Seconds for processes whose clients have closed, which publish what they recorded."""
+_LOOK_S: Final = 0.01
+"""Seconds between two looks whether they have ended."""
+_LEFT_OPEN: Final = (
+    "a process that the client started as its server is still running: close the client before "
+    "the test ends"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What a process is started for.
+
+    Attributes:
+        server: the command that is recorded; empty where the cassette is replayed.
+        cwd: where that runs; None: where the client starts it.
+        named: how messages name a cassette that is added to, where that is not its path.
+    """
+
+    cassette: Location
+    options: RecordOptions | ReplayOptions
+    server: tuple[str, ...] = ()
+    cwd: Path | None = None
+    named: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartOutcome:
+    """What one start came to so far: a line of the file in which all tell it.
+
+    Attributes:
+        misses: requests that had not been recorded.
+        unplayed: numbers of the interactions of which something was not played; or None.
+        played: how many requests got their response from the cassette.
+        unreachable: how many requests the server did not answer.
+        unrecorded: why requests could not be recorded.
+        problem: what went wrong, or None.
+        objection: why there is no cassette, or None.
+    """
+
+    misses: Sequence[MissReport] = ()
+    unplayed: Sequence[int] | None = None
+    played: int = 0
+    unreachable: int = 0
+    unrecorded: Sequence[str] = ()
+    problem: str | None = None
+    objection: str | None = None
+
+
+def _outcome_from(data: dict[str, Any]) -> StartOutcome:
+    return StartOutcome(**{**data, "misses": [_miss_from(each) for each in data["misses"]]})
+
+
+def _miss_from(data: dict[str, Any]) -> MissReport:
+    """Return a miss that was read from JSON."""
+    lists = {name: tuple(data[name]) for name in ("questions", "fixes")}
+    nearest = None if data["nearest"] is None else Nearest(*data["nearest"])
+    differences = tuple(Difference(*each) for each in data["differences"])
+    return MissReport(**{**data, **lists, "nearest": nearest, "differences": differences})
+
+
+class _ByClient:
+    """What a client begins by starting a command, any number of times.
+
+    Nothing passes between this process and those but a task and what they came to, in the files of
+    a folder: clients hand on neither their environment nor descriptors.
+
+    Attributes:
+        path: the cassette.
+        command: what the client starts as its server.
+        is_left_open: a start was still running at the end.
+    """
+
+    _is_done: ClassVar[str]
+
+    def __init__(self, path: Location, task: _Task, folder: Path) -> None:
+        """Prepare a folder for a task."""
+        self.path = path
+        self.command = [sys.executable, "-c", _PROGRAM, str(folder)]
+        self.is_left_open = False
+        self._outcomes = folder / _OUTCOMES
+        self._last: list[StartOutcome] | None = None
+        self._outcomes.touch()
+        # A function can't be handed on, and its process has nobody to tell.
+        plain = replace(task, options=replace(task.options, log=None))
+        (folder / _TASK).write_bytes(pickle.dumps(plain))
+
+    @property
+    def url(self) -> str:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is {self._is_done} over pipes, where there is no URL",
+            hint="have the client start `command`",
+        )
+
+    @property
+    def outcomes(self) -> list[StartOutcome]:
+        """What each start came to so far, in the order of the starts."""
+        if self._last is not None:
+            return self._last
+        lines = [json.loads(line) for line in self._outcomes.read_bytes().splitlines()]
+        # The last word of each process counts.
+        facts = dict(lines)
+        return [_outcome_from(told) for told in facts.values()]
+
+    @property
+    def problems(self) -> list[str]:
+        """Why starts came to nothing, or did not come to an end."""
+        problems = [outcome.problem for outcome in self.outcomes if outcome.problem is not None]
+        return [*problems, _LEFT_OPEN] if self.is_left_open else problems
+
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette."""
+        return sum(outcome.played for outcome in self.outcomes)
+
+    def finish(self) -> None:
+        """Wait for all starts, and keep what they came to."""
+        deadline = time.monotonic() + _LAST_S
+        while not self.is_left_open and is_locked(self._outcomes):
+            self.is_left_open = time.monotonic() > deadline
+            time.sleep(_LOOK_S)
+        self._last = self.outcomes
+
+    def _never_played(self, cassette: Cassette) -> list[int]:
+        """Return the numbers of the interactions of which something was played in no start."""
+        numbers = set(range(1, len(cassette.interactions) + 1))
+        for outcome in self.outcomes:
+            if outcome.unplayed is not None:
+                numbers &= set(outcome.unplayed)
+        return sorted(numbers)
+
+
+class PipedRecording(_ByClient):
+    """A recording on pipes, which is begun by whoever starts its command.
+
+    Attributes:
+        earlier: the cassette that is added to; None where there was none.
+        exchanges: how many exchanges have been recorded, once all starts have ended.
+    """
+
+    _is_done = "recorded"
+    earlier: Cassette | None = None
+    exchanges = 0
+
+    @property
+    def unreachable(self) -> int:
+        """How many requests the server did not answer."""
+        return sum(outcome.unreachable for outcome in self.outcomes)
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions that are added to of which something was not played."""
+        return [] if self.earlier is None else self._never_played(self.earlier)
+
+    @property
+    def unrecorded_texts(self) -> tuple[str, ...]:
+        """Why requests could not be recorded, in words."""
+        return tuple(text for outcome in self.outcomes for text in outcome.unrecorded)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the recording is not whole, or None."""
+        problem = next(iter(self.problems), None)
+        if problem != _LEFT_OPEN:
+            return problem
+        return (
+            f"{problem}; what it recorded becomes {self.path} when it ends (if it is killed: "
+            f"mrtr-cassette recover {self.path})"
+        )
+
+    @property
+    def objection(self) -> str | None:
+        """Why what was recorded is hardly what was meant, or None."""
+        return next((each.objection for each in self.outcomes if each.objection is not None), None)
+
+    def find_objection(self) -> str | None:
+        """Return the objection: each start has looked for its own."""
+        return self.objection
+
+    def finish(self) -> None:
+        """Wait for all starts, and publish what one left that its client has killed."""
+        super().finish()
+        journal = journal_path(self.path)
+        if self.objection is None and journal.exists() and not is_locked(journal):
+            recover_journal(self.path)
+        self.exchanges = _count_of(self.recorded()) - _count_of(self.earlier)
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now, with what was on one that is added to."""
+        running = recorded_so_far(self.path)
+        if running is None and cassettes.exists(self.path):
+            return cassettes.load_cassette(self.path)
+        return running
+
+
+def _count_of(cassette: Cassette | None) -> int:
+    """Return how many exchanges a cassette has."""
+    return 0 if cassette is None else sum(len(each.own) for each in cassette.interactions)
+
+
+class PipedReplay(_ByClient):
+    """A replay on pipes, which is begun by whoever starts its command."""
+
+    _is_done = "played"
+
+    @property
+    def cassette(self) -> Cassette:
+        """What is on it."""
+        return cassettes.load_cassette(self.path)
+
+    @property
+    def misses(self) -> tuple[MissReport, ...]:
+        """What was asked so far and had not been recorded."""
+        return tuple(miss for outcome in self.outcomes for miss in outcome.misses)
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was played in no start."""
+        return self._never_played(self.cassette)
+
+
+@asynccontextmanager
+async def recorded_by_client(
+    server: Sequence[str],
+    output: Location,
+    options: RecordOptions,
+    cwd: Path | None = None,
+    *,
+    copied_from: Path | None = None,
+    named: Path | None = None,
+) -> AsyncIterator[PipedRecording]:
+    """Give a recording of a server on pipes, which is begun by whoever starts its command.
+
+    Each start publishes what it recorded when it ends, and is added to those before it.
+
+    Args:
+        server: the server's program and its arguments.
+        copied_from: the cassette of which `output` becomes a copy, where it is added to.
+        named: how messages name it.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+    """
+    earlier = check_output(copied_from or output, options)
+    if earlier is not None:
+        check_transport(earlier)
+        if copied_from is not None:
+            path_of(output).write_bytes(cassettes.read_file(copied_from))
+    task = _Task(output.absolute(), options, tuple(server), cwd, named or copied_from or output)
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
+        recording = PipedRecording(output, task, Path(folder))
+        recording.earlier = earlier
+        try:
+            yield recording
+        finally:
+            await asyncio.to_thread(recording.finish)
+
+
+@asynccontextmanager
+async def replayed_by_client(path: Location, options: ReplayOptions) -> AsyncIterator[PipedReplay]:
+    """Give a replay on pipes, which is begun by whoever starts its command.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+    """
+    cassettes.load_cassette(path)
+    with tempfile.TemporaryDirectory(prefix="mrtr-cassette-") as folder:
+        replayed = PipedReplay(path, _Task(path.absolute(), options), Path(folder))
+        try:
+            yield replayed
+        finally:
+            await asyncio.to_thread(replayed.finish)
+
+
+# In the process that a client has started
+
+
+def main() -> NoReturn:
+    """Do what a client has started, and exit."""
+    sys.exit(run(_Start(Path(sys.argv[1])).work()))
+
+
+class _Start:
+    """One start, which tells in a file what it came to, the last word last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._task: _Task = pickle.loads((folder / _TASK).read_bytes())  # noqa: S301  ours alone
+        # Whoever has the command is the same client, by however many processes it starts it.
+        self._client = hashlib.sha256(bytes(folder)).hexdigest()
+        self._outcomes = os.open(folder / _OUTCOMES, os.O_RDWR | os.O_APPEND)
+        # It is let go of when this process ends, whatever ends it.
+        fcntl.flock(self._outcomes, fcntl.LOCK_SH)
+
+    async def work(self) -> int:
+        """Record or replay, and return the exit code."""
+        options = self._task.options
+        try:
+            if isinstance(options, RecordOptions):
+                return await self._record(options)
+            return await self._replay(options)
+        except MrtrCassetteError as error:
+            problem = error.in_terms(options.terms)
+            self._tell(StartOutcome(problem=problem))
+            sys.stderr.write(f"error: {problem}\n")
+            return error.exit_code
+
+    def _tell(self, outcome: StartOutcome) -> None:
+        line = json.dumps([os.getpid(), asdict(outcome)]) + "\n"
+        # Where nobody waits any more, there is nobody to be told.
+        with suppress(OSError):
+            os.write(self._outcomes, line.encode())
+
+    async def _record(self, options: RecordOptions) -> int:
+        task = self._task
+        sessions: list[RecordSession] = []
+
+        def tell() -> None:
+            (session,) = sessions
+            self._tell(
+                StartOutcome(
+                    unplayed=None if session.player is None else session.unplayed,
+                    played=session.played,
+                    unreachable=session.unreachable,
+                    unrecorded=session.unrecorded_texts,
+                    problem=session.problem,
+                    objection=session.objection,
+                )
+            )
+
+        def on_event(event: dict[str, object]) -> None:
+            if event["event"] == "unrecorded":
+                tell()
+
+        if not await predecessor_ended(task.cassette, self._client):
+            raise CassetteError(
+                task.named or task.cassette,
+                "a server that the client has started before is still running",
+                hint="end it first: what two servers say at the same time is no one recording",
+            )
+        _, code = await record_pipe(
+            *(task.server, task.cassette, options, on_event),
+            cwd=task.cwd,
+            client=self._client,
+            named=task.named,
+            began=sessions.append,
+        )
+        tell()
+        return code
+
+    async def _replay(self, options: ReplayOptions) -> int:
+        sessions: list[ReplaySession] = []
+
+        def tell() -> None:
+            for session in sessions:
+                outcome = StartOutcome(session.misses, session.unplayed, session.played)
+                self._tell(outcome)
+
+        def on_event(event: dict[str, object]) -> None:
+            if event["event"] == "missed":
+                tell()
+
+        await replay_pipe(self._task.cassette, options, on_event, began=sessions.append)
+        tell()
+        return int(bool(sessions[0].misses))

@@ -1,0 +1,198 @@
+"""The loop that has conversations with a live server, for commands that are clients themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    LiveAsk,
+    NeedsAnswers,
+)
+from mrtr_cassette.core.drive.server_session import Requests, resumption
+from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.recorder import Observation
+from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
+from mrtr_cassette.errors import UpstreamError
+from mrtr_cassette.shell.files.log import CLOCK, Clock
+from mrtr_cassette.shell.http.transport import (
+    Upstream,
+    UpstreamResponse,
+    no_response,
+    passed_headers,
+    sent_headers,
+)
+
+Supply = Callable[[LiveAsk], Awaitable[Answered | None]]
+"""Gives the answer to an ask that a script has none for, however long it takes; None gives up."""
+
+
+@dataclass(eq=False, slots=True)
+class _UnderWay:
+    """An exchange under way: whose it is, and what reads its response."""
+
+    steps: Requests
+    reading: asyncio.Task[None]
+    supply: Supply | None
+
+
+@dataclass(eq=False, slots=True)
+class LiveServer:
+    """A live server.
+
+    Attributes:
+        shown_as: its name in messages.
+        headers: added to every request, in the place of those of that name.
+        response_s: seconds that a response may take; None waits for ever.
+    """
+
+    upstream: Upstream
+    shown_as: str
+    headers: Headers = ()
+    response_s: float | None = None
+    clock: Clock = CLOCK
+    _under_way: list[_UnderWay] = field(default_factory=list, init=False)
+    _listening: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _posting: list[asyncio.Task[None]] = field(default_factory=list, init=False)
+    _answering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+
+    async def follow(self, steps: Requests, supply: Supply | None = None) -> None:
+        """Send one request after the other, until there is none.
+
+        `supply` answers what the script of a conversation has no answer to.
+
+        Raises:
+            UpstreamError: there was no whole response in time.
+            BodyTooLargeError: a response is larger than what is kept.
+        """
+        while (observation := steps.next()) is not None:
+            await self._exchange(observation, steps, supply)
+            steps.responded(observation)
+            ask = _needed(steps)
+            if supply is not None and ask is not None and isinstance(steps, Conversation):
+                answer = await supply(ask)
+                if answer is not None:
+                    steps.answer(answer)
+
+    async def listen(self, steps: Requests, supply: Supply | None = None) -> Observation | None:
+        """Send one request whose response is a listening stream, and read it beside all others.
+
+        Returns when the response has begun: the observation, or None where there is nothing to
+        send. A server need not have such a stream. `close` leaves it.
+        """
+        observation = steps.next()
+        if observation is None:
+            return None
+        begun = asyncio.Event()
+        reading = self._begin(observation, steps, supply, begun)
+        self._listening.append(reading)
+        waiting = asyncio.ensure_future(begun.wait())
+        await asyncio.wait({reading, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return observation
+
+    async def close(self) -> None:
+        """Leave the listening streams, and whatever else is under way."""
+        reading = [*self._listening, *self._posting]
+        for each in reading:
+            each.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+        self._listening.clear()
+        self._posting.clear()
+
+    async def _exchange(
+        self, observation: Observation, steps: Requests, supply: Supply | None
+    ) -> None:
+        """Send one request, and show its response until that is whole or of no interest."""
+        reading = self._begin(observation, steps, supply)
+        try:
+            await asyncio.wait({reading}, timeout=self.response_s)
+            if not reading.done():
+                reason = f"nothing whole within {self.response_s:g} s"
+                raise UpstreamError(no_response(self.shown_as, ValueError(reason)))
+        finally:
+            reading.cancel()
+        # What reads is cancelled where the response is of no interest any more.
+        error = None if reading.cancelled() else reading.exception()
+        if isinstance(error, OSError):
+            raise UpstreamError(no_response(self.shown_as, error))
+        if error is not None:
+            raise error
+
+    def _begin(
+        self,
+        observation: Observation,
+        steps: Requests,
+        supply: Supply | None,
+        begun: asyncio.Event | None = None,
+    ) -> asyncio.Task[None]:
+        reading = asyncio.ensure_future(self._read(observation, steps, begun))
+        exchange = _UnderWay(steps, reading, supply)
+        self._under_way.append(exchange)
+        reading.add_done_callback(lambda _: self._under_way.remove(exchange))
+        return reading
+
+    async def _read(
+        self, observation: Observation, steps: Requests, begun: asyncio.Event | None = None
+    ) -> None:
+        async with self._sent(observation.call.request) as response:
+            observation.response_started(response.status, passed_headers(response.headers))
+            if begun is not None:
+                begun.set()
+            await self._show(response, observation, steps)
+        while (rest := resumption(observation)) is not None:
+            await self.clock.sleep(rest.after_s)
+            async with self._sent(rest.request) as response:
+                if not is_event_stream(passed_headers(response.headers)):
+                    break
+                await self._show(response, observation, steps)
+        observation.response_ended(0.0)
+
+    @asynccontextmanager
+    async def _sent(self, request: Request) -> AsyncIterator[UpstreamResponse]:
+        headers = sent_headers(request.headers, self.headers)
+        response = await self.upstream.send(request, headers)
+        try:
+            yield response
+        finally:
+            response.close()
+
+    async def _show(
+        self, response: UpstreamResponse, observation: Observation, steps: Requests
+    ) -> None:
+        while not observation.is_answered and (chunk := await response.read()):
+            observation.response_bytes(chunk, 0.0)
+            for push in observation.take_pushed():
+                await self._pushed(push, steps)
+
+    async def _pushed(self, push: OpenPush, steps: Requests) -> None:
+        """Hand over what the server pushed, and post the answer."""
+        async with self._answering:
+            posted = steps.pushed(push)
+            if posted is None:
+                posted = await self._supplied()
+            if posted is not None:
+                # Beside the stream, on which the server may wait for this answer.
+                self._posting.append(asyncio.ensure_future(self._read(posted, steps)))
+        for each in self._under_way:
+            if each.steps.is_over:
+                each.reading.cancel()
+
+    async def _supplied(self) -> Observation | None:
+        """Have the ask answered that a conversation stands at; return the request that posts it."""
+        for each in self._under_way:
+            conversation, ask = each.steps, _needed(each.steps)
+            if ask is not None and isinstance(conversation, Conversation) and each.supply:
+                answer = await each.supply(ask)
+                return None if answer is None else conversation.answer(answer)
+        return None
+
+
+def _needed(steps: Requests) -> LiveAsk | None:
+    """Return what a conversation needs an answer to."""
+    standing = steps.standing if isinstance(steps, Conversation) else None
+    return standing.ask if isinstance(standing, NeedsAnswers) else None

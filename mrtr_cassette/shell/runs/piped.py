@@ -1,0 +1,293 @@
+"""Recording and replaying on this process's own pipes, as the server that a client has started."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.transports import over_pipes
+from mrtr_cassette.core.record.channel import Channel
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Request
+from mrtr_cassette.core.wire.lines import Line, opens_channel
+from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
+from mrtr_cassette.options import RecordOptions, ReplayOptions
+from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files.disk import is_locked
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent
+from mrtr_cassette.shell.files.publishing import recover_journal
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.pipes.lines import OWN_PIPES, LineWriter, lines_from
+from mrtr_cassette.shell.pipes.processes import (
+    ServerProcess,
+    given_to,
+    server_process,
+    shown_command,
+)
+from mrtr_cassette.shell.pipes.transport import PipedClient, pipe_upstream
+from mrtr_cassette.shell.runs.record_session import (
+    ExchangeRecording,
+    RecordSession,
+    Watcher,
+    check_output,
+    journal_header,
+    journaling,
+    rules_of_both,
+)
+from mrtr_cassette.shell.runs.running import told_to_end
+
+if TYPE_CHECKING:
+    from mrtr_cassette.core.drive.appending import LiveAsks
+    from mrtr_cassette.shell.runs.replaying import ReplaySession
+
+_PREDECESSOR_S: Final = 5.0
+"""Seconds to wait for the end of a recorder that the same client started before."""
+_LOOK_S: Final = 0.02
+"""Seconds between two looks whether it has ended."""
+_LAST_S: Final = 10.0
+"""Seconds after the client's end for what a server that is added from is still to say."""
+
+
+async def record_pipe(
+    command: Sequence[str],
+    output: Location,
+    options: RecordOptions,
+    on_event: OnEvent | None = None,
+    *,
+    cwd: Path | None = None,
+    client: str | None = None,
+    named: Location | None = None,
+    began: Callable[[RecordSession], None] = lambda _session: None,
+) -> tuple[RecordSession, int]:
+    """Record between our own stdin and stdout and a server, until both sides have ended.
+
+    With `existing="append"`, what the cassette has is played, and the server is started for the
+    first request that it lacks. Where the same client has recorded the cassette, or is about to end
+    its recording, this one is added to it: some clients start a server twice.
+
+    Args:
+        client: hash of the client; None where nobody can tell.
+        named: how messages name a cassette that is added to, where that is not its path.
+        began: called with the recording, before it begins.
+
+    Returns:
+        what it came to, and the server's exit code; 0 where it was never started.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: a cassette that is to be added to was recorded over HTTP.
+        CommandError: the server can't be started.
+    """
+    plays = options.existing == "append"
+    is_ready = client is not None and await predecessor_ended(output, client)
+    if is_ready and _client_of(output) == client:
+        options = replace(options, existing="append")
+    with cassettes.without_collection():
+        earlier = check_output(output, options)
+    rules = rules_of_both(earlier, options.redaction)
+    shown = shown_command(command, rules)
+    player = asks = None
+    if plays and earlier is not None:
+        # The client waits for its server, so what only some runs need is imported by them.
+        from mrtr_cassette.core.drive.appending import LiveAsks
+        from mrtr_cassette.shell.runs.appending import player_of
+
+        check_transport(earlier)
+        earlier = replace(earlier, path=str(named or output))
+        player, asks = player_of(over_pipes(earlier), options, given_to(command)), LiveAsks()
+    session = RecordSession(shown, shown, output, earlier, player, options.terms)
+    header = journal_header(options, rules, shown, "stdio", client)
+    announcer = Announcer(options.log, on_event, options.terms)
+    on_ask = None if asks is None else asks.asked
+    began(session)
+    async with told_to_end() as told:
+        with journaling(session, header, options, announcer, CLOCK, on_ask=on_ask) as watcher:
+            if asks is not None:
+                return session, await _append(watcher, command, asks, told, cwd)
+            with server_process(command, watcher.recorder, cwd) as server:
+                code = await _PipedRecorder(watcher, server).run(told)
+            if not session.outcomes and not session.has_success:
+                session.failure = f"{command[0]!r} ended with {code} and answered nothing"
+    return session, code
+
+
+def check_transport(earlier: Cassette) -> None:
+    """Make sure that a cassette can be added to over pipes.
+
+    Raises:
+        UsageError: it was recorded over HTTP.
+    """
+    if earlier.transport != "stdio":
+        raise UsageError(
+            f"{earlier.path} was recorded over HTTP, and this recording would be over pipes",
+            hint="choose another <<cassette>>, or add to it over HTTP",
+        )
+
+
+async def predecessor_ended(output: Location, client: str) -> bool:
+    """Wait until what the same client started before has published what it recorded.
+
+    Returns:
+        whether it has, in the time that there is.
+
+    Raises:
+        CassetteError: it was killed, and what it left can't be published.
+    """
+    journal = journals.journal_path(output)
+    looks = round(_PREDECESSOR_S / _LOOK_S)
+    while journals.client_of(journal) == client:
+        if not is_locked(journal):
+            # Whoever ended it did not wait for its cassette.
+            recover_journal(output)
+        elif not looks:
+            return False
+        else:
+            looks -= 1
+            await asyncio.sleep(_LOOK_S)
+    return True
+
+
+def _client_of(output: Location) -> str | None:
+    """Return which client has recorded a cassette, if that can be told."""
+    try:
+        return cassettes.load_cassette(output).client if cassettes.exists(output) else None
+    except CassetteError:
+        return None
+
+
+class _PipedRecorder:
+    """Passes lines on between a client and a server, and shows them to a recording."""
+
+    def __init__(self, watcher: Watcher, server: ServerProcess) -> None:
+        self._watcher = watcher
+        self._server = server
+        self._client = LineWriter(OWN_PIPES.target, server.client_has_left)
+        # Each run of the server after the first one in a cassette is a session of its own.
+        session = secrets.token_hex(16) if watcher.session.earlier is not None else ""
+        self._channel: Channel[ExchangeRecording] = Channel(self._begin, session)
+
+    async def run(self, told: asyncio.Event) -> int:
+        """Pass lines on until both sides have ended; return the server's exit code."""
+        heard = asyncio.ensure_future(self._from_server())
+        said = asyncio.ensure_future(self._from_client())
+        by_server = await self._server.ended(told, heard)
+        for task in (said, heard):
+            task.cancel()
+        for exchange, end in self._channel.ended(by_server=by_server):
+            if end is None:
+                exchange.forget()
+            else:
+                exchange.response_ended(end)
+        return self._server.exit_code
+
+    async def _from_client(self) -> None:
+        writer = self._server.writer
+        async for lines in lines_from(OWN_PIPES.source, self._watcher.recorder.largest_body):
+            for line in lines:
+                # Nothing that the server says in response is read before the line is shown.
+                writer.write(line.raw)
+                self._show(line, self._client_said)
+            await writer.room()
+        await self._server.close_stdin()
+
+    async def _from_server(self) -> None:
+        client = self._client
+        async for lines in self._server.lines(self._watcher.recorder.largest_body):
+            for line in lines:
+                self._show(line, self._server_said)
+                client.write(line.raw)
+            await client.room()
+        await client.finish()
+        client.close()
+
+    def _begin(self, request: Request) -> ExchangeRecording:
+        exchange = ExchangeRecording(self._watcher, request)
+        if opens_channel(request):
+            exchange.response_started(NO_STATUS, ())
+        return exchange
+
+    def _show(self, line: Line, said: Callable[[bytes], None]) -> None:
+        if not line.is_whole:
+            self._watcher.failed(LineTooLongError(self._watcher.recorder.largest_body))
+            return
+        try:
+            said(line.raw)
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator
+            self._watcher.failed(error)
+
+    def _client_said(self, line: bytes) -> None:
+        exchange, is_over = self._channel.client_line(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+        else:
+            exchange.response_started(NO_STATUS, ())
+
+    def _server_said(self, line: bytes) -> None:
+        exchange, is_over = self._channel.server_line(line)
+        exchange.response_bytes(line)
+        if is_over:
+            exchange.response_ended(End.COMPLETE)
+
+
+async def _append(
+    watcher: Watcher, command: Sequence[str], asks: LiveAsks, told: asyncio.Event, cwd: Path | None
+) -> int:
+    """Answer from a cassette, and record from a server what that lacks, until the client ends."""
+    from mrtr_cassette.shell.runs.appending import appender_of
+    from mrtr_cassette.shell.runs.relay import Relay
+
+    session, longest = watcher.session, watcher.recorder.largest_body
+    earlier, player = session.earlier, session.player
+    if earlier is None or player is None:
+        raise AssertionError("unreachable because there is a cassette that is added to")
+    async with (
+        watcher.finishing(),
+        pipe_upstream(command, longest, watcher.recorder, told, cwd) as server,
+    ):
+        relay = Relay(server, session.shown_url, (), watcher)
+        client = PipedClient(appender_of(relay, earlier, player, asks).handle, longest)
+        server.on_own_line = lambda: client.listen(relay.handle)
+        if _has_channel(earlier):
+            client.listen()
+        await client.run(told, _LAST_S)
+    return server.exit_code or 0
+
+
+def _has_channel(cassette: Cassette) -> bool:
+    return any(opens_channel(each.exchanges[0].request) for each in cassette.interactions)
+
+
+async def replay_pipe(
+    path: Location,
+    options: ReplayOptions,
+    on_event: OnEvent | None = None,
+    *,
+    server_command: Sequence[str] = (),
+    began: Callable[[ReplaySession], None] = lambda _session: None,
+) -> ReplaySession:
+    """Serve a cassette on our own pipes until the client ends, a signal comes, or the server ended.
+
+    Args:
+        server_command: what starts the server in whose place it stands, where that is known.
+        began: called with what is replayed, before it is.
+
+    Raises:
+        CassetteError: the cassette can't be read, or not be played over pipes.
+    """
+    from mrtr_cassette.shell.runs.replaying import ReplaySession, load_server
+
+    announcer = Announcer(options.log, on_event, options.terms)
+    cassette, server = load_server(path, over_pipes, options, announcer)
+    server.player.was_given(given_to(server_command))
+    session = ReplaySession("", "", cassette, server.player, options.terms)
+    began(session)
+    async with told_to_end() as told:
+        client = PipedClient(server.handle, options.max_body)
+        if _has_channel(cassette):
+            client.listen()
+        await client.run(told)
+    return session

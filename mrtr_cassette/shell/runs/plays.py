@@ -1,0 +1,484 @@
+"""A cassette as the tests of a suite use it: recorded or replayed, and what became of it.
+
+Rule: a test passes only on what was recorded, and its own cassette is written only if it passed;
+what tests share is only kept here, for the end of the run (`shared_plays`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, Literal, NoReturn, cast
+
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.report.runs import UnplayedError
+from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
+from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
+from mrtr_cassette.shell.files import disk, journals
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish
+from mrtr_cassette.shell.files.publishing import discard_journal, publish_journal
+from mrtr_cassette.shell.files.stores import path_of
+from mrtr_cassette.shell.runs.background import in_thread
+from mrtr_cassette.shell.runs.client_starts import (
+    PipedRecording,
+    recorded_by_client,
+    replayed_by_client,
+)
+from mrtr_cassette.shell.runs.record_session import RecordSession, check_output
+from mrtr_cassette.shell.runs.recording import recording
+from mrtr_cassette.shell.runs.replaying import replaying
+from mrtr_cassette.shell.runs.shared_plays import Share, Sharers, check_complete
+from mrtr_cassette.shell.runs.upstreams import (
+    Applications,
+    RunningCommand,
+    is_on_pipes,
+    start_upstream,
+)
+from mrtr_cassette.shell.runs.views import Recording, Replay
+
+Mode = Literal["none", "once", "append", "all", "verify"]
+_PATIENCE_S = 300.0
+"""Seconds to wait while another process records the same cassette."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a test says of its cassette.
+
+    Attributes:
+        name: the file, or None for the test's own.
+        upstream: what is recorded: a URL, a command, an application; None: the fixture
+            `mrtr_upstream` says.
+        record: the options of recording, for a cassette that is added to.
+        max_age: days after which the cassette is old; 0: never.
+        answers: who answers calls that the test makes without a client: by name, or a file.
+    """
+
+    name: str | os.PathLike[str] | None
+    upstream: Any
+    record: RecordOptions
+    replay: ReplayOptions
+    max_age: int
+    verify: VerifyOptions
+    answers: Any = None
+
+
+@dataclass(slots=True)
+class Run:
+    """What the cassettes of one test run share.
+
+    Attributes:
+        cwd: where commands run.
+        tell: takes a line that can't wait for the end of the run.
+        folder: makes the folder in which the run keeps what is recorded for shared cassettes.
+        recorded: the cassettes that this process is recording.
+    """
+
+    mode: Mode
+    cwd: Path
+    tell: Callable[[str], None]
+    folder: Callable[[], Path]
+    applications: Applications = field(default_factory=Applications)
+    recorded: set[Path] = field(default_factory=set)
+
+
+def upstream_of(settings: Settings, ask_upstream: Callable[[], Any], purpose: str) -> Any:
+    """Return the upstream of a test's cassette: a URL, a command or an application.
+
+    Args:
+        ask_upstream: gives the upstream where the settings have none.
+        purpose: what it is needed for, as the error says it.
+    """
+    upstream = ask_upstream() if settings.upstream is None else settings.upstream
+    if upstream is None:
+        raise UsageError(
+            f"there is nothing to {purpose}",
+            hint="name an upstream in the marker, @pytest.mark.mrtr_cassette(upstream=...), or "
+            "override the fixture mrtr_upstream; it may be a URL, a command or an application",
+        )
+    return upstream
+
+
+def check_spelling(path: Path) -> None:
+    """Refuse a name that some file systems can't tell from another one beside it."""
+    if not path.parent.is_dir():
+        return
+    for other in (beside.name for beside in path.parent.iterdir()):
+        if other != path.name and other.casefold() == path.name.casefold():
+            raise CassetteError(
+                path,
+                f"{other!r} stands beside it, and not every file system tells the two apart",
+                hint="name one of them in the marker: @pytest.mark.mrtr_cassette(NAME)",
+            )
+
+
+class _NoCassette:
+    """Stands for the replay of a cassette that is missing, as a test may skip before it needs it.
+
+    Attributes:
+        is_needed: something but its misses was asked for.
+    """
+
+    misses = ()
+    played = 0
+
+    def __init__(self, error: CassetteError, fail: Callable[[MrtrCassetteError], NoReturn]) -> None:
+        self.error = error
+        self.is_needed = False
+        self._fail = fail
+
+    def __getattr__(self, _name: str) -> NoReturn:
+        self.is_needed = True
+        self._fail(self.error)
+
+
+class CassetteUse:
+    """One recording or replay of a cassette, for as long as a test, class or module uses it.
+
+    Its life has three parts: it is made, which starts the proxy; `stop` stops it; `conclude`,
+    when it is known whether the tests passed, publishes the cassette or forgets the recording.
+
+    Attributes:
+        shown: what tests see.
+        failed: a test that used it failed.
+        given_up: its only test was skipped, or failed as expected.
+        is_stopped: the proxy has been stopped.
+        outcome: what became of the cassette, as the run's summary counts it; None where the end of
+            the run decides.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        path: Path,
+        settings: Settings,
+        ask_upstream: Callable[[], Any],
+        fail: Callable[[MrtrCassetteError], NoReturn],
+        *,
+        sharers: Sharers | None = None,
+        test: str | None = None,
+    ) -> None:
+        """Start the proxy.
+
+        Args:
+            ask_upstream: gives the upstream where the settings have none, and is called only then.
+            fail: fails the test that needs a cassette which is missing.
+            sharers: the tests that share the cassette; None where it is one test's own.
+            test: the only test of this use; None where its class or module has more.
+        """
+        self.path = path
+        self.failed = False
+        self.given_up: Literal["skipped", "xfailed"] | None = None
+        self.is_stopped = False
+        self.outcome: str | None = "replayed"
+        self._run = run
+        self._settings = settings
+        self._ask_upstream = ask_upstream
+        self._fail = fail
+        self._missing: _NoCassette | None = None
+        self._sharers = sharers
+        self._test = test
+        self._share: Share | None = None
+        self._reported = 0
+        self._recording: RecordSession | PipedRecording | None = None
+        self._command: RunningCommand | None = None
+        self._running = ExitStack()
+        self._claimed = ExitStack()
+        with ExitStack() as undone:
+            undone.callback(self._claimed.close)
+            undone.callback(self._running.close)
+            check_spelling(self.path)
+            self.shown = self._record() if self._records() else self._replay()
+            undone.pop_all()
+
+    def _records(self) -> bool:
+        """Decide whether to record, and claim the cassette if so."""
+        if not self._is_missing():
+            return False
+        if self.path in self._run.recorded:
+            raise UsageError(
+                f"{self.path} is being recorded by this test already",
+                hint="give one of the two fixtures another file",
+            )
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise CassetteError(self.path, f"its folder can't be made: {reason}") from None
+        if self._sharers is not None and self._run.mode == "all" and self.path.exists():
+            check_complete(self.path, self._sharers)
+        if self._test is not None or self._sharers is None:
+            self._claimed.enter_context(disk.locked(self.path, _PATIENCE_S, self._run.tell))
+        # Meanwhile another process may have recorded it.
+        if not self._is_missing():
+            self._claimed.close()
+            return False
+        self._run.recorded.add(self.path)
+        self._claimed.callback(self._run.recorded.discard, self.path)
+        return True
+
+    def _is_missing(self) -> bool:
+        """Tell whether the cassette as it stands is not all that the mode asks for."""
+        if self._run.mode == "once":
+            return not self.path.exists() or self.age_days is not None
+        return self._run.mode in ("append", "all")
+
+    @property
+    def age_days(self) -> int | None:
+        """How many days old the cassette is that stands here, if it may not be so old; or None."""
+        if not self._settings.max_age or not self.path.exists():
+            return None
+        try:
+            cassette = load(self.path.read_bytes(), str(self.path))
+            recorded = datetime.fromisoformat(cassette.recorded_at)
+        except (OSError, ValueError, MrtrCassetteError):
+            return None  # whoever plays it will say so
+        age = (datetime.now(UTC) - recorded).days
+        return age if age >= self._settings.max_age else None
+
+    def _replay(self) -> Replay:
+        if not self.path.exists() and not journals.journal_path(self.path).exists():
+            error = CassetteError(
+                self.path,
+                "there is no such cassette, and in mode none no new one is recorded",
+                hint="record it with --mrtr-mode=once where the server can be reached, and commit "
+                "it (mode none is the default under CI)",
+            )
+            self._missing = _NoCassette(error, self._fail)
+            return Replay(cast("Any", self._missing))
+        options = self._settings.replay
+        if self._was_on_pipes():
+            if options.stateless:
+                raise UsageError("stdio and stateless don't go together: a pipe has one process")
+            manager = replayed_by_client(self.path, options)
+            return Replay(self._running.enter_context(in_thread(manager)))
+        return Replay(self._running.enter_context(in_thread(replaying(self.path, options))))
+
+    def _was_on_pipes(self) -> bool:
+        """Tell whether the cassette was recorded over pipes; one that can't be read was not."""
+        try:
+            data = self.path.read_bytes()
+            return b'"transport"' in data and load(data, str(self.path)).transport == "stdio"
+        except (OSError, CassetteError):
+            return False
+
+    def _record(self) -> Recording:
+        upstream = upstream_of(self._settings, self._ask_upstream, f"record {self.path} from")
+        if is_on_pipes(upstream):
+            return self._record_on_pipes(upstream)
+        started = start_upstream(upstream, self._run.applications, self._run.cwd, self._running)
+        self._command = started.command
+        place = self._place()
+        manager = recording(
+            *(started.url, place, self._record_options()),
+            started=started.arguments,
+            kept_for=self.path,
+        )
+        self._recording = self._running.enter_context(in_thread(manager))
+        return Recording(self._recording)
+
+    def _record_on_pipes(self, upstream: Sequence[str]) -> Recording:
+        """Record what a client starts; it becomes the cassette if all is well."""
+        folder = Path(mkdtemp(prefix="mrtr-cassette-"))
+        self._claimed.callback(self._remove, folder)
+        self._place()
+        manager = recorded_by_client(
+            *(upstream, folder / self.path.name, self._record_options(), self._run.cwd),
+            copied_from=self.path if self._share is None else self._share.base,
+            named=self.path,
+        )
+        self._recording = self._running.enter_context(in_thread(manager))
+        return Recording(self._recording)
+
+    def _remove(self, folder: Path) -> None:
+        """Remove where processes recorded, unless one still does."""
+        session = self._recording
+        if not (isinstance(session, PipedRecording) and session.is_left_open):
+            rmtree(folder, ignore_errors=True)
+
+    def _place(self) -> Path:
+        """Return where is recorded: beside the cassette, or where the run keeps what is shared."""
+        if self._sharers is None:
+            return self.path
+        existing = self._existing()
+        if existing == "append":
+            check_output(self.path, self._settings.record)
+        folder = self._run.folder()
+        self._share = Share(folder, self.path, existing, self._sharers.selected, self._test)
+        return self._share.place
+
+    def _existing(self) -> Existing:
+        """Return what becomes of a cassette that exists in this mode."""
+        if self._run.mode == "append":
+            return "append"
+        return "replace" if self._run.mode == "all" or self.age_days is not None else "keep"
+
+    def _record_options(self) -> RecordOptions:
+        """Return the options for what becomes of what stands in the place of the recording."""
+        options = self._settings.record
+        existing = self._existing()
+        if self._share is not None:
+            existing = "keep" if self._share.base is None else "append"
+        if existing == "append":
+            return options
+        return replace(options, existing=existing, ignore=(), repeat="auto")
+
+    def stop(self) -> None:
+        """Stop the proxy, and then the upstream that was started for it."""
+        self.is_stopped = True
+        self._running.close()
+
+    def test_ended(self, test: str) -> None:
+        """Take note that one of the tests of a class or module is over."""
+        session = self._recording
+        if self._share is None or self._test is not None or session is None:
+            return
+        if isinstance(session, RecordSession):
+            self._share.test_ended(test, session.exchanges)
+        else:
+            self._share.test_ended_with(test, session.recorded())
+
+    def conclude(self, *, passed: bool, plays_all: bool = False) -> list[str]:
+        """Keep what was recorded if all is well; return what is not, in words.
+
+        Args:
+            passed: of the tests that used the cassette, none is known to have failed.
+            plays_all: something recorded that was not played is a problem in every test.
+        """
+        plays_all = plays_all or self._settings.replay.fail_on_unplayed
+        problems: list[str] = []
+        try:
+            if self._missing is not None:
+                self.outcome = "not used"
+                return [str(self._missing.error)] if passed and self._missing.is_needed else []
+            if passed and plays_all and self.shown.unplayed:
+                unplayed = UnplayedError(self.path, self.shown.unplayed)
+                problems.append(
+                    f"{unplayed}\nmake these calls too, or record anew with --mrtr-mode=all"
+                )
+            if isinstance(self.shown, Replay):
+                if not (self.shown.played or self.shown.misses):
+                    self.outcome = "not used"
+                return [*self.shown.problems, *problems]
+            if self._recording is not None:
+                problems = self._conclude_recording(self._recording, problems, passed=passed)
+                is_good = passed and not problems
+                self.outcome = self._outcome_of(self._recording, passed=is_good)
+            return problems
+        finally:
+            self._claimed.close()
+
+    def _outcome_of(self, session: RecordSession | PipedRecording, *, passed: bool) -> str | None:
+        if not passed:
+            return "discarded (test failed)"
+        if session.exchanges and self._share is not None:
+            return None
+        if session.exchanges and self.given_up is not None:
+            return f"discarded (test {self.given_up})"
+        if session.exchanges:
+            return "added to" if session.played else "recorded"
+        if session.played:
+            return "replayed"
+        return "left empty" if session.earlier is None else "not used"
+
+    def _conclude_recording(
+        self, session: RecordSession | PipedRecording, unplayed: Sequence[str], *, passed: bool
+    ) -> list[str]:
+        problems = []
+        if session.problem is not None:
+            problems.append(f"the recording is not whole: {session.problem}")
+        if session.unreachable:
+            count = counted(session.unreachable, "request")
+            problems.append(f"the upstream did not answer {count}")
+        problems += unplayed
+        if not self._settings.record.publish_anyway:
+            objection = session.find_objection()
+            if objection is not None:
+                problems.append(f"{objection}\nif that is meant: publish_anyway=True in the marker")
+        is_kept = passed and not problems and (self._share is not None or self.given_up is None)
+        try:
+            if is_kept:
+                problems += self._keep(session)
+            elif isinstance(session, RecordSession):
+                discard_journal(session.path)
+        except MrtrCassetteError as error:
+            return [error.in_terms(self._settings.record.terms)]
+        except OSError as error:
+            return [str(error)]
+        return [*problems, f"{self.path} was not written"] if problems and not is_kept else problems
+
+    def _keep(self, session: RecordSession | PipedRecording) -> list[str]:
+        """Publish a recording, or keep it until the end of the run; return what was lost."""
+        lost = None
+        if isinstance(session, RecordSession):
+            session.published, lost = publish_journal(session.path)
+        elif session.exchanges and self._share is None:
+            data = session.path.read_bytes()
+            publish(self.path, [data], replace=self._existing() != "keep")
+        if self._share is not None:
+            earlier, unplayed = session.earlier, set(session.unplayed)
+            played = () if earlier is None else earlier.interactions
+            recorded = path_of(session.path)
+            self._share.keep(recorded, (each for each in played if each.number not in unplayed))
+        return [f"the recording is not whole: {lost}"] if lost else []
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is hardly meant, though no test fails for it."""
+        if self.given_up is not None and (self.outcome or "").startswith("discarded"):
+            text = f"{self.path} was not written: the test was {self.given_up}"
+            return [f"{text}, and a test's own cassette is written when it passes"]
+        if self.given_up is not None:
+            return []
+        told = []
+        if self.outcome == "not used":
+            told.append(f"{self.path} was not played: no client sent it a request")
+        if self.outcome == "left empty":
+            told.append(
+                f"nothing was recorded, and {self.path} not written: no client sent a request to "
+                "the url of the cassette"
+            )
+        elif (age := self.age_days) is not None:
+            told.append(f"{self.path} is {age} days old; record it anew with --mrtr-mode=all")
+        return told
+
+    def load_recorded(self) -> Cassette | None:
+        """Return what is on the cassette, while recording what has been recorded so far, if any."""
+        if self._recording is not None:
+            return self._recording.recorded()
+        return load_cassette(self.path) if self._missing is None else None
+
+    @property
+    def upstream_output(self) -> str | None:
+        """What the command that serves the upstream has printed, or None where there is none."""
+        return None if self._command is None or self.is_stopped else self._command.output
+
+    def unreported_misses(self) -> str | None:
+        """Return what had no recorded answer and was not reported before, as one text, or None."""
+        misses = self.shown.misses if isinstance(self.shown, Replay) else ()
+        unrecorded = self.shown.unrecorded if isinstance(self.shown, Recording) else ()
+        texts = [*(miss.text for miss in misses), *unrecorded]
+        first, self._reported = self._reported, len(texts)
+        unreported = texts[first:]
+        if not unreported:
+            return None
+        self.failed = True
+        head, what = "the live server asks something else", "could not be recorded"
+        if misses:
+            head = f"miss: {misses[first].reason}: {misses[first].request}"
+            what = "had no recorded answer"
+        count = len(unreported)
+        more = f", and {count - 1} more" if count > 1 else ""
+        end = f"{counted(count, 'request')} {what} on {self.path}"
+        hint = "--mrtr-mode=all records the whole cassette anew"
+        if self._sharers is not None and len([*chain(*self._sharers)]) != 1:
+            hint = f"{hint}, in a run of all tests that share it"
+        return "\n\n".join([f"{head}{more}", *unreported, f"{end}; {hint}"])

@@ -1,0 +1,416 @@
+"""A recording under way: what its callers see of it, its journal, and in the end its cassette."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mrtr_cassette.core.cassette.journal import JournalHeader, encode_line
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, Transport
+from mrtr_cassette.core.drive.appending import Unrecorded
+from mrtr_cassette.core.protocol.calls import CallKey
+from mrtr_cassette.core.protocol.dialect import InputRequired
+from mrtr_cassette.core.record.publish_check import ExchangeOutcome, outcome_of, why_not_publish
+from mrtr_cassette.core.record.recorder import Observation, Recorder
+from mrtr_cassette.core.record.sealing import Seen, Unread
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.report.events import (
+    failed_said,
+    pushed_said,
+    request_event,
+    response_said,
+    unreachable_said,
+    unread_said,
+)
+from mrtr_cassette.core.report.misses import report_of_unrecorded
+from mrtr_cassette.core.report.runs import RecordingReport
+from mrtr_cassette.core.secrets.credentials import Credentials
+from mrtr_cassette.core.secrets.redact import Redactor, keyed_hash
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.wire.http import End, Headers, Request
+from mrtr_cassette.errors import (
+    LIBRARY_TERMS,
+    CassetteError,
+    MrtrCassetteError,
+    Terms,
+    UsageError,
+    internal_error,
+)
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files.log import Announcer, Clock, told_by
+from mrtr_cassette.shell.files.publishing import publish_journal, recorded_so_far
+from mrtr_cassette.shell.files.stores import Location
+
+OnAsk = Callable[[CallKey, InputRequired], None]
+
+
+@dataclass(slots=True)
+class RecordSession:
+    """A recording under way, and what it came to."""
+
+    url: str
+    """What the client connects to."""
+    shown_url: str
+    """The same without the secrets in it."""
+    path: Location
+    """The cassette that will be published."""
+    earlier: Cassette | None = None
+    """The cassette that is added to."""
+    player: Player | None = None
+    """What plays it."""
+    terms: Terms = field(default_factory=lambda: LIBRARY_TERMS)
+    exchanges: int = 0
+    """How many exchanges are in the journal."""
+    unreachable: int = 0
+    """How many requests the upstream did not answer."""
+    unrecorded: list[Unrecorded] = field(default_factory=list)
+    """Requests that could not be recorded, in order."""
+    has_success: bool = False
+    """An exchange is no error of the transport."""
+    outcomes: dict[int, ExchangeOutcome] = field(default_factory=dict)
+    """What the exchanges say of the recording, by number, until there is a success."""
+    failure: str | None = None
+    """How the command that was recorded failed."""
+    problem: str | None = None
+    """Why the recording is not whole."""
+    objection: str | None = None
+    """Why it is not published as a cassette."""
+    published: int | None = None
+    """How many interactions the published cassette has; None where there is none."""
+    admin_url: str | None = None
+
+    @property
+    def report(self) -> RecordingReport:
+        """What it has come to."""
+        return RecordingReport(
+            cassette=str(self.path),
+            interactions=self.published,
+            exchanges=self.exchanges,
+            played=None if self.player is None else self.played,
+            unrecorded=len(self.unrecorded),
+            objection=self.objection,
+        )
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no client has sent a request."""
+        return not (self.exchanges or self.unreachable or self.unrecorded or self.played)
+
+    def written(self, exchange: RecordedExchange) -> None:
+        """Take note of an exchange that is in the journal."""
+        # One success says enough, so no more is kept of a long recording.
+        outcome = outcome_of(exchange)
+        if outcome is None or exchange.number is None:
+            return
+        if outcome.error is None:
+            self.has_success = True
+            self.outcomes.clear()
+        else:
+            self.outcomes[exchange.number] = outcome
+
+    def find_objection(self) -> str | None:
+        """Return why what was recorded is hardly what was meant, and keep it; None if it may be."""
+        if self.exchanges:
+            self.objection = why_not_publish(self.outcomes, self.failure, self.terms)
+        return self.objection
+
+    @property
+    def command(self) -> list[str]:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is recorded over HTTP, where there is no command",
+            hint="have the client connect to `url`",
+        )
+
+    @property
+    def played(self) -> int:
+        """How many requests got their response from the cassette that is added to."""
+        return 0 if self.player is None else self.player.plays
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions that are added to of which something was not played."""
+        return [] if self.player is None else self.player.unplayed
+
+    @property
+    def unused_ignores(self) -> list[str]:
+        """Pointers to what was to be left out of matching, and no request had."""
+        return [] if self.player is None else self.player.unused_ignores()
+
+    @property
+    def unrecorded_texts(self) -> tuple[str, ...]:
+        """Why requests could not be recorded, in words."""
+        player = self.player
+        if player is None:
+            return ()
+        return tuple(
+            report_of_unrecorded(failure, player.path, player.redacted, self.terms).text
+            for failure in tuple(self.unrecorded)
+        )
+
+    def recorded(self) -> Cassette | None:
+        """Return what is on the cassette by now, with what was on one that is added to."""
+        if self.published is not None:
+            return cassettes.load_cassette(self.path)
+        return recorded_so_far(self.path) or self.earlier
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Watches all exchanges of one recording; its failure never breaks what passes."""
+
+    recorder: Recorder
+    journal: journals.Journal
+    session: RecordSession
+    announcer: Announcer
+    clock: Clock
+    started: float
+    """When the recording began, by that clock."""
+    on_ask: OnAsk | None = None
+    """Told of each ask of the upstream."""
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+    """What is read on although its client has left."""
+    _warned_of: set[Unread] = field(default_factory=set)
+
+    def go_on(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do some work that nobody has to wait for before the recording ends."""
+        task = asyncio.create_task(work)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        return task
+
+    @asynccontextmanager
+    async def finishing(self) -> AsyncIterator[None]:
+        """Wait, when the block ends, for all that is under way."""
+        try:
+            yield
+        finally:
+            while self.under_way:
+                await asyncio.wait(self.under_way)
+
+    def unreachable(self, request: Request, problem: str) -> None:
+        """Take note that the upstream gave no response; that is no exchange to record."""
+        self.session.unreachable += 1
+        shown = f"{request.method} {self.recorder.shown(request.target, is_target=True)}"
+        self.announcer.say(unreachable_said, shown, problem)
+
+    def warn_of(self, observation: Observation, unread: Unread) -> None:
+        """Say, once for each reason, that a body can't be read."""
+        if unread not in self._warned_of:
+            self._warned_of.add(unread)
+            self.announcer.say(unread_said, observation, unread, self.announcer.terms)
+
+    def failed(self, error: Exception) -> None:
+        """Say, once, that the recording is not whole; what passes goes on."""
+        if self.session.problem is not None:
+            return
+        if isinstance(error, MrtrCassetteError):
+            problem = error.in_terms(self.announcer.terms)
+        elif isinstance(error, OSError):
+            problem = f"{self.session.path}: {error.strerror or error}".lower()
+        else:
+            problem = internal_error(error)
+        self.session.problem = problem
+        self.announcer.say(failed_said, problem)
+
+
+class ExchangeRecording:
+    """One exchange that is recorded while it passes.
+
+    What is due is in the journal when a method returns, so what was shown may be passed on then.
+    After a failure, which is said once, nothing of the exchange is kept any more.
+    """
+
+    def __init__(self, watcher: Watcher, request: Request) -> None:
+        """Begin with the request."""
+        self._watcher = watcher
+        self.observation: Observation | None = None
+        try:
+            observation = watcher.recorder.request_received(request, self._now_ms())
+            self.observation = observation
+            watcher.announcer.tell(request_event, observation)
+        except Exception as error:  # noqa: BLE001  the recorder is a spectator
+            self._failed(error)
+
+    def forget(self) -> None:
+        """Keep nothing of this exchange, because none came about."""
+        self.observation = None
+
+    def response_started(self, status: int, headers: Headers) -> None:
+        """Show the response's head."""
+        observation = self.observation
+        if observation is not None:
+            try:
+                due = observation.response_started(status, headers, self._now_ms())
+                if due is not None:
+                    self._write(due, observation)
+            except Exception as error:  # noqa: BLE001
+                self._failed(error)
+
+    def response_bytes(self, chunk: bytes) -> None:
+        """Show bytes that will be passed on."""
+        observation = self.observation
+        if observation is not None:
+            try:
+                due = observation.response_bytes(chunk, self._now_ms())
+                if due is not None:
+                    self._write(due, observation)
+                if observation.pushed:
+                    for push in observation.take_pushed():
+                        self._watcher.announcer.say(pushed_said, observation, push)
+            except Exception as error:  # noqa: BLE001
+                self._failed(error)
+
+    def response_ended(self, end: End) -> None:
+        """Show the end."""
+        observation, watcher = self.observation, self._watcher
+        if observation is not None:
+            try:
+                now = self._now_ms()
+                due = observation.response_ended(now, end)
+                if due is not None:
+                    self._write(due, observation)
+                watcher.session.exchanges += 1
+                watcher.announcer.say(response_said, observation, end, now)
+            except Exception as error:  # noqa: BLE001
+                self._failed(error)
+
+    def _now_ms(self) -> float:
+        return (self._watcher.clock.now() - self._watcher.started) * 1000
+
+    def _failed(self, error: Exception) -> None:
+        self.observation = None
+        self._watcher.failed(error)
+
+    def _write(self, due: Seen, observation: Observation) -> None:
+        """Write what is due to the journal."""
+        watcher = self._watcher
+        exchange, ask, unread = watcher.recorder.seal(due)
+        if ask is not None and observation.ask is None and watcher.on_ask is not None:
+            watcher.on_ask(observation.call.key(), ask)
+        observation.ask = ask
+        for each in unread:
+            watcher.warn_of(observation, each)
+        watcher.journal.append(encode_line(exchange, continues=due.continues))
+        if not due.continues and not watcher.session.has_success:
+            watcher.session.written(exchange)
+
+
+def check_output(output: Location, options: RecordOptions) -> Cassette | None:
+    """Make sure, before anything is recorded, that the cassette can be written.
+
+    Returns:
+        the cassette that is added to, or None.
+    """
+    cassettes.check_replaceable(output)
+    cassettes.tidy(output)
+    if not cassettes.exists(output) or options.existing == "replace":
+        return None
+    if options.existing == "keep":
+        raise cassettes.cassette_exists(output)
+    earlier = cassettes.load_cassette(output)
+    if earlier.request_state != options.request_state:
+        raise UsageError(
+            f"{output} has its request states {earlier.request_state}, "
+            f"and this recording would have them {options.request_state}",
+            hint="choose another <<cassette>>, or the same <<request_state>>",
+        )
+    if earlier.seals_answers != options.seal_answers:
+        before, after = (
+            "sealed" if seals else "readable"
+            for seals in (earlier.seals_answers, options.seal_answers)
+        )
+        raise UsageError(
+            f"{output} has its answers {before}, and this recording would have them {after}",
+            hint="choose another <<cassette>>, or <<seal_answers>> as it was recorded",
+        )
+    return earlier
+
+
+def rules_of_both(earlier: Cassette | None, rules: RedactionRules) -> RedactionRules:
+    """Return the rules for a cassette that is added to: its own, and then those of the addition."""
+    if earlier is None or earlier.redaction is None:
+        return rules
+    before = earlier.redaction
+    return RedactionRules(
+        patterns=tuple(dict.fromkeys((*before.patterns, *rules.patterns))),
+        keys=tuple(dict.fromkeys((*before.keys, *rules.keys))),
+        disabled=tuple(name for name in before.disabled if name in rules.disabled),
+    )
+
+
+def journal_header(
+    options: RecordOptions,
+    rules: RedactionRules,
+    upstream: str,
+    transport: Transport = "http",
+    client: str | None = None,
+) -> JournalHeader:
+    """Return what a recording that begins now says of itself."""
+    now = datetime.now(UTC)
+    return JournalHeader(
+        upstream=upstream,
+        request_state=options.request_state,
+        recorded_at=now.isoformat(timespec="seconds"),
+        existing=options.existing,
+        redaction=rules,
+        answers="sealed" if options.seal_answers else None,
+        transport=transport,
+        client=client,
+        recorder=secrets.token_hex(16),
+        wall_ms=now.timestamp() * 1000,
+    )
+
+
+@contextmanager
+def journaling(
+    session: RecordSession,
+    header: JournalHeader,
+    options: RecordOptions,
+    announcer: Announcer,
+    clock: Clock,
+    *,
+    publishes: bool = True,
+    on_ask: OnAsk | None = None,
+) -> Iterator[Watcher]:
+    """Keep what is shown to the watcher, until the block ends.
+
+    Args:
+        publishes: when the block ends, the journal becomes the cassette, unless something speaks
+            against it; else it stays.
+
+    Raises:
+        CassetteError: the journal can't be written, or the cassette not be published.
+    """
+    path = journals.journal_path(session.path)
+    journal = journals.Journal(path, header, session.path)
+    redactor = Redactor(header.redaction or RedactionRules(), keyed_hash(secrets.token_bytes(32)))
+    recorder = Recorder(
+        seals=options.request_state == "sealed",
+        redactor=redactor,
+        credentials=Credentials(redactor),
+        seals_answers=options.seal_answers,
+        kept_headers=options.kept_headers,
+        largest_body=options.max_body,
+    )
+    try:
+        yield Watcher(recorder, journal, session, announcer, clock, clock.now(), on_ask)
+    finally:
+        with journal.held():
+            is_in_place = False
+            try:
+                journal.close()
+                is_in_place = True
+            except CassetteError as error:
+                session.problem = session.problem or error.in_terms(session.terms)
+            progress = told_by(announcer, "writing", session.path, clock)
+            wanted = options.publish_anyway or session.find_objection() is None
+            if publishes and is_in_place and wanted:
+                session.published, lost = publish_journal(session.path, progress)
+                session.problem = lost or session.problem

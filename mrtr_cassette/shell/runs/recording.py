@@ -1,0 +1,249 @@
+"""Recording: a proxy between a client and the upstream, and what becomes of what passes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from mrtr_cassette.core.answers.fulfilment import Sources
+from mrtr_cassette.core.answers.rounds import LeavesToSources, Rounds
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.drive.appending import LiveAsks
+from mrtr_cassette.core.drive.conversation import (
+    Answered,
+    Conversation,
+    Finished,
+    LiveAsk,
+    NeedsAnswers,
+)
+from mrtr_cassette.core.drive.own_client import declaring, is_modern, with_id_of
+from mrtr_cassette.core.drive.server_session import ServerSession
+from mrtr_cassette.core.protocol.calls import NAMED_BY, read_call
+from mrtr_cassette.core.record.recorder import Recorder
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.secrets.credentials import shown_by
+from mrtr_cassette.core.wire.http import ANSWERED_BY_HEADER, Headers, Request
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.http.access import is_own_name, listening
+from mrtr_cassette.shell.http.server import REQUEST_TIMEOUTS, RequestTimeouts
+from mrtr_cassette.shell.http.transport import Downstream, Handler, RawHeaders
+from mrtr_cassette.shell.runs.admin import Admin
+from mrtr_cassette.shell.runs.answerers import Answerers, answerers, load_answers
+from mrtr_cassette.shell.runs.appending import appender_of, player_of
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.record_session import (
+    RecordSession,
+    check_output,
+    journal_header,
+    journaling,
+    rules_of_both,
+)
+from mrtr_cassette.shell.runs.relay import Relay
+from mrtr_cassette.shell.runs.upstreams import STARTED_HERE, target_of
+
+DEFAULTS: Final = RecordOptions()
+_OF_LENGTH: Final = frozenset({"content-length"})
+
+
+@asynccontextmanager
+async def recording(
+    upstream: str | Sequence[str],
+    output: Location,
+    options: RecordOptions = DEFAULTS,
+    *,
+    started: Sequence[str] | None = None,
+    kept_for: Location | None = None,
+    on_event: OnEvent | None = None,
+    clock: Clock = CLOCK,
+    timeouts: RequestTimeouts = REQUEST_TIMEOUTS,
+) -> AsyncIterator[RecordSession]:
+    """Record what passes until the block ends, then publish the cassette.
+
+    With `existing="append"`, what the cassette has is played, and only what it lacks is sent to the
+    upstream and recorded. Where it lacks nothing, the file stays untouched.
+
+    Args:
+        upstream: URL of the real server, or the command of one on pipes, which is called over HTTP.
+        started: the command by which we have started the server at the URL, or an empty one where
+            it is an application: the cassette doesn't name the port, which is another on every run.
+        kept_for: the cassette, named by messages, that the caller makes of the journal; or None.
+
+    Raises:
+        CassetteError: the cassette can't be written, or exists.
+        UsageError: the upstream is no URL, or the address can't be bound.
+    """
+    admin = Admin(options)
+    target = target_of(upstream, options, options.redaction, started or ())
+    with cassettes.without_collection():
+        earlier = check_output(output, options)
+        earlier = None if earlier is None else replace(earlier, path=str(kept_for or output))
+        player = None if earlier is None else player_of(earlier, options, target.given)
+    rules = rules_of_both(earlier, options.redaction)
+    shown = shown_by(rules)
+    with listening(options) as listener:
+        if target.port == listener.port and is_own_name(target.host, options):
+            raise UsageError(f"the upstream {shown(target.name)} is this proxy itself")
+        own_url = listener.url(target.path)
+        session = RecordSession(own_url, shown(own_url), output, earlier, player, options.terms)
+        header = journal_header(
+            options, rules, shown(target.name if started is None else STARTED_HERE)
+        )
+        live_asks = LiveAsks()
+        announcer = Announcer(options.log, admin.told(on_event), options.terms)
+        with journaling(
+            *(session, header, options, announcer, clock),
+            publishes=kept_for is None,
+            on_ask=None if earlier is None else live_asks.asked,
+        ) as watcher:
+            async with target.connecting(watcher.recorder) as server:
+                relay = Relay(server, target.origin, target.headers, watcher)
+                entries = () if player is None else player.entries
+                async with (
+                    _handling(relay, options, earlier, player, live_asks) as handler,
+                    watcher.finishing(),
+                    admin.serving(
+                        *(handler, listener, announcer, entries), timeouts=timeouts
+                    ) as session.admin_url,
+                ):
+                    yield session
+
+
+@asynccontextmanager
+async def _handling(
+    relay: Relay,
+    options: RecordOptions,
+    earlier: Cassette | None,
+    player: Player | None,
+    live_asks: LiveAsks,
+) -> AsyncIterator[Handler]:
+    """Give what handles requests: the relay, and what stands before it."""
+    if earlier is not None and player is not None:
+        yield appender_of(relay, earlier, player, live_asks).handle
+    elif options.answers is not None:
+        sources = Sources(file=load_answers(Path(options.answers)))
+        async with answerers(sources, relay.watcher.announcer) as those:
+            yield AutoAnswerHandler(relay, sources, those).handle
+    else:
+        yield relay.handle
+
+
+@dataclass(slots=True)
+class _BufferedResponse:
+    """Takes a response of the relay, as a downstream, and gives it to read, as an upstream's."""
+
+    status: int = 0
+    reason: bytes = b""
+    headers: RawHeaders = ()
+    passed: Headers = ()
+    body: list[bytes] = field(default_factory=list)
+    is_broken: bool = False
+    called: str = ""
+
+    @property
+    def is_read(self) -> bool:
+        return not self.body
+
+    def begin(self, status: int, headers: Headers, reason: str | None = None) -> None:
+        self.status = status
+        self.passed = headers
+        self.headers = tuple((name.encode(), value.encode()) for name, value in headers)
+        self.reason = (reason or "").encode("utf-8", "surrogateescape")
+
+    async def send(self, chunk: bytes = b"", *, is_last: bool = False) -> None:  # noqa: ARG002
+        if chunk:
+            self.body.append(chunk)
+
+    async def send_whole(self, status: int, headers: Headers, body: bytes) -> None:
+        self.begin(status, headers)
+        await self.send(body, is_last=True)
+
+    def break_off(self) -> None:
+        self.is_broken = True
+
+    def read_now(self) -> bytes:
+        chunks, self.body = b"".join(self.body), []
+        return chunks
+
+    async def read(self) -> bytes:
+        if self.is_broken and self.is_read:
+            raise ConnectionResetError("the upstream was lost")
+        return self.read_now()
+
+    def close(self) -> None:
+        """Everything has come."""
+
+
+@dataclass(slots=True)
+class _OneCall:
+    """The upstream as one call of a client sees it: through the relay, which records."""
+
+    relay: Relay
+    request: Request
+    sources: Sources
+    answerers: Answerers
+    rounds: Rounds
+    last: _BufferedResponse = field(default_factory=_BufferedResponse)
+    answered_by: str = ""
+
+    async def send(self, request: Request, _headers: Headers) -> _BufferedResponse:
+        """Relay a request as what was received, with the capabilities of the sources."""
+        received = request
+        if self.answered_by:
+            marked = (*request.headers, (ANSWERED_BY_HEADER, self.answered_by))
+            received = replace(request, headers=marked)
+        self.last = _BufferedResponse()
+        await self.relay.handle(received, self.last, declaring(request, self.sources.kinds))
+        return self.last
+
+    async def supply(self, ask: LiveAsk) -> Answered | None:
+        """Have an ask answered."""
+        if ask.push is not None:
+            return None
+        reply = await self.answerers.answer(self.rounds, ask)
+        if self.rounds.turns:
+            who = dict.fromkeys(self.rounds.turns[-1].answered_by.values())
+            self.answered_by = ", ".join(who) or "nobody: a retry only"
+        return reply
+
+
+@dataclass(frozen=True, slots=True)
+class AutoAnswerHandler:
+    """Has the conversations of calls in the client's place, through a relay that records them.
+
+    It is not transparent: what the sources can answer is declared for the client, and a call's
+    response is passed on when it is whole. What nobody answers is passed on as the server asked it.
+    """
+
+    relay: Relay
+    sources: Sources
+    answerers: Answerers
+
+    async def handle(self, request: Request, downstream: Downstream) -> None:
+        """Answer one request."""
+        call = read_call(request)
+        if call.method not in NAMED_BY or not is_modern(call) or call.answers is not None:
+            await self.relay.handle(request, downstream)
+            return
+        own = _OneCall(self.relay, request, self.sources, self.answerers, Rounds(self.sources))
+        session = ServerSession(Recorder(seals=False))
+        conversation = Conversation(request, LeavesToSources(), session)
+        server = LiveServer(own, self.relay.shown_as)
+        await server.follow(conversation, own.supply)
+        match conversation.standing:
+            case Finished(exchange=exchange) if exchange.response is not None:
+                pass
+            case NeedsAnswers(ask=ask) if ask.exchange.response is not None:
+                exchange = ask.exchange
+            case _:
+                downstream.break_off()
+                return
+        downstream.called = call.method
+        headers = tuple(pair for pair in own.last.passed if pair[0].lower() not in _OF_LENGTH)
+        await downstream.send_whole(own.last.status, headers, with_id_of(call, exchange))

@@ -1,0 +1,357 @@
+"""Replaying: the recording is the server.
+
+Rule: nothing here can reach the network; no HTTP client is imported (see tests/test_layering.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from string import punctuation
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from mrtr_cassette.core.cassette.codec import damaged
+from mrtr_cassette.core.cassette.recorded import Cassette, PushedAsk, RecordedExchange, pushed_asks
+from mrtr_cassette.core.cassette.transports import over_http
+from mrtr_cassette.core.replay.diagnosis import Miss
+from mrtr_cassette.core.replay.order import Repeat
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.reply import Delivery, Ending, Refusal
+from mrtr_cassette.core.report.events import (
+    answered_event,
+    asked_by_push_event,
+    asked_event,
+    harmless_event,
+    missed_event,
+    played_event,
+    told_apart_said,
+)
+from mrtr_cassette.core.report.misses import MissReport, miss_body, refusal_body, report_of_miss
+from mrtr_cassette.core.report.runs import ReplayReport, report_of_replay, reports_of_misses
+from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
+from mrtr_cassette.errors import Terms, UsageError
+from mrtr_cassette.options import ReplayOptions
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.log import CLOCK, TOLD_AFTER, Announcer, Clock, OnEvent, told_by
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.http.access import listening
+from mrtr_cassette.shell.http.server import RequestTimeouts
+from mrtr_cassette.shell.http.transport import TEXT_HEADERS, Downstream
+from mrtr_cassette.shell.runs.admin import Admin
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySession:
+    """A replay under way, at a URL; `shown_url` is the same without the secrets in it."""
+
+    url: str
+    shown_url: str
+    cassette: Cassette
+    player: Player
+    terms: Terms
+    admin_url: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The cassette's path."""
+        return self.player.path
+
+    @property
+    def report(self) -> ReplayReport:
+        """What it has come to so far."""
+        return report_of_replay(self.player, self.terms)
+
+    @property
+    def unused_ignores(self) -> list[str]:
+        """Pointers to what was to be left out of matching, and no request had."""
+        return self.player.unused_ignores()
+
+    @property
+    def misses(self) -> tuple[MissReport, ...]:
+        """What was asked so far and had not been recorded."""
+        return reports_of_misses(self.player, self.terms)
+
+    @property
+    def played(self) -> int:
+        """How many requests got a recorded reply so far."""
+        return self.player.plays
+
+    @property
+    def unplayed(self) -> list[int]:
+        """Numbers of the interactions of which something was not played so far."""
+        return self.player.unplayed
+
+    @property
+    def command(self) -> list[str]:
+        """There is none."""
+        raise UsageError(
+            f"{self.path} is served over HTTP, where there is no command",
+            hint="have the client connect to `url`",
+        )
+
+
+DEFAULTS: Final = ReplayOptions()
+_APART_S: Final = 0.05
+"""Seconds between an event and a response that follows it on a stream that many requests share.
+
+Of what the TypeScript SDK's client of HTTP+SSE reads at once, it handles responses first, and drops
+the progress of a call that has its response: only time keeps the two apart.
+"""
+
+
+@asynccontextmanager
+async def replaying(
+    path: Location,
+    options: ReplayOptions = DEFAULTS,
+    *,
+    on_event: OnEvent | None = None,
+    clock: Clock = CLOCK,
+    told_after: int = TOLD_AFTER,
+    drain_s: float = 0.0,
+) -> AsyncIterator[ReplaySession]:
+    """Serve a cassette until the block ends; requests under way have `drain_s` seconds to end then.
+
+    Raises:
+        CassetteError: the cassette can't be read.
+        UsageError: the address can't be bound.
+    """
+    admin = Admin(options)
+    announcer = Announcer(options.log, admin.told(on_event), options.terms)
+    cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
+    player = server.player
+    target = served_target(cassette)
+    with listening(options) as listener:
+        url = listener.url(target)
+        timeouts = RequestTimeouts(drain_s=drain_s)
+        served = admin.serving(
+            server.handle, listener, announcer, player.entries, timeouts=timeouts
+        )
+        async with served as admin_url:
+            shown = player.redacted(url)
+            yield ReplaySession(url, shown, cassette, player, options.terms, admin_url)
+
+
+def served_target(cassette: Cassette) -> str:
+    """Return the path, with its query, at which clients find what is served.
+
+    Raises:
+        CassetteError: what the cassette has for a URL is none.
+    """
+    try:
+        upstream = urlsplit(cassette.upstream)
+    except ValueError as error:
+        raise damaged(cassette.path, "/upstream", f"no URL: {error}") from None
+    query = f"?{upstream.query}" if upstream.query else ""
+    # What stands in the cassette may be anything; what is no URL is percent-encoded.
+    return quote(f"{upstream.path or '/'}{query}", safe=punctuation)
+
+
+def load_server(
+    path: Location,
+    over: Callable[[Cassette], Cassette],
+    options: ReplayOptions,
+    announcer: Announcer,
+    clock: Clock = CLOCK,
+    told_after: int = TOLD_AFTER,
+) -> tuple[Cassette, ReplayServer]:
+    """Load a cassette, and return it as one of the transport that is served, and its server.
+
+    Raises:
+        CassetteError: the cassette can't be read, or not be played over the transport.
+    """
+    progress = told_by(announcer, "reading", path, clock, told_after)
+    paced = options.pace == "recorded"
+    with cassettes.without_collection():
+        cassette = over(cassettes.load_cassette(path, progress))
+        player = Player(
+            cassette,
+            ignored=options.ignored,
+            repeat=Repeat(options.repeat),
+            paced=paced,
+            stateless=options.stateless,
+        )
+    if player.told_apart:
+        announcer.say(told_apart_said, player.told_apart)
+    asks = pushed_asks(cassette.interactions) if announcer.on_event is not None else None
+    return cassette, ReplayServer(player, announcer, paced, clock, asks)
+
+
+@dataclass(slots=True)
+class ReplayServer:
+    """Answers requests from a player.
+
+    Attributes:
+        paced: event streams keep the recorded rhythm.
+        pushed_asks: what was pushed, by the exchange in whose response it stands; None where nobody
+            wants to be told.
+        arrival: set when the next request has got its reply; None while nobody waits for one.
+        silence_s: seconds without a request after which a notification is waited for no more.
+    """
+
+    player: Player
+    announcer: Announcer
+    paced: bool
+    clock: Clock = CLOCK
+    pushed_asks: Mapping[RecordedExchange, Sequence[PushedAsk]] | None = None
+    arrival: asyncio.Event | None = None
+    silence_s: float = 10.0
+
+    async def handle(self, request: Request, downstream: Downstream) -> None:
+        """Answer one request."""
+        decision = self.player.request_received(request)
+        if isinstance(decision, Play):
+            await self.play(decision, downstream)
+        elif isinstance(decision, Miss):
+            await self._miss(request, decision, downstream)
+        else:
+            downstream.called = decision.call.method
+            self.announcer.tell(harmless_event, decision)
+            if decision.body and self.player.respond_on_stream(request, decision.body):
+                await self.accept(downstream)
+            else:
+                await downstream.send_whole(decision.status, decision.headers, decision.body)
+
+    async def play(self, play: Play, downstream: Downstream) -> None:
+        """Answer a request with what was recorded for it."""
+        downstream.called = play.entry.key.method
+        if self.announcer.on_event is not None:
+            self._say_played(play)
+        if self.arrival is not None:
+            self._wake()
+        if play.delivery is None:
+            # Over pipes nothing says that there is no response.
+            if not play.request.is_line:
+                await _hold_open()
+        elif play.delivery.is_whole:
+            await self._send_whole(play.delivery, downstream)
+        else:
+            await self._send(play.delivery, downstream)
+
+    def _say_played(self, play: Play) -> None:
+        entry, tell = play.entry, self.announcer.tell
+        tell(played_event, play)
+        if entry.turn:
+            tell(answered_event, entry)
+        if entry.ask is not None:
+            tell(asked_event, entry)
+
+    def _say_pushed(self, delivery: Delivery, pieces: range) -> None:
+        """Say what is asked by the requests that these pieces of a response push."""
+        if self.pushed_asks is not None:
+            for ask in self.pushed_asks.get(delivery.entry.exchange, ()):
+                if ask.request.piece in pieces:
+                    self.announcer.tell(asked_by_push_event, ask)
+
+    async def _miss(self, request: Request, miss: Miss, downstream: Downstream) -> None:
+        downstream.called = miss.call.method
+        body = self._say_missed(miss)
+        if miss.is_refused:
+            # The call that waits for this answer gets the miss.
+            await self.accept(downstream)
+        elif miss.call.message is None:
+            await downstream.send_whole(404, TEXT_HEADERS, body)
+        elif self.player.respond_on_stream(request, body):
+            await self.accept(downstream)
+        else:
+            await downstream.send_whole(200, JSON_HEADERS, body)
+
+    def _say_missed(self, miss: Miss) -> bytes:
+        """Say what was missed; return what its client is told."""
+        report = self._report(miss)
+        self.announcer.say(lambda: (missed_event(miss), report.text))
+        if miss.call.message is None:
+            return f"{report.text}\n".encode()
+        return miss_body(report, miss.call)
+
+    async def accept(self, downstream: Downstream) -> None:
+        """Accept a message to which the response comes elsewhere, and send what is due now."""
+        self._wake()
+        await downstream.send_whole(202, (), b"")
+
+    def _report(self, miss: Miss) -> MissReport:
+        player = self.player
+        return report_of_miss(miss, player.path, player.redacted, self.announcer.terms)
+
+    def _wake(self) -> None:
+        """Let whatever waits for a request look again."""
+        if self.arrival is not None:
+            self.arrival.set()
+            self.arrival = None
+
+    async def _send_whole(self, delivery: Delivery, downstream: Downstream) -> None:
+        """Send a response in one write, once it is due."""
+        body = b""
+        while not isinstance(step := delivery.next(), Ending):
+            if step is None:
+                await self._arrival(delivery)
+            elif isinstance(step, Refusal):
+                body = self._refusal(step)
+                await downstream.send_whole(200, JSON_HEADERS, body)
+                return
+            else:
+                body += step.raw
+                if step.is_last:
+                    break
+        await downstream.send_whole(delivery.reply.status, delivery.headers, body)
+
+    async def _send(self, delivery: Delivery, downstream: Downstream) -> None:
+        started = self.clock.now()
+        downstream.begin(delivery.reply.status, delivery.headers)
+        is_head_sent = is_event_sent = False
+        while not isinstance(step := delivery.next(), Ending):
+            if step is None or (self.paced and not is_head_sent):
+                # The head does not wait for the first part.
+                await downstream.send()
+                is_head_sent = True
+            if step is None:
+                await self._arrival(delivery)
+                is_event_sent = False
+            elif isinstance(step, Refusal):
+                framing = b"event: message\ndata: %b\n\n"
+                if delivery.entry.request.is_line:
+                    framing = b"%b\n"
+                await downstream.send(framing % self._refusal(step), is_last=step.is_last)
+            else:
+                if self.paced:
+                    elapsed = self.clock.now() - started
+                    await self.clock.sleep(max(0.0, step.at_ms / 1000 - elapsed))
+                elif step.responds and is_event_sent:
+                    await self.clock.sleep(_APART_S)
+                is_event_sent = True
+                await downstream.send(step.raw, is_last=step.is_last)
+                self._say_pushed(delivery, step.pieces)
+            if step is not None and step.is_last:
+                return
+        await downstream.send(is_last=step.end is End.COMPLETE)
+        if step.end is End.OPEN:
+            await _hold_open()
+        elif step.end is End.BROKEN:
+            downstream.break_off()
+
+    def _refusal(self, refusal: Refusal) -> bytes:
+        return refusal_body(self._report(refusal.miss), refusal.id)
+
+    async def _arrival(self, delivery: Delivery) -> None:
+        """Wait until a request has come, as a part may wait for it.
+
+        A client that never sends a notification may say nothing else until it has this part.
+        """
+        if self.arrival is None:
+            self.arrival = asyncio.Event()
+        notification = delivery.missing_notification
+        try:
+            async with asyncio.timeout(None if notification is None else self.silence_s):
+                await self.arrival.wait()
+        except TimeoutError:
+            if notification is not None:
+                delivery.session.waive(notification)
+                self._wake()
+
+
+async def _hold_open() -> None:
+    """Wait until the client leaves or the replay ends; both cancel the request's task."""
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable because nobody sets this event")

@@ -1,0 +1,318 @@
+"""Cassettes that several tests share: what each of them recorded, until the run publishes it.
+
+While the tests run, the file stays as it is. What is recorded for it is kept in a folder of the
+run, in parts: one for all tests that name the file by the marker, each of which plays what those
+before it recorded and adds what is missing, and one for each class's or module's fixture in each
+process, as a replay there has all of its calls to play. At the end of the run, when all tests that
+share the file are known not to have failed, the parts become the cassette.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Literal, NamedTuple
+
+from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedInteraction
+from mrtr_cassette.core.record.assembly import assemble
+from mrtr_cassette.core.record.history import lasting
+from mrtr_cassette.core.record.merge import RunPart, joined
+from mrtr_cassette.errors import MrtrCassetteError, Terms, UsageError, counted
+from mrtr_cassette.options import Existing
+from mrtr_cassette.shell.files.cassettes import load_cassette, publish
+from mrtr_cassette.shell.runs.record_session import rules_of_both
+
+TestOutcome = Literal["passed", "skipped", "xfailed", "failed"]
+"""What a test has come to, by its reports; where it was run again, by those of the last time."""
+
+_NAMED = "named"
+_FACTS = "facts"
+
+
+class Sharers(NamedTuple):
+    """The tests that have a cassette by their fixtures.
+
+    Attributes:
+        selected: those that this run has, in their order.
+        left_out: those that it found and leaves out.
+    """
+
+    selected: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _PartFacts:
+    """What is to know of a part.
+
+    Attributes:
+        path: the cassette that it is for.
+        existing: what becomes of the file that stands there.
+        sharers: the tests of this run that share it.
+        ends: how many exchanges had been recorded at the end of each test that recorded any.
+        tests: these tests.
+        played: the numbers of the exchanges that a test had from those that ran before it.
+    """
+
+    path: str
+    existing: Existing
+    sharers: Sequence[str]
+    ends: list[int] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    played: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def users(self) -> list[str]:
+        """The tests that recorded or played something."""
+        return sorted({*self.tests, *self.played})
+
+    def places(self, order: Mapping[str, int]) -> dict[int, int]:
+        """Return the place of the first test that made an exchange, by its number."""
+        places: dict[int, int] = {}
+        for end, test in zip(self.ends, self.tests, strict=True):
+            places |= dict.fromkeys(range(len(places) + 1, end + 1), order[test])
+        for test, numbers in self.played.items():
+            for number in numbers:
+                places[number] = min(order[test], places.get(number, order[test]))
+        return places
+
+
+class Share:
+    """What one use of a shared cassette records.
+
+    Attributes:
+        place: where it records.
+        base: what it adds to, or None.
+    """
+
+    def __init__(
+        self, folder: Path, path: Path, existing: Existing, sharers: Sequence[str], test: str | None
+    ) -> None:
+        """Make a place for it.
+
+        Args:
+            folder: that of the run.
+            path: the cassette.
+            existing: what becomes of the file that stands there.
+            sharers: the tests of this run that share it.
+            test: the only test of this use; None where its class or module has more.
+        """
+        own = folder / hashlib.sha256(bytes(path)).hexdigest()[:16]
+        own.mkdir(parents=True, exist_ok=True)
+        self.place = Path(mkdtemp(dir=own, prefix="use-")) / path.name
+        named = own / _NAMED / path.name
+        self._home = self.place.parent if test is None else named.parent
+        self._test = test
+        self._facts = _PartFacts(str(path), existing, sharers)
+        if test is not None and named.exists():
+            self._facts = _read_facts(named.parent)
+        earlier = path if existing == "append" and path.exists() else None
+        self._before = 0 if earlier is None else _highest(load_cassette(earlier))
+        self.base = named if test is not None and named.exists() else earlier
+        if self.base is not None:
+            self.place.write_bytes(self.base.read_bytes())
+
+    def test_ended(self, test: str, exchanges: int) -> None:
+        """Take note that a test is over, and of how many exchanges have been recorded by then."""
+        if exchanges > max(self._facts.ends, default=0):
+            self._facts.ends.append(exchanges)
+            self._facts.tests.append(test)
+
+    def test_ended_with(self, test: str, recorded: Cassette | None) -> None:
+        """Do the same by the cassette that there would be by then."""
+        if recorded is not None:
+            self.test_ended(test, _highest(recorded) - self._before)
+
+    def keep(self, recorded: Path, played: Iterable[RecordedInteraction]) -> None:
+        """Keep what was recorded, if anything was, for the end of the run.
+
+        Args:
+            recorded: the recording, which is moved.
+            played: what the test had from what it added to.
+        """
+        if not recorded.exists():
+            return
+        if self._test is not None:
+            self.test_ended_with(self._test, load_cassette(recorded))
+            own = [each.number or 0 for interaction in played for each in interaction.own]
+            numbers = [number - self._before for number in own if number > self._before]
+            self._facts.played[self._test] = numbers
+            self._home.mkdir(exist_ok=True)
+        recorded.replace(self._home / recorded.name)
+        (self._home / _FACTS).write_text(json.dumps(asdict(self._facts)), encoding="utf-8")
+
+
+def check_complete(path: Path, sharers: Sharers) -> None:
+    """Refuse to replace a cassette by what some of the tests record that share it."""
+    if sharers.left_out:
+        first, count = sharers.left_out[0], len(sharers.left_out)
+        more = f" and {count - 1} more" if count > 1 else ""
+        raise UsageError(
+            f"{path} would be replaced by a part of it: {first}{more}, which this run leaves out, "
+            "share it",
+            hint="run all tests that share it, add to it with --mrtr-mode=append, or delete it "
+            "first",
+        )
+
+
+class Published(NamedTuple):
+    """What became of what a run recorded for a shared cassette.
+
+    Attributes:
+        outcome: as the run's summary counts it.
+        problem: why the run fails for it, or None.
+        warning: why nothing was published, where the run does not fail for it; or None.
+    """
+
+    outcome: str
+    problem: str | None = None
+    warning: str | None = None
+
+
+def publish_shared(
+    folder: Path, outcomes: Mapping[str, TestOutcome], narrowed: str | None, terms: Terms
+) -> list[Published]:
+    """Publish what the tests of a run recorded for cassettes that they share.
+
+    Args:
+        folder: that of the run; it goes.
+        outcomes: those of all tests that ran.
+        narrowed: why the run may not have all tests, or None.
+    """
+    published = []
+    for own in sorted(folder.iterdir()):
+        homes = {file.parent: _read_facts(file.parent) for file in own.glob(f"*/{_FACTS}")}
+        parts = {home: facts for home, facts in homes.items() if facts.tests}
+        if parts:
+            published.append(_publish(parts, outcomes, narrowed, terms))
+    shutil.rmtree(folder, ignore_errors=True)
+    return published
+
+
+def _publish(
+    by_home: Mapping[Path, _PartFacts],
+    outcomes: Mapping[str, TestOutcome],
+    narrowed: str | None,
+    terms: Terms,
+) -> Published:
+    homes, facts = list(by_home), list(by_home.values())
+    path, existing = Path(facts[0].path), facts[0].existing
+    sharers = list(dict.fromkeys(test for each in facts for test in each.sharers))
+    tests = list(dict.fromkeys([*sharers, *sorted(test for each in facts for test in each.users)]))
+    objection = objection_to(tests, outcomes)
+    if objection is not None:
+        return Published(
+            f"discarded ({objection.reason})",
+            warning=f"{path} was not written: {objection.test} shares it, and {objection.what}",
+        )
+    order = {test: place for place, test in enumerate(tests)}
+    try:
+        parts = [
+            RunPart(load_cassette(home / path.name), each.places(order))
+            for home, each in zip(homes, facts, strict=True)
+        ]
+        partial = narrowed or _not_whole(tests, outcomes)
+        if existing == "replace" and partial is not None and path.exists():
+            lost = _lost(load_cassette(path), [part.cassette for part in parts])
+            if lost:
+                return _refused(path, lost, partial, fails=partial is narrowed)
+        earlier = load_cassette(path) if existing == "append" and path.exists() else None
+        publish(path, _pieces(parts, homes, path.name, earlier), replace=existing != "keep")
+    except MrtrCassetteError as error:
+        return Published("discarded (not written)", problem=error.in_terms(terms))
+    return Published("recorded" if earlier is None else "added to")
+
+
+class Objection(NamedTuple):
+    """A test for which nothing is published, and why: as it is counted, and as it is said."""
+
+    test: str
+    reason: str
+    what: str
+
+
+def objection_to(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> Objection | None:
+    """Return what speaks against publishing what tests have recorded together, or None.
+
+    A skip is no failure, and an expected failure neither; a test that the run did not get to has
+    not recorded its part.
+    """
+    for test in tests:
+        if outcomes.get(test) == "failed":
+            return Objection(test, "test failed", "it failed")
+    for test in tests:
+        if test not in outcomes:
+            return Objection(test, "test did not run", "it did not run")
+    return None
+
+
+def _not_whole(tests: Iterable[str], outcomes: Mapping[str, TestOutcome]) -> str | None:
+    """Return why tests may have recorded less than they would, or None."""
+    for test in tests:
+        if outcomes[test] in ("skipped", "xfailed"):
+            return f"{test} was {outcomes[test]}"
+    return None
+
+
+def _refused(path: Path, lost: Sequence[str], partial: str, *, fails: bool) -> Published:
+    more = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    text = (
+        f"{path} was not replaced: this run has not recorded {counted(len(lost), 'call')} that "
+        f"it has ({lost[0]}{more}), and {partial}\nrun all tests that share it, add to it with "
+        "--mrtr-mode=append, or delete it first"
+    )
+    outcome = "discarded (not all calls recorded)"
+    return Published(outcome, problem=text) if fails else Published(outcome, warning=text)
+
+
+def _lost(old: Cassette, parts: Iterable[Cassette]) -> list[str]:
+    """Return the calls of a cassette that others lack, each as often."""
+    there = Counter(key for part in parts for key, _ in _calls(part))
+    lost = []
+    for key, title in _calls(old):
+        there[key] -= 1
+        if there[key] < 0:
+            lost.append(title)
+    return lost
+
+
+def _calls(cassette: Cassette) -> Iterable[tuple[str, str]]:
+    for interaction in cassette.interactions:
+        call = interaction.exchanges[0].call
+        yield lasting("\n".join(call.key())), call.title
+
+
+def _pieces(
+    parts: Sequence[RunPart], homes: Sequence[Path], name: str, earlier: Cassette | None
+) -> Iterable[bytes]:
+    """Return the cassette: as if the tests had run one after the other, in their order."""
+    only = parts[0]
+    in_order = [only.places[number] for number in sorted(only.places)]
+    if len(parts) == 1 and in_order == sorted(in_order):
+        return [(homes[0] / name).read_bytes()]
+    known = () if earlier is None else earlier.recorders
+    whole = joined(parts, {recorder.id for recorder in known})
+    head = only.cassette
+    for part in parts[1:]:
+        rules = part.cassette.redaction
+        redaction = None if rules is None else rules_of_both(head, rules)
+        head = replace(head, redaction=redaction)
+    head = replace(head, recorders=(*known, *whole.recorders))
+    return dump_pieces(head, assemble(whole.exchanges, earlier, whole.places))
+
+
+def _read_facts(home: Path) -> _PartFacts:
+    return _PartFacts(**json.loads((home / _FACTS).read_text(encoding="utf-8")))
+
+
+def _highest(cassette: Cassette) -> int:
+    """Return how many exchanges a cassette has, by the highest number."""
+    own = (exchange for interaction in cassette.interactions for exchange in interaction.own)
+    return max((exchange.number or 0 for exchange in own), default=0)

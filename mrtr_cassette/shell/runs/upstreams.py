@@ -1,0 +1,386 @@
+"""Upstreams: those that users name by URL or command, and those that live as long as a recording.
+
+What is started here is stopped here, children included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import shlex
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+
+from mrtr_cassette.core.cassette.transports import ENDPOINT
+from mrtr_cassette.core.secrets.credentials import Given, Knows, shown_by
+from mrtr_cassette.core.secrets.rules import BUILT_IN, RedactionRules
+from mrtr_cassette.core.wire.http import Headers
+from mrtr_cassette.errors import UpstreamError, UsageError, printable, printable_lines
+from mrtr_cassette.options import UpstreamOptions
+from mrtr_cassette.shell.files.disk import reason_of
+from mrtr_cassette.shell.http.client import (
+    connecting,
+    credentials,
+    shown_url,
+    tls_context,
+    upstream_url,
+)
+from mrtr_cassette.shell.http.transport import Upstream
+from mrtr_cassette.shell.pipes.processes import ProcessGroup, given_to, shown_command
+from mrtr_cassette.shell.pipes.transport import pipe_upstream
+from mrtr_cassette.shell.runs.background import in_thread
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+STARTED_HERE: Final = f"http://localhost{ENDPOINT}"
+"""What a cassette names as an upstream that has another port on each run, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is recorded, or called.
+
+    Attributes:
+        name: its name in a cassette.
+        origin: its name in messages.
+        path: path and query of the client's URL.
+        headers: what it gets besides the client's headers.
+        given: all that the user gives for it.
+        connecting: gives what takes requests to it, once the one who sees its responses knows which
+            credentials it is given.
+        is_on_pipes: a command starts it.
+        host, port: where it is; empty and 0 where it is on pipes.
+    """
+
+    name: str
+    origin: str
+    path: str
+    headers: Headers
+    given: Given
+    connecting: Callable[[Knows], AbstractAsyncContextManager[Upstream]]
+    is_on_pipes: bool = False
+    host: str = ""
+    port: int | None = 0
+
+
+def target_of(
+    upstream: str | Sequence[str],
+    options: UpstreamOptions,
+    rules: RedactionRules,
+    command: Sequence[str] = (),
+) -> Target:
+    """Return the upstream of a URL, or of a program and its arguments.
+
+    Args:
+        rules: which secrets are taken out of what is shown of it.
+        command: what has started the server at a URL, where we have.
+
+    Raises:
+        UsageError: it is no URL, or its certificates can't be used.
+    """
+    if isinstance(upstream, str):
+        url = upstream_url(upstream, shown_by(rules))
+        tls = tls_context(url, options.ca_path, verifies=not options.insecure)
+        headers = (*credentials(url), *options.added_headers)
+        given = given_to(command) if command else Given()
+        given = given._replace(
+            headers=headers, query=tuple(url.query.items()), target=url.raw_path_qs
+        )
+
+        def connected(knows: Knows) -> AbstractAsyncContextManager[Upstream]:
+            knows.was_given(given)
+            return connecting(url.origin(), tls)
+
+        return Target(
+            name=shown_by(rules)(shown_url(url)),
+            origin=shown_url(url.origin()),
+            path=url.raw_path_qs,
+            headers=headers,
+            given=given,
+            connecting=connected,
+            host=url.host or "",
+            port=url.port,
+        )
+    shown = shown_command(upstream, rules)
+    given = given_to(upstream)._replace(headers=options.added_headers)
+    piped = partial(pipe_upstream, upstream, options.max_body)
+    return Target(
+        STARTED_HERE, shown, ENDPOINT, options.added_headers, given, piped, is_on_pipes=True
+    )
+
+
+PORT = "{port}"
+"""Stands for the port in a command."""
+
+_HOST = "localhost"
+_POLL_S = 0.02
+"""Seconds between two checks of something that gives no notice."""
+_SHOWN_OUTPUT = 4000
+"""Characters of a command's output that are shown, from the end."""
+
+
+class RunningCommand:
+    """A server that a command started."""
+
+    def __init__(self, command: Sequence[str], port: int, cwd: Path, output: IO[bytes]) -> None:
+        """Start it.
+
+        Raises:
+            UpstreamError: there is no such command, or it can't be run.
+        """
+        self.url = f"http://{_HOST}:{port}{ENDPOINT}"
+        self._without_secrets = shown_by(BUILT_IN, given_to(command))
+        self.shown = self._without_secrets(" ".join(map(printable, command)))
+        self._port = port
+        self._output = output
+        try:
+            process = subprocess.Popen(  # noqa: S603  it is the user's own command
+                [part.replace(PORT, str(port)) for part in command],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            text = f"can't run the upstream command {self.shown!r}: {reason_of(error)}"
+            raise UpstreamError(text) from None
+        self.group = ProcessGroup(process)
+
+    @property
+    def output(self) -> str:
+        """What it has printed so far; where that is long, the end of it."""
+        size = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, size - _SHOWN_OUTPUT))
+        text = self._without_secrets(self._output.read().decode(errors="replace").rstrip())
+        # What a command prints for a terminal of its own is shown in a report of ours.
+        return printable_lines("\n".join(text.expandtabs().splitlines())) or "(it printed nothing)"
+
+    def wait_until_listening(self, seconds: float) -> None:
+        """Wait so many seconds until it accepts connections.
+
+        Raises:
+            UpstreamError: it has ended, or does not listen in time; its output is in the text.
+        """
+        deadline = time.monotonic() + seconds
+        while not self._listens():
+            code = self.group.leader.poll()
+            if code is not None:
+                raise self._failed(f"ended with {code} before it listened on port {self._port}")
+            if time.monotonic() > deadline:
+                raise self._failed(f"did not listen on port {self._port} within {seconds:.0f} s")
+            time.sleep(_POLL_S)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection((_HOST, self._port), timeout=_POLL_S * 50).close()
+        except OSError:
+            return False
+        return True
+
+    def _failed(self, what: str) -> UpstreamError:
+        return UpstreamError(
+            f"the upstream command {self.shown!r} {what}; it printed:\n{self.output}"
+        )
+
+
+@contextmanager
+def running_command(
+    command: Sequence[str], cwd: Path, *, start_s: float = 30.0, grace_s: float = 10.0
+) -> Iterator[RunningCommand]:
+    """Run a command that serves, until the block ends.
+
+    Args:
+        command: the program and its arguments, one of which has `{port}`.
+        start_s: seconds in which it has to listen.
+        grace_s: seconds that it and its children have to end before they are killed.
+
+    Raises:
+        UsageError: it has no `{port}`.
+        UpstreamError: it can't be run, ends, or does not listen.
+    """
+    if not any(PORT in part for part in command):
+        raise UsageError(
+            f"the upstream command {shown_by(BUILT_IN)(' '.join(command))!r} has no {PORT}",
+            hint=f"put {PORT} where it takes its port, or start it elsewhere and give its URL",
+        )
+    with tempfile.TemporaryFile() as output:
+        running = RunningCommand(command, _free_port(), cwd, output)
+        try:
+            running.wait_until_listening(start_s)
+            yield running
+        finally:
+            running.group.stop(grace_s)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@asynccontextmanager
+async def serving_application(application: Any) -> AsyncIterator[str]:
+    """Serve an aiohttp or an ASGI application on a free port until the block ends; give its URL.
+
+    Raises:
+        UsageError: it is neither, or what serves ASGI is not installed.
+        UpstreamError: it did not start.
+    """
+    from aiohttp import web
+
+    serve = _serving_aiohttp if isinstance(application, web.Application) else _serving_asgi
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with serve(application, listener):
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}{ENDPOINT}"
+
+
+@asynccontextmanager
+async def _serving_aiohttp(application: web.Application, listener: Any) -> AsyncIterator[None]:
+    from aiohttp import web
+
+    runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listener).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _serving_asgi(
+    application: Callable[..., Awaitable[None]], listener: Any
+) -> AsyncIterator[None]:
+    _check_asgi(application)
+    try:
+        import uvicorn
+    except ImportError:
+        raise UsageError(
+            "an ASGI application as upstream is served by uvicorn, which is not installed",
+            hint="install it with: pip install uvicorn",
+        ) from None
+    config = uvicorn.Config(
+        application, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+
+    async def serve() -> None:
+        # uvicorn exits the process if the application does not start.
+        with suppress(SystemExit):
+            await server.serve(sockets=[listener])
+
+    task = asyncio.ensure_future(serve())
+    try:
+        # uvicorn reports its start in this attribute only.
+        while not server.started and not task.done():  # noqa: ASYNC110
+            await asyncio.sleep(_POLL_S)
+        if not server.started:
+            raise UpstreamError("the ASGI application did not start; its log says why")
+        yield
+    finally:
+        server.should_exit = True
+        await task
+
+
+def _check_asgi(application: Any) -> None:
+    """Make sure that something can be called as an ASGI application."""
+    try:
+        inspect.signature(application).bind("scope", "receive", "send")
+        own = getattr(application, "__call__", None)  # noqa: B004  what an instance has of it
+        is_awaited = any(map(inspect.iscoroutinefunction, (application, own)))
+    except (TypeError, ValueError):
+        is_awaited = False
+    if not is_awaited:
+        raise UsageError(
+            f"the upstream {application!r} is no URL, no command and no application",
+            hint="an application is aiohttp's web.Application, or ASGI: called with scope, "
+            "receive and send, such as what MCPServer.streamable_http_app() returns",
+        )
+
+
+class Applications:
+    """Application objects that are served, each once and until the end of the run.
+
+    Most can't be started a second time: the session manager of the Python SDK, for one.
+    """
+
+    def __init__(self) -> None:
+        self._served = ExitStack()
+        self._urls: dict[int, tuple[Any, str]] = {}
+
+    def url(self, application: Any) -> str:
+        """Serve an application, unless it is served already, and return where."""
+        # The object is kept, so that no other one can get its id.
+        if id(application) not in self._urls:
+            url = self._served.enter_context(in_thread(serving_application(application)))
+            self._urls[id(application)] = (application, url)
+        return self._urls[id(application)][1]
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._served.close()
+
+
+def is_on_pipes(upstream: Any) -> bool:
+    """Tell whether an upstream is a command whose server is on pipes: it takes no port.
+
+    Raises:
+        UsageError: it is no command: a list of texts.
+    """
+    if isinstance(upstream, str) or not isinstance(upstream, Sequence):
+        return False
+    if not upstream or not all(isinstance(part, str) for part in upstream):
+        raise UsageError(f"the upstream {upstream!r} is no command: a list of texts")
+    return not any(PORT in part for part in upstream)
+
+
+class StartedUpstream(NamedTuple):
+    """An upstream that is ready to be recorded.
+
+    Attributes:
+        command: what serves it, where a command does.
+        arguments: that command; empty for an application, and None for a URL.
+    """
+
+    url: str
+    command: RunningCommand | None = None
+    arguments: Sequence[str] | None = None
+
+
+def start_upstream(
+    upstream: Any, applications: Applications, cwd: Path, running: ExitStack
+) -> StartedUpstream:
+    """Start an upstream, where it has to be started; `running` stops a command.
+
+    Raises:
+        UsageError: it is none of these, or a command that is no list.
+        UpstreamError: it does not start.
+    """
+    if isinstance(upstream, str):
+        if "://" not in upstream:
+            raise UsageError(
+                f"the upstream {upstream!r} is no URL",
+                hint=f"a command is a list: {shlex.split(upstream)}",
+            )
+        return StartedUpstream(upstream)
+    if isinstance(upstream, Sequence):
+        command = running.enter_context(running_command(upstream, cwd))
+        return StartedUpstream(command.url, command, upstream)
+    return StartedUpstream(applications.url(upstream), arguments=())

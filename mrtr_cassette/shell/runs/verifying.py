@@ -1,0 +1,339 @@
+"""Verifying: a live server is held to a cassette, and what it says now may be taken into it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.cassette.sessions import rejoined
+from mrtr_cassette.core.cassette.transports import over_http, over_pipes
+from mrtr_cassette.core.drive.accepting import Proposal, accepted, proposals
+from mrtr_cassette.core.drive.ignoring import (
+    IgnoredPlaces,
+    Learned,
+    call_name,
+    ignored_in,
+    learned,
+    read_ignored,
+    write_ignored,
+)
+from mrtr_cassette.core.drive.verification import (
+    Planned,
+    Repeated,
+    VerifiedInteraction,
+    Verifier,
+    planned,
+)
+from mrtr_cassette.core.report.comparison import Verification
+from mrtr_cassette.core.secrets.redact import keyed_hash
+from mrtr_cassette.core.secrets.rules import BUILT_IN
+from mrtr_cassette.errors import BodyTooLargeError, CassetteError, UpstreamError, UsageError
+from mrtr_cassette.options import VerifyOptions
+from mrtr_cassette.shell.files.cassettes import publish, read_file
+from mrtr_cassette.shell.files.disk import reason_of, write_whole
+from mrtr_cassette.shell.files.stores import Location
+from mrtr_cassette.shell.runs.background import awaited
+from mrtr_cassette.shell.runs.live_server import LiveServer
+from mrtr_cassette.shell.runs.upstreams import PORT, Target, running_command, target_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """One cassette to which a live server was held.
+
+    Attributes:
+        data: the bytes of its file.
+        verification: what came of each interaction, as a report.
+        is_of_transport: the live server was called over the transport of the recording.
+    """
+
+    data: bytes
+    cassette: Cassette
+    verification: Verification
+    is_of_transport: bool
+
+
+async def verify_cassette(
+    path: Location,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
+) -> Verification:
+    """Hold a live server to one cassette; the arguments and errors are those of `hold`."""
+    return (await hold(path, upstream, options, command)).verification
+
+
+async def hold(
+    path: Location,
+    upstream: str | Sequence[str],
+    options: VerifyOptions,
+    command: Sequence[str] = (),
+) -> Held:
+    """Hold a live server to one cassette, and return all that came of it.
+
+    Args:
+        upstream: URL of the server, or the command that starts it; one with `{port}` serves HTTP.
+        command: the command that has started the server at a URL already.
+
+    Raises:
+        UsageError: the upstream is no URL and no command, or what is ignored can't be read.
+        CassetteError: the cassette can't be read, or not be sent over the server's transport.
+        UpstreamError: the command can't be run, or does not listen.
+    """
+    data = read_file(path)
+    cassette = load(data, str(path))
+    rules = read_rules(options)
+    async with AsyncExitStack() as stack:
+        if not isinstance(upstream, str) and any(PORT in part for part in upstream):
+            command, running = upstream, awaited(running_command(upstream, Path.cwd()))
+            upstream = (await stack.enter_async_context(running)).url
+        target = target_of(upstream, options, cassette.redaction or BUILT_IN, command)
+        run = _Run(cassette, target, options, rules, stack)
+        verified = await run.all()
+        if options.learn is not None:
+            _keep_learned(Path(options.learn), run.places)
+        name = target.origin if target.is_on_pipes else target.name
+        verification = Verification(
+            str(path),
+            name,
+            tuple(sorted(verified, key=lambda each: each.number)),
+            frozenset(options.fail_on),
+            tuple(run.places),
+        )
+        is_of_transport = target.is_on_pipes is (cassette.transport == "stdio")
+        return Held(data, cassette, verification, is_of_transport)
+
+
+def _keep_learned(path: Path, places: Sequence[tuple[str, Learned]]) -> None:
+    """Add what was learned to the file.
+
+    Raises:
+        UsageError: it can't be written.
+    """
+    by_call: dict[str, list[str]] = {}
+    for call, place in places:
+        if place.reason is None:
+            by_call.setdefault(call, []).append(place.pointer)
+    if not by_call:
+        return
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for call, pointers in by_call.items():
+            text = write_ignored(text, call, pointers)
+        write_whole(path, [text.encode()], replace=True)
+    except OSError as error:
+        raise UsageError(f"can't write what was learned to {path}: {reason_of(error)}") from None
+
+
+def read_rules(options: VerifyOptions) -> list[IgnoredPlaces]:
+    """Return what doesn't count, by the options and by the files that they name.
+
+    Raises:
+        UsageError: a file can't be read.
+    """
+    rules = [IgnoredPlaces("*", tuple(options.ignore))]
+    files = [options.ignore_from, options.learn]
+    for path in [Path(file) for file in files if file is not None]:
+        try:
+            rules += read_ignored(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            if path != (None if options.learn is None else Path(options.learn)):
+                raise UsageError(f"<<ignore_from>>: there is no file {path}") from None
+        except (OSError, ValueError) as error:
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            raise UsageError(f"can't read what {path} ignores: {reason}") from None
+    return rules
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    """One cassette and one live server, while they are compared."""
+
+    recorded: Cassette
+    target: Target
+    options: VerifyOptions
+    rules: list[IgnoredPlaces]
+    stack: AsyncExitStack
+    verifier: Verifier = field(init=False)
+    places: list[tuple[str, Learned]] = field(default_factory=list, init=False)
+    _servers: dict[str, LiveServer] = field(default_factory=dict, init=False)
+    _listening: list[Repeated] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        """Have the cassette in the form of the server's transport."""
+        is_on_pipes = self.target.is_on_pipes
+        cassette = over_pipes(self.recorded) if is_on_pipes else over_http(self.recorded)
+        self.verifier = Verifier(
+            rejoined(cassette),
+            self.target.path,
+            partial(ignored_in, self.rules),
+            token_of=keyed_hash(os.urandom(16)),
+            allows_destructive=self.options.allow_destructive,
+            largest_body=self.options.max_body,
+        )
+
+    async def all(self) -> list[VerifiedInteraction]:
+        """Repeat all conversations, in recorded order."""
+        plan = planned(
+            self.verifier.cassette, tuple(self.options.only), is_on_pipes=self.target.is_on_pipes
+        )
+        verified = [await self._one(each) for each in plan]
+        for server in self._servers.values():
+            await server.close()
+        return [
+            *(each for each in verified if each is not None),
+            *(self.verifier.ended(each) for each in self._listening),
+        ]
+
+    async def _server(self, each: Planned) -> LiveServer:
+        """Return the live server of a session: over pipes each session is one start of it."""
+        key = each.session if self.target.is_on_pipes else ""
+        if key not in self._servers:
+            upstream = await self.stack.enter_async_context(self.target.connecting(self.verifier))
+            seconds = float(self.options.timeout)
+            server = LiveServer(upstream, self.target.origin, self.target.headers, seconds)
+            self._servers[key] = server
+        return self._servers[key]
+
+    async def _one(self, each: Planned) -> VerifiedInteraction | None:
+        """Repeat one interaction; None stands for a listening stream, which is still heard."""
+        try:
+            server = await self._server(each)
+            tools = self.verifier.tools_for(each)
+            if tools is not None:
+                await server.follow(tools)
+            repeated = self.verifier.begin(each)
+            if isinstance(repeated, VerifiedInteraction):
+                return repeated
+            if each.part == "listening":
+                repeated.has_begun(await server.listen(repeated.conversation))
+                self._listening.append(repeated)
+                return None
+            return await self._followed(server, repeated)
+        except (UpstreamError, BodyTooLargeError, CassetteError) as error:
+            return self.verifier.failed(each, str(error))
+
+    async def _followed(self, server: LiveServer, repeated: Repeated) -> VerifiedInteraction:
+        """Repeat a conversation."""
+        await server.follow(repeated.conversation)
+        verified = self.verifier.ended(repeated)
+        if self.options.learn is not None and self.verifier.only_reads(repeated.planned):
+            return await self._learned(server, verified)
+        return verified
+
+    async def _learned(self, server: LiveServer, first: VerifiedInteraction) -> VerifiedInteraction:
+        """Have a conversation that only reads once more, and learn what differs by itself."""
+        again = self.verifier.begin(first.planned)
+        if not isinstance(again, Repeated) or not first.live:
+            return first
+        await server.follow(again.conversation)
+        name = call_name(first.planned.call)
+        ignored = ignored_in(self.rules, first.planned.call)
+        places = learned(first, again.verified(), ignored)
+        self.places += [(name, place) for place in places if (name, place) not in self.places]
+        pointers = tuple(place.pointer for place in places if place.reason is None)
+        refused = [place.reason for place in places if place.reason is not None]
+        if pointers:
+            self.rules.append(IgnoredPlaces(name, pointers))
+            # What has been learned doesn't count in this conversation either.
+            first = self.verifier.verified_again(first)
+        return replace(first, verdict="unstable", reason=refused[0]) if refused else first
+
+
+Choose = Callable[[Sequence[Proposal]], Sequence[Proposal]]
+"""Returns which of the proposals are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What came of updating one cassette: the verdicts, and what was taken and what was not.
+
+    Attributes:
+        written: the file that was written; None where nothing was taken.
+    """
+
+    verification: Verification
+    accepted: tuple[Proposal, ...]
+    left: tuple[Proposal, ...]
+    written: Location | None
+
+
+async def update_cassette(
+    path: Location, upstream: str | Sequence[str], options: VerifyOptions, choose: Choose
+) -> Update:
+    """Hold a live server to one cassette, and take what is accepted into it.
+
+    Raises:
+        UsageError: the cassette was recorded over another transport than the live server's.
+        CassetteError: as for `hold`; or the file was changed meanwhile, or can't be written.
+        UpstreamError: as for `hold`.
+    """
+    held = await hold(path, upstream, options)
+    if not held.is_of_transport:
+        raise UsageError(
+            f"{path} was recorded over another transport than that of the live server",
+            hint="verify it over that one, or record it again",
+        )
+    updating = _Updating(held.verification)
+    is_written = False
+    # Each time a conversation gets at least one turn further.
+    for _ in range(max((len(each.exchanges) for each in held.cassette.interactions), default=0)):
+        chosen = updating.choose(held, choose)
+        if chosen:
+            _write(held, path, chosen)
+            is_written = True
+        unfollowed = {str(each.number) for each in chosen if each.goes_on}
+        if not unfollowed:
+            break
+        held = await hold(path, upstream, replace(options, only=sorted(unfollowed)))
+    return updating.update(path if is_written else None)
+
+
+def _write(held: Held, path: Location, chosen: Sequence[Proposal]) -> None:
+    if read_file(path) != held.data:
+        raise CassetteError(path, "it was changed meanwhile", hint="verify it once more")
+    publish(path, [accepted(held.data, held.cassette, chosen)], replace=True)
+
+
+class _Updating:
+    """What has come of updating so far."""
+
+    def __init__(self, verification: Verification) -> None:
+        self._verification = verification
+        self._interactions = {each.number: each for each in verification.interactions}
+        self._left: dict[int, list[Proposal]] = {}
+        self._taken: list[Proposal] = []
+
+    def choose(self, held: Held, choose: Choose) -> list[Proposal]:
+        """Take the verdicts on what was repeated, and return what is accepted of it."""
+        repeated = {
+            each.number for each in held.verification.interactions if each.verdict != "skipped"
+        }
+        self._interactions |= {
+            each.number: each for each in held.verification.interactions if each.number in repeated
+        }
+        proposed = proposals(held.cassette, held.verification.interactions)
+        chosen = list(choose(proposed)) if proposed else []
+        self._taken += chosen
+        self._left |= {
+            number: [each for each in proposed if each.number == number and each not in chosen]
+            for number in repeated
+        }
+        return chosen
+
+    def update(self, written: Location | None) -> Update:
+        """Return what came of it in the end."""
+        interactions = tuple(self._interactions[number] for number in sorted(self._interactions))
+        left = tuple(each for number in sorted(self._left) for each in self._left[number])
+        unaccepted = {each.number for each in left if each.counting}
+        accepted_numbers = frozenset(each.number for each in self._taken) - unaccepted
+        verification = replace(
+            self._verification, interactions=interactions, accepted=accepted_numbers
+        )
+        return Update(verification, tuple(self._taken), left, written)

@@ -1,0 +1,230 @@
+"""Facts about the answers file: which rule answers what, what is wrong with one, one from a cassette."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from builders import cassette_of, loaded, retry, tool
+from messages import array_asks, asks, compact, text
+from pushing import asked_once, elicit
+
+from mrtr_cassette.core.answers.answers_file import AnswersFile, answers_text, read_answers
+from mrtr_cassette.core.answers.checking import Asked
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.wire.jsonbytes import canonical, parse
+from mrtr_cassette.errors import UsageError
+
+DEPLOY = InputRequest("form", "Deploy to prod?")
+
+
+def asked(
+    request: InputRequest, key: str = "confirm", name: str = "deploy", method: str = "tools/call"
+) -> Asked:
+    """Return what a call is asked."""
+    return Asked(method, name, {}, 1, {key: request})
+
+
+def answer_of(text: str, request: InputRequest = DEPLOY, **of: str) -> Any:
+    """Return the answer of the rule that answers a request; None where none does."""
+    ask = asked(request, **of)
+    ((key, request),) = ask.requests.items()
+    rule = read_answers(text.encode(), "answers.toml").rule_for(ask, key, request)
+    return None if rule is None else rule[1].answer()
+
+
+ACCEPT = 'action = "accept"\ncontent = { confirm = true }'
+ACCEPTED = {"action": "accept", "content": {"confirm": True}}
+
+
+@pytest.mark.parametrize(
+    ("condition", "fits"),
+    [
+        ("", True),
+        ('tool = "deploy"', True),
+        ('tool = "wipe"', False),
+        ('prompt = "deploy"', False),
+        ('resource = "deploy"', False),
+        ('key = "confirm"', True),
+        ('key = "other"', False),
+        ('kind = "form"', True),
+        ('message = "Deploy to prod?"', True),
+        ('message = "Deploy to prod"', False),
+        ('message = "deploy to prod?"', False),
+        ("pattern = 'Deploy to \\w+\\?'", True),
+        ("pattern = 'Deploy'", False),
+        ("pattern = '.*'", True),
+    ],
+)
+def test_rule_answers_what_all_of_its_conditions_name(condition: str, fits: bool) -> None:  # noqa: FBT001
+    """A message is compared whole, and a pattern is one for the whole message."""
+    assert answer_of(f"[[rule]]\n{condition}\n{ACCEPT}") == (ACCEPTED if fits else None)
+
+
+def test_order_decides() -> None:
+    """The first rule that fits answers."""
+    text = (
+        '[[rule]]\nmessage = "Wipe all?"\naction = "decline"\n'
+        '[[rule]]\nkey = "confirm"\naction = "cancel"\n'
+        '[[rule]]\naction = "decline"\n'
+    )
+    assert answer_of(text) == {"action": "cancel"}
+    assert answer_of(text, InputRequest("form", "Wipe all?")) == {"action": "decline"}
+    assert answer_of(text, key="other") == {"action": "decline"}
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
+def test_prompts_and_resources_have_rules_of_their_own(method: str) -> None:
+    """A tool's rule is not for a prompt of that name."""
+    member = {"prompts/get": "prompt", "resources/read": "resource"}[method]
+    assert answer_of(f'[[rule]]\n{member} = "deploy"\n{ACCEPT}', method=method) == ACCEPTED
+    assert answer_of(f'[[rule]]\ntool = "deploy"\n{ACCEPT}', method=method) is None
+
+
+def test_rule_answers_only_what_its_answer_is_for() -> None:
+    """Content is for forms, a result for sampling and roots, a value for the array dialect."""
+    url = InputRequest("url", "Sign in")
+    roots = InputRequest("roots", "")
+    value = InputRequest("string", "City?", takes_value=True)
+    assert answer_of(f"[[rule]]\n{ACCEPT}", url) is None
+    assert answer_of('[[rule]]\naction = "accept"', url) == {"action": "accept"}
+    assert answer_of('[[rule]]\naction = "decline"', roots) is None
+    result = '[[rule]]\nresult = { roots = [{ uri = "file:///a" }] }'
+    assert answer_of(result, roots) == {"roots": [{"uri": "file:///a"}]}
+    assert answer_of(result) is None
+    assert answer_of('[[rule]]\nvalue = "Rome"', value) == {"value": "Rome"}
+    assert answer_of('[[rule]]\nvalue = "Rome"') is None
+    assert answer_of('[[rule]]\naction = "decline"', value) is None
+
+
+def test_file_says_which_kinds_it_can_answer() -> None:
+    """A client declares what its sources can answer."""
+
+    def kinds(text: str) -> set[str]:
+        return read_answers(text.encode(), "answers.toml").kinds()
+
+    assert kinds("") == set()
+    assert kinds('otherwise = "decline"') == {"form", "url"}
+    assert kinds(f"[[rule]]\n{ACCEPT}") == {"form"}
+    assert kinds('[[rule]]\nkind = "url"\naction = "accept"') == {"url"}
+    assert kinds('[[rule]]\nkind = "roots"\nresult = {}') == {"roots"}
+    assert kinds('[rest]\nurl = "http://localhost/"') == {"form", "url", "sampling", "roots"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a =", "answers.toml is no TOML: "),
+        ("rules = []", "answers.toml: rules: there is no such field; there are otherwise, rest"),
+        ('otherwise = "ask"', "answers.toml: otherwise: input should be 'fail', 'decline' or"),
+        ("[rest]", "answers.toml: rest.url: it is required"),
+        ('[rest]\nurl = "http://a"\nproxy = 1', "rest.proxy: there is no such field; there are"),
+        ('[rest]\nurl = "http://a"\ntimeout = 0', "rest.timeout: input should be greater than 0"),
+        (f'[[rule]]\n{ACCEPT}\n[[rule]]\ntol = "a"', "rule 2: tol: there is no such field"),
+        (f"[[rule]]\n{ACCEPT}\n[[rule]]\ntool = 5", "rule 2: tool: input should be a valid string"),
+        ('[[rule]]\nkind = "forms"\naction = "accept"', "rule 1: kind: input should be 'form'"),
+        ('[[rule]]\nkey = "a"', "rule 1: exactly one of action, result and value is needed"),
+        ('[[rule]]\naction = "accept"\nvalue = 1', "and it has action and value"),
+        ('[[rule]]\naction = "decline"\ncontent = {}', 'content: only goes with action = "accept"'),
+        ('[[rule]]\nkind = "roots"\naction = "accept"', "kind: roots is not answered by action"),
+        (f'[[rule]]\nmessage = "a"\npattern = "b"\n{ACCEPT}', "message and pattern don't go"),
+        (f'[[rule]]\ntool = "a"\nprompt = "b"\n{ACCEPT}', "tool and prompt don't go together"),
+        (f'[[rule]]\npattern = "("\n{ACCEPT}', "rule 1: pattern: is no regular expression: miss"),
+        (
+            '[[rule]]\naction = "accept"\ncontent = { day = 2026-07-28 }',
+            "rule 1: content.day: is no JSON value; write it as a text",
+        ),
+    ],
+)
+def test_fault_names_rule_and_field(text: str, reason: str) -> None:
+    """What is wrong with a file says where, and with what."""
+    with pytest.raises(UsageError) as caught:
+        read_answers(text.encode(), "answers.toml")
+    assert reason in str(caught.value)
+
+
+def test_file_is_utf_8() -> None:
+    """Other bytes are no answers file."""
+    with pytest.raises(UsageError, match=r"answers\.toml is not UTF-8"):
+        read_answers(b"\xff", "answers.toml")
+
+
+def test_published_schema_is_the_models() -> None:
+    """The schema in the documentation is generated, and takes what the reader takes."""
+    schema = json.loads((Path(__file__).parents[3] / "docs" / "answers.schema.json").read_text())
+    assert schema.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
+    assert schema == AnswersFile.model_json_schema()
+    jsonschema.validate({"otherwise": "decline", "rule": [{"tool": "deploy", **ACCEPTED}]}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"rule": [{"tol": "deploy"}]}, schema)
+
+
+# Files from recordings
+
+CALL = tool("deploy", env="prod")
+MESSAGE = 'Sure "now"?\n'
+
+
+def recorded(*answers: Any) -> Cassette:
+    """Return a cassette on which a question has these answers, one in each interaction."""
+    script: list[Any] = []
+    for number, answer in enumerate(answers):
+        first = tool("deploy", env=f"prod-{number}")
+        script += [(first, asks("a")), (retry(first, {"a": answer}), text("done"))]
+        script[-2][1]["inputRequests"]["a"]["params"]["message"] = MESSAGE
+    return loaded(cassette_of(*script))
+
+
+def accepted(**content: Any) -> Any:
+    """Return an accepted form."""
+    return {"action": "accept", "content": content}
+
+
+def test_rules_from_a_recording_give_its_answers() -> None:
+    """Whatever the texts, and with fractions and exponents; every question is answered again."""
+    content = {"n": 1.5, "m": 2e30, "t": 'a "b" \\ \x00 ü 😀', "l": ["a"], "f": True, "é": 1}
+    written = answers_text(recorded(accepted(**content, x=None)), "f.json")
+
+    answer = answer_of(written, InputRequest("form", MESSAGE), key="a")
+    assert canonical(answer) == canonical(parse(compact(accepted(**content))))
+    assert tomllib.loads(written)["rule"][0]["message"] == MESSAGE
+
+
+def test_other_answers_to_the_same_question_are_comments() -> None:
+    """The first rule that fits would win; equal ones are written once, abandoned ones never."""
+    answers = (accepted(n=1), {"action": "decline"}, accepted(n=1))
+    written = answers_text(recorded(*answers), "f.json")
+
+    assert written.count("[[rule]]") == 1
+    assert '# #2 answers the same question otherwise:\n# action = "decline"\n' in written
+    assert "[[rule]]" not in answers_text(loaded(cassette_of((CALL, asks("a")))), "f.json")
+
+
+def test_answers_that_are_not_known_are_not_written() -> None:
+    """A sealed answer leaves a decline, a redacted one a note."""
+    sealed = answers_text(recorded(accepted(n="mrtr-answer:" + "0" * 64)), "f.json")
+    redacted = answers_text(recorded(accepted(n="<jwt:1>")), "f.json")
+
+    assert "# The recorded answer is sealed" in sealed
+    assert tomllib.loads(sealed)["rule"][0]["action"] == "decline"
+    assert "mrtr-answer" not in sealed
+    assert "# The recorded answer has redacted secrets" in redacted
+
+
+def test_array_and_pushed_questions_have_rules() -> None:
+    """A bare value, and no key where that is ours."""
+    array = cassette_of(
+        (CALL, array_asks("city", state="s")),
+        (retry(CALL, [{"id": "city", "value": "Rome"}], state="s"), text("done")),
+    )
+    pushed = asked_once(elicit(), {"action": "decline"}, CALL, text("done"))
+
+    (rule,) = tomllib.loads(answers_text(loaded(array), "f.json"))["rule"]
+    assert (rule["value"], rule["key"]) == ("Rome", "city")
+    (rule,) = tomllib.loads(answers_text(pushed, "f.json"))["rule"]
+    assert rule == {"tool": "deploy", "message": "Deploy?", "kind": "form", "action": "decline"}

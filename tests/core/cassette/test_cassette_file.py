@@ -1,0 +1,773 @@
+"""Facts about a cassette's file: what was recorded comes back, and what is no cassette is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import orjson
+import pytest
+from builders import (
+    STREAM_HEADERS,
+    Answer,
+    answer,
+    cassette_of,
+    decode_cassette,
+    encode_cassette,
+    get,
+    loaded,
+    notification,
+    post,
+    progress,
+    retry,
+    sse,
+    stream,
+    tool,
+    values_of,
+    with_token,
+    without_digests,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import NO, YES, asks, text
+from pushed_cassettes import branched, pushing_cassettes, said_of_turns
+
+from mrtr_cassette.core.cassette.codec import exchange_sha256
+from mrtr_cassette.core.cassette.dump import dump, dump_pieces
+from mrtr_cassette.core.cassette.journal import decode_line, encode_line
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.model import SCHEMA_ID, VERSION, schema
+from mrtr_cassette.core.cassette.recorded import (
+    Branch,
+    Cassette,
+    RecordedBy,
+    RecordedExchange,
+    RecordedInteraction,
+    RecorderFacts,
+)
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.sealed import sha256_of
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
+from mrtr_cassette.core.wire.lines import channel_request, line_request
+from mrtr_cassette.errors import CassetteError
+
+CALL = tool("deploy", env="prod")
+STATE = "S" * 30
+TALK = (
+    (CALL, asks("ok", state=STATE)),
+    (post(retry(CALL, {"ok": YES}, state=STATE), ("Accept", "a"), ("Accept", "b")), text("done")),
+    (retry(CALL, {"ok": NO}, state=STATE), asks("again")),
+    (retry(CALL, {"ok": YES}, state="T" * 30), text("refused")),
+    (get("/mcp?x=1", ("Accept", "a"), ("Accept", "b")), Answer((b"\xff", b"x"), end=End.OPEN)),
+    (tool("flow"), Answer((sse(progress(1)), b": ping\n\n"), STREAM_HEADERS, end=End.BROKEN)),
+    (tool("gone"), Answer((), status=0, end=End.OPEN)),
+)
+Change = Callable[[Any], object]
+
+
+def tree_of(*script: Any) -> dict[str, Any]:
+    """Return the file of a talk as JSON."""
+    tree: dict[str, Any] = json.loads(encode_cassette(cassette_of(*(script or TALK))))
+    return tree
+
+
+def edited(change: Change, data: bytes | None = None) -> bytes:
+    """Return a file after an edit by hand, without digests."""
+    tree = without_digests(tree_of() if data is None else json.loads(data))
+    change(tree)
+    return json.dumps(tree).encode()
+
+
+def at(tree: Any, *path: str | int) -> Any:
+    """Return what stands at a place."""
+    for step in path:
+        tree = tree[step]
+    return tree
+
+
+def values(cassette: Cassette) -> Any:
+    """Return what is known of a recording, for comparing."""
+    interactions = [
+        (each.number, each.branch, each.is_orphan, list(map(values_of, each.exchanges)))
+        for each in cassette.interactions
+    ]
+    return replace(cassette, path="", interactions=()), interactions
+
+
+# What was recorded comes back
+
+
+@pytest.mark.parametrize("script", [(), TALK[:1], TALK])
+def test_what_was_dumped_is_loaded(script: Sequence[Any]) -> None:
+    """A recording comes back from its file, and its file from the recording."""
+    rules = RedactionRules(("x+y",), ("pin",), ("jwt",))
+    cassette = replace(loaded(cassette_of(*script)), redaction=rules, seals_answers=True)
+
+    assert values(load(dump(cassette), "f")) == values(cassette)
+    assert dump(load(dump(cassette), "f")) == dump(cassette)
+
+
+def test_interactions_are_chains_of_exchanges() -> None:
+    """Each has its exchanges in order, and shares those of the one that it parts from."""
+    cassette = loaded(cassette_of(*TALK[:4]))
+    (ask, done), (shared, again), (orphan,) = (one.exchanges for one in cassette.interactions)
+
+    assert shared is ask
+    assert [one.branch for one in cassette.interactions] == [None, Branch(1, 1), None]
+    assert [one.is_orphan for one in cassette.interactions] == [False, False, True]
+    assert [each.number for each in (ask, done, again, orphan)] == [1, 2, 3, 4]
+    assert [each.ask is not None for each in (ask, done, again)] == [True, False, True]
+    assert (ask.issued_sha256, done.echoed_sha256) == (sha256_of(STATE),) * 2
+    assert (ask.echoed_sha256, done.issued_sha256) == (None, None)
+
+
+@given(st.lists(st.sampled_from(["call", "turns", "branch"]), max_size=8))
+def test_nothing_is_loaded_twice(shapes: list[str]) -> None:
+    """However many branches part from an interaction, each exchange is one."""
+    script: list[Any] = [(CALL, asks("a", state=STATE))]
+    for number, shape in enumerate(shapes):
+        if shape == "call":
+            script.append((tool("other", n=number), text("done")))
+        elif shape == "turns":
+            asking = tool("other", n=number)
+            script += [(asking, asks("b")), (retry(asking, {"b": number}), text("done"))]
+        else:
+            script.append((retry(CALL, {"a": number}, state=STATE), text("left")))
+
+    cassette = loaded(cassette_of(*script))
+
+    numbers = [each.number or 0 for one in cassette.interactions for each in one.own]
+    assert sorted(numbers) == list(range(1, len(script) + 1))
+    for one in cassette.interactions:
+        assert one.branch is None or one.exchanges[0] is cassette.interactions[0].exchanges[0]
+
+
+@given(pushing_cassettes())
+def test_pushed_turns_are_loaded_as_they_were_written(cassette: Cassette) -> None:
+    """A file has each pushed request in its place, and each posted answer with its facts."""
+    again = load(dump(cassette), "f")
+
+    for before, after in zip(cassette.interactions, again.interactions, strict=True):
+        assert said_of_turns(after) == said_of_turns(before)
+        assert after.places == before.places
+        assert [values_of(each) for each in after.own] == [values_of(each) for each in before.own]
+    assert dump(again) == dump(cassette)
+
+
+def test_branch_shares_the_pushed_turns_before_it() -> None:
+    """What the server pushed before two interactions part is one turn of both."""
+    listening, first, branch = load(dump(branched()), "f").interactions
+
+    assert branch.pushed_turns[:2] == first.pushed_turns
+    assert first.pushed_turns[0].asked[0].exchange is first.exchanges[0]
+    assert first.pushed_turns[0].asked[1].exchange is listening.exchanges[0]
+
+
+def test_recorders_and_their_exchanges_come_back() -> None:
+    """In whole milliseconds; the first recorder and a number that is the same are left out."""
+    cassette = loaded(cassette_of((tool("a"), text("b")), (tool("c"), text("d"))))
+    owners = [RecordedBy("A", 1), RecordedBy("B", 1)]
+    interactions = tuple(
+        replace(each, exchanges=(replace(each.exchanges[0], recorded_by=owner),))
+        for each, owner in zip(cassette.interactions, owners, strict=True)
+    )
+    recorders = RecorderFacts("A", 7.4), RecorderFacts("B", 8.6, 1.2)
+    data = dump(replace(cassette, interactions=interactions, recorders=recorders))
+    first, second = json.loads(data)["recording"]["exchanges"]
+
+    assert not first.keys() & {"recorder", "own_number"}
+    assert (second["recorder"], second["own_number"]) == (2, 1)
+    again = load(data, "f")
+    assert again.recorders == (RecorderFacts("A", 7), RecorderFacts("B", 9, 1))
+    assert [each.own[0].recorded_by for each in again.interactions] == owners
+    facts = ("recording", "exchanges", 0)
+    with pytest.raises(CassetteError, match="exchange 1 has recorder 3 of 2"):
+        load(edited(lambda tree: at(tree, *facts).update(recorder=3), data), "f")
+
+
+# How the file looks
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b'{"a":null,"b":[1.5,true,"\xc3\xa9"]}', {"body": {"a": None, "b": [1.5, True, "é"]}}),
+        (b"false", {"body": False}),
+        (b"0", {"body": 0}),
+        (b"", {}),
+        (b"null", {"text": "null"}),
+        (b'{"a": 1}', {"text": '{"a": 1}'}),
+        (b"1.0e2", {"text": "1.0e2"}),
+        (b"18446744073709551616", {"text": "18446744073709551616"}),
+        (b'{"a":1,"a":2}', {"text": '{"a":1,"a":2}'}),
+        (b'"\\ud800"', {"text": '"\\ud800"'}),
+        (b"-0", {"text": "-0"}),
+        (b"1e400", {"text": "1e400"}),
+        (b"\xef\xbb\xbf{}", {"text": "\ufeff{}"}),
+        (b"[" * 201 + b"]" * 201, {"text": "[" * 201 + "]" * 201}),
+        (b"\xff\xfe", {"base64": "//4="}),
+        (b'"\xed\xa0\x80"', {"base64": "Iu2ggCI="}),
+    ],
+)
+def test_body_has_the_most_readable_form_that_gives_it_back(
+    raw: bytes, shown: dict[str, Any]
+) -> None:
+    """A body is JSON where that round-trips, else text, else base64; always byte for byte."""
+    cassette = cassette_of((b"x", raw))
+    found = tree_of((b"x", raw))["interactions"][0]["response"]
+
+    assert {key: found[key] for key in found.keys() - {"status", "headers"}} == shown
+    response = loaded(cassette).interactions[0].exchanges[0].response
+    assert response is not None
+    assert response.body == raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "form"),
+    [
+        (
+            b'event: x\ndata: {"a":1}\n\n',
+            {"before": "event: x\ndata: ", "data": {"a": 1}, "after": "\n\n"},
+        ),
+        (b'data:{"a":1}\r\n\r\n', {"before": "data:", "data": {"a": 1}, "after": "\r\n\r\n"}),
+        (b"data: 1\n:x\n\n", {"before": "data: ", "data": 1, "after": "\n:x\n\n"}),
+        (b'data: {"a": 1}\n\n', {"text": 'data: {"a": 1}\n\n'}),
+        (b'data: {"a":\ndata: 1}\n\n', {"text": 'data: {"a":\ndata: 1}\n\n'}),
+        (b"data: null\n\n", {"text": "data: null\n\n"}),
+        (b": ping\n\n", {"text": ": ping\n\n"}),
+        (b"data\n\n", {"text": "data\n\n"}),
+        (b": \xff\ndata: 1\n\n", {"base64": "OiD/CmRhdGE6IDEKCg=="}),
+        (b"\xef\xbb\xbfdata: 1\n\n", {"text": "\ufeffdata: 1\n\n"}),
+    ],
+)
+def test_event_shows_its_data_as_json_where_that_gives_it_back(
+    raw: bytes, form: dict[str, Any]
+) -> None:
+    """An event is framing and JSON, else text, else base64; a byte order mark begins a stream."""
+    streamed = Answer((b"\xef\xbb\xbfdata: 0\n\n", raw), STREAM_HEADERS)
+    first, second = tree_of((CALL, streamed))["interactions"][0]["response"]["events"]
+
+    assert first == {"before": "\ufeffdata: ", "data": 0, "after": "\n\n"}
+    assert second == form
+    response = loaded(cassette_of((CALL, streamed))).interactions[0].exchanges[0].response
+    assert response is not None
+    assert [piece.raw for piece in response.pieces] == list(streamed.chunks)
+
+
+def test_file_is_indented_and_has_one_exchange_a_line() -> None:
+    """A person reads the interactions from top to bottom, and skips the recording block."""
+    data = dump(loaded(cassette_of(*TALK)))
+    tree = json.loads(data)
+    before, block = data.split(b'  "recording": ')
+    head = {key: value for key, value in tree.items() if key != "recording"}
+
+    assert list(head) == ["$schema", "version", "upstream", "request_state", "interactions"]
+    assert (tree["$schema"], tree["version"]) == (SCHEMA_ID, VERSION)
+    branch = tree["interactions"][1]
+    assert list(branch) == ["branch", "request", "elicitation_turns"]
+    assert list(branch["request"]) == ["http", "body"]
+    assert tree["interactions"][3]["request"]["http"]["headers"] == {"Accept": ["a", "b"]}
+    assert orjson.dumps(head, option=orjson.OPT_INDENT_2).removesuffix(b"\n}") + b",\n" == before
+    lines = [line for line in block.split(b"\n") if line.startswith(b"      {")]
+    assert [json.loads(line.rstrip(b",")) for line in lines] == tree["recording"]["exchanges"]
+    assert data.endswith(b"]\n  }\n}\n")
+
+
+def test_interactions_are_asked_for_one_at_a_time() -> None:
+    """What has been written is not needed any more, however many there are."""
+    cassette = loaded(cassette_of(*TALK))
+    given = []
+
+    def interactions() -> Iterator[RecordedInteraction]:
+        for interaction in cassette.interactions:
+            given.append(interaction.number)
+            yield interaction
+
+    pieces = dump_pieces(cassette, interactions())
+    next(pieces)
+    for count in range(1, len(cassette.interactions) + 1):
+        next(pieces)
+        assert len(given) == count
+
+
+def test_pushed_turns_stand_before_what_they_held_up() -> None:
+    """A turn names the events that asked, here or in another interaction, and has the answers."""
+    tree = json.loads(dump(branched()))
+    _, first, branch = tree["interactions"]
+
+    pushed, unanswered, result = first["elicitation_turns"]
+    assert [each["via"] for each in branch["elicitation_turns"]] == [
+        "push",
+        "push",
+        "result",
+        "push",
+    ]
+    assert pushed["ask"]["events"] == [
+        {"key": "elicitation-1", "event": 0},
+        {"key": "roots-1", "interaction": 1, "event": 1},
+    ]
+    responses = pushed["answer"]["responses"]
+    assert [each["key"] for each in responses] == ["roots-1", "elicitation-1"]
+    assert responses[0]["response"] == {"status": 202, "headers": {}}
+    assert "answer" not in unanswered
+    assert list(result) == ["via", "ask", "answer"]
+    names = ("number", "interaction", "turn", "answer", "ended_after")
+    assert [tuple(each.get(name) for name in names) for each in tree["recording"]["exchanges"]] == [
+        (1, 1, 0, None, 1),
+        (2, 2, 0, None, 2),
+        (3, 2, 1, 0, 3),
+        (4, 2, 1, 1, 4),
+        (5, 2, 3, None, 5),
+        (6, 3, 3, None, 6),
+        (7, 3, 4, 0, 7),
+    ]
+
+
+def test_file_is_valid_by_the_published_schema() -> None:
+    """The schema accepts what is written, refuses what isn't, and speaks of no code's models."""
+    published = json.loads(schema())
+    jsonschema.Draft202012Validator.check_schema(published)
+    validator = jsonschema.Draft202012Validator(published)
+
+    assert (published["$id"], {"EventModel", "Event"} & published["$defs"].keys()) == (
+        SCHEMA_ID,
+        {"Event"},
+    )
+    assert list(validator.iter_errors(tree_of())) == []
+    for change in ({"version": 2}, {"extra": 1}, {"interactions": {}}, {"request_state": "open"}):
+        assert not validator.is_valid({**tree_of(), **change})
+
+
+@pytest.mark.parametrize("option", [None, orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2])
+def test_file_is_the_same_however_it_is_spelled(option: int | None) -> None:
+    """Spaces and the order of members don't count, and a wrong value is named by its place."""
+    cassette = cassette_of(*TALK)
+    tree = tree_of()
+
+    assert decode_cassette(orjson.dumps(tree, option=option), "f") == cassette
+    for path in (("interactions", 1, "request", "http"), ("recording", "exchanges", 2, "number")):
+        wrong = tree_of()
+        at(wrong, *path[:-1])[path[-1]] = []
+        pointer = "/".join(map(str, path))
+        with pytest.raises(CassetteError, match=rf"^f: at /{pointer}: .*, found an array"):
+            load(orjson.dumps(wrong, option=option), "f")
+
+
+def test_progress_is_told_after_each_interaction() -> None:
+    """Whoever waits for a large cassette can be told how far its load is."""
+    told: list[tuple[int, int]] = []
+    load(dump(loaded(cassette_of(*TALK[:4]))), "f", progress=lambda *each: told.append(each))
+
+    assert told == [(1, 3), (2, 3), (3, 3)]
+
+
+# Times
+
+
+def test_times_count_from_the_beginning_of_the_recording() -> None:
+    """An exchange's times, and those of its pieces, are on one scale."""
+    cassette = cassette_of((CALL, text("x")), (tool("a"), stream(progress(1), progress(2))))
+    facts = cassette.recording.exchanges[1]
+    streamed = loaded(cassette).interactions[1].exchanges[0]
+
+    assert facts.pieces is not None
+    assert streamed.response is not None
+    ended_ms = facts.started_ms + facts.duration_ms
+    assert (streamed.started_ms, streamed.ended_ms) == (facts.started_ms, ended_ms)
+    assert [piece.at_ms - facts.started_ms for piece in streamed.response.pieces] == [
+        piece.at_ms for piece in facts.pieces
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "pieces"),
+    [
+        ("abcdef", [b"abc", b"def"]),
+        ("abcdefgh", [b"abc", b"defgh"]),
+        ("abcd", [b"abc", b"d"]),
+        ("ab", [b"ab", b""]),
+    ],
+)
+def test_edited_body_is_cut_as_far_as_it_goes(body: str, pieces: list[bytes]) -> None:
+    """A body of another length than its recorded pieces loses no byte."""
+    data = encode_cassette(cassette_of((get("/"), Answer((b"123", b"456")))))
+    response = {"status": 200, "headers": {}, "text": body}
+
+    changed = edited(lambda tree: tree["interactions"][0].update(response=response), data)
+
+    found = load(changed, "f").interactions[0].exchanges[0].response
+    assert found is not None
+    assert [piece.raw for piece in found.pieces] == pieces
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [{"at_ms": 0, "after": 1}],
+        [{"at_ms": 0, "after": 1, "size": 99}, {"at_ms": 0, "after": 1, "size": 1}],
+    ],
+)
+def test_timings_that_do_not_fit_lose_no_byte(pieces: list[dict[str, int]]) -> None:
+    """Edited timings may cost the rhythm, but never change what is served."""
+    for chunks, headers in (((b"123", b"456"), ()), ((sse(b"1"), sse(b"2")), STREAM_HEADERS)):
+        data = encode_cassette(cassette_of((get("/"), Answer(chunks, headers))))
+        tree = without_digests(json.loads(data))
+        tree["recording"]["exchanges"][0]["pieces"] = pieces
+        response = load(orjson.dumps(tree), "f").interactions[0].exchanges[0].response
+        assert response is not None
+        assert response.body == b"".join(chunks)
+
+
+def test_facts_may_be_missing_or_in_another_order() -> None:
+    """Without them a cassette is loaded without order and rhythm; those of nothing are checked."""
+    data = encode_cassette(cassette_of(*TALK))
+
+    def facts_of(change: Change) -> list[tuple[int | None, float]]:
+        cassette = load(edited(lambda tree: change(tree["recording"]["exchanges"]), data), "f")
+        own = [each for one in cassette.interactions for each in one.own]
+        return [(each.number, each.ended_ms) for each in own]
+
+    assert facts_of(lambda facts: facts.reverse()) == facts_of(lambda _: None)
+    assert set(facts_of(lambda facts: facts.clear())) == {(None, 0)}
+    assert [number for number, _ in facts_of(lambda facts: facts[0].update(interaction=99))][
+        :2
+    ] == [
+        None,
+        2,
+    ]
+    with pytest.raises(CassetteError, match=r"^f: at /recording/exchanges/7/number: "):
+        facts_of(lambda facts: facts.append({"number": "five"}))
+
+
+# Digests
+
+
+SMALL = dump(loaded(cassette_of((CALL, text("done")))))
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
+    """Each bit of a file counts, or changes nothing that was exchanged."""
+    known = values_of(load(SMALL, "f").interactions[0].exchanges[0])[1:3]
+    for place in range(len(SMALL)):
+        damaged = bytearray(SMALL)
+        damaged[place] ^= 1 << bit
+        try:
+            cassette = load(bytes(damaged), "f")
+        except CassetteError:
+            continue
+        assert values_of(cassette.interactions[0].exchanges[0])[1:3] == known
+
+
+def test_digests_are_those_that_the_description_of_the_format_gives() -> None:
+    """Another program computes the same ones, by the words of docs/cassette-format.md alone."""
+
+    def netstring(raw: bytes) -> bytes:
+        return str(len(raw)).encode() + b":" + raw + b","
+
+    def headers(members: dict[str, str]) -> bytes:
+        return b"".join(netstring(each.encode()) for pair in members.items() for each in pair)
+
+    def body(members: dict[str, Any]) -> bytes:
+        return json.dumps(members["body"], separators=(",", ":")).encode()
+
+    tree = json.loads(dump(loaded(cassette_of((CALL, text("done")), (tool("o", n=1), text("t"))))))
+    for each in tree["recording"]["exchanges"]:
+        interaction = tree["interactions"][each["interaction"] - 1]
+        request, response = interaction["request"], interaction["response"]
+        fields = [
+            request["http"]["method"].encode(),
+            request["http"]["path"].encode(),
+            headers(request["http"]["headers"]),
+            body(request),
+            str(response["status"]).encode(),
+            headers(response["headers"]),
+            response.get("end", "").encode(),
+            body(response),
+        ]
+        digest = hashlib.sha256(b"".join(map(netstring, fields))).hexdigest()
+        assert each["sha256"] == digest
+
+
+REQUEST = Request("POST", "/mcp", (("a", "b"), ("c", "d")), b"body")
+RESPONSE = Response(200, (("e", "f"),), (Piece(b"12", 0, 0), Piece(b"3", 0, 0)), End.COMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        (replace(REQUEST, method="GET"), RESPONSE),
+        (replace(REQUEST, target="/mcpb", body=b"ody"), RESPONSE),
+        (replace(REQUEST, headers=(("a", "bc"), ("", "d"))), RESPONSE),
+        (replace(REQUEST, headers=(("c", "d"), ("a", "b"))), RESPONSE),
+        (REQUEST, None),
+        (REQUEST, replace(RESPONSE, status=201)),
+        (REQUEST, replace(RESPONSE, end=End.OPEN)),
+        (REQUEST, replace(RESPONSE, pieces=RESPONSE.pieces[:1])),
+        (REQUEST, replace(RESPONSE, headers=())),
+    ],
+)
+def test_whatever_differs_gives_another_digest(
+    request_: Request, response: Response | None
+) -> None:
+    """No two fields can be mistaken for others; only how the network cut a body doesn't count."""
+    digest = exchange_sha256(REQUEST, RESPONSE)
+    assert exchange_sha256(request_, response) != digest
+    assert exchange_sha256(REQUEST, replace(RESPONSE, pieces=(Piece(b"123", 5, 6),))) == digest
+
+
+TURN = ("elicitation_turns", 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "place"),
+    [
+        (TALK, (0, "request"), "interaction 1: "),
+        (TALK, (0, *TURN, "ask"), "interaction 1: "),
+        (TALK, (0, *TURN, "answer"), "interaction 1, turn 1: "),
+        (TALK, (0, "response"), "interaction 1, turn 1: "),
+        (None, (1, *TURN, "answer", "responses", 1, "request"), "interaction 2, turn 1, answer 2"),
+    ],
+)
+def test_exchange_that_is_not_the_recorded_one_is_refused(
+    data: Any, path: tuple[str | int, ...], place: str
+) -> None:
+    """An edited body is an error that names its place, and the way to accept it."""
+    tree = json.loads(dump(branched())) if data is None else tree_of(*data)
+    at(tree["interactions"], *path)["body"]["jsonrpc"] = "3.0"
+
+    with pytest.raises(CassetteError, match=f"^f: {place}.*the sha256 of .*check f --fix$"):
+        load(orjson.dumps(tree), "f")
+
+
+# What is no cassette
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b" \n", r"^f: the file is empty; record it again$"),
+        (b"{", r"^f: not JSON: .*; the file is damaged or no cassette; restore it"),
+        (b"\xff", r"^f: not JSON: "),
+        (b"[" * 100_000, r"^f: not JSON: "),
+        (SMALL.replace(b'"number":1', b'"number"1'), r"^f: not JSON: .*line \d+ column"),
+        (
+            b"{\n<<<<<<< HEAD\n1\n=======\n2\n>>>>>>> x\n}",
+            r"^f: line 2 is the mark of a merge conf",
+        ),
+        (b'{"journal":1} 0\n[1] 0\n', "^f: it is the journal of a recording, not a cassette; make"),
+        (b"[]", r"^f: JSON, but no mrtr-cassette file"),
+        (b'{"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
+        (b'{"version":1}', r"^f: JSON, but no mrtr-cassette file"),
+        (b'{"version":true,"interactions":[]}', r"^f: JSON, but no mrtr-cassette file"),
+        (
+            b'{"version":2,"interactions":[]}',
+            r"^f: cassette version 2, and this program reads version 1; update mrtr-cassette$",
+        ),
+        (b'{"version":0,"interactions":[]}', r"^f: cassette version 0, .*; record it again$"),
+        (b'{"version":1,"interactions":[]}', r"^f: at /upstream: field required(;|$)"),
+    ],
+)
+def test_file_that_is_no_cassette_is_refused_with_the_way_out(data: bytes, message: str) -> None:
+    """An error names file, place and reason, and what can be done."""
+    with pytest.raises(CassetteError, match=message):
+        load(data, "f")
+
+
+GONE = object()
+DEEP = json.loads("[" * 300 + "]" * 300)
+RULES = {"patterns": ["("], "keys": [], "disabled": []}
+FIRST, SECOND, FOURTH = (("interactions", index) for index in (0, 1, 3))
+
+
+def put(tree: Any, path: Sequence[str | int], to: Any) -> None:
+    """Give a member another value, or remove it."""
+    inner = at(tree, *path[:-1])
+    if to is GONE:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = to
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "message"),
+    [
+        (("upstream",), 5, "/upstream: input should be a valid string, found 5"),
+        (("a/b",), "x" * 300, r"/a~1b: extra inputs .*, found 'x{199}… \(102 more characters\)"),
+        ((*FIRST, "request"), GONE, "/interactions/0/request: field required"),
+        ((*FIRST, "response", "status"), "200", "/interactions/0/response/status: .* found '200'"),
+        ((*FIRST, "request", "text"), "1", "/interactions/0/request: both `body` and `text`"),
+        ((*FIRST, "request", "body"), DEEP, "/interactions/0/request"),
+        ((*FOURTH, "response", "base64"), "A", "/interactions/3/response/base64: "),
+        (("recording", "sha256"), "x", "/recording/sha256: string should match pattern"),
+        (("redaction",), RULES, "/redaction: .*no regular expression"),
+        ((*SECOND, "branch", "of"), 2, "/interactions/1/branch/of: 2 is no earlier interaction"),
+        ((*SECOND, "branch", "of"), "1", "/interactions/1/branch/of: input should be a valid int"),
+        ((*SECOND, "branch", "turn"), 3, "/interactions/1/branch/turn: interactions 1 and 2 have"),
+        (
+            (*SECOND, "elicitation_turns"),
+            [tree_of()["interactions"][1]["elicitation_turns"][1]],
+            "/interactions/1/branch/turn: the branch has no answer of its own there",
+        ),
+        (
+            (*SECOND, "request", "body", "params", "name"),
+            "x",
+            "/interactions/1/request: not the same as in interaction 1",
+        ),
+        (
+            (*FIRST, "elicitation_turns"),
+            [tree_of()["interactions"][1]["elicitation_turns"][1]] * 2,
+            "/interactions/0/elicitation_turns/0: no `answer`, and another turn follows",
+        ),
+        (
+            (*FIRST, "elicitation_turns"),
+            [tree_of()["interactions"][1]["elicitation_turns"][1]],
+            "/interactions/0/response: a response after a turn without `answer`",
+        ),
+    ],
+)
+def test_what_cannot_have_been_recorded_is_named_by_its_place(
+    path: Sequence[str | int], to: Any, message: str
+) -> None:
+    """None of it is passed over, whatever an editor or a merge made of the file."""
+    with pytest.raises(CassetteError, match=f"^f: at {message}"):
+        load(edited(lambda tree: put(tree, path, to)), "f")
+
+
+def test_a_name_that_is_misspelled_is_shown() -> None:
+    """What is missing may stand there under another name."""
+
+    def misspell(tree: Any) -> None:
+        first = tree["interactions"][0]
+        first.update(reqest=first.pop("request"), other=1)
+
+    with pytest.raises(CassetteError, match="; without a meaning there: `reqest`, `other`"):
+        load(edited(misspell), "f")
+
+
+@pytest.mark.parametrize(
+    ("turn", "path", "to", "reason"),
+    [
+        (0, ("ask", "events"), [], "at {at}/ask/events: "),
+        (0, ("ask", "events", 0, "event"), -1, "at {at}/ask/events/0/event: "),
+        (0, ("ask", "events", 0, "event"), 9, "at {at}/ask/events/0/event: the response has no"),
+        (0, ("ask", "events", 0, "event"), 2, "at {at}/ask/events/0/event: this event is no requ"),
+        (0, ("ask", "events", 1, "interaction"), 9, "at {at}/ask/events/1/interaction: there is"),
+        (0, ("ask", "events", 1, "key"), "elicitation-1", "at {at}/ask/events/1/key: the same"),
+        (0, ("answer", "responses", 1, "key"), "roots-1", "at {at}/answer/responses/1/key: it n"),
+        (0, ("answer", "responses", 0, "request", "body", "id"), 5, "at {at}: not the same as in"),
+        (1, ("ask", "events", 0, "event"), 0, "at {at}: not the same as in interaction 2"),
+        (2, ("via",), "push", "at {at}/ask/events/0/key: field required"),
+        (2, ("via",), "task", "at {at}: `via` should be 'result' or 'push'"),
+        (0, ("via",), "result", "at {at}/ask/events/0/key: extra inputs are not permitted"),
+    ],
+)
+def test_pushed_turn_that_cannot_be_is_refused(
+    turn: int, path: tuple[str | int, ...], to: Any, reason: str
+) -> None:
+    """An error names the place of a pushed turn that names nothing, or that differs in a branch."""
+    changed = (2,) if "not the same" in reason else (1, 2)
+
+    def change(tree: Any) -> None:
+        for index in changed:
+            put(tree, ("interactions", index, "elicitation_turns", turn, *path), to)
+
+    place = f"/interactions/{changed[0]}/elicitation_turns/{turn}"
+    with pytest.raises(CassetteError) as caught:
+        load(edited(change, dump(branched())), "f")
+    assert str(caught.value).startswith(f"f: {reason.format(at=place)}")
+
+
+@pytest.mark.parametrize("turn", [1, 2, 4])
+def test_branch_parts_where_a_result_asks(turn: int) -> None:
+    """The turns up to the one in which a branch parts are those of the other interaction."""
+    place = ("interactions", 2, "branch", "turn")
+
+    with pytest.raises(CassetteError, match=r"^f: at /interactions/2/branch/turn: "):
+        load(edited(lambda tree: put(tree, place, turn), dump(branched())), "f")
+
+
+# Pipes
+
+
+ADD = with_token(tool("add", a=1), "t")
+
+
+def piped(number: int, request: Request, *lines: bytes, end: End | None) -> RecordedInteraction:
+    """Return what was recorded of one request on a pipe; without an end there was no response."""
+    response = None
+    if end is not None:
+        pieces = tuple(Piece(line, number + index, number) for index, line in enumerate(lines))
+        response = Response(NO_STATUS, (), pieces, end)
+    exchange = RecordedExchange(number, request, response, number, number + 5, None, None)
+    return RecordedInteraction(number, (exchange,), None, is_orphan=False)
+
+
+INITIALIZED = notification("notifications/initialized")
+PIPED = replace(
+    loaded(cassette_of()),
+    interactions=(
+        piped(1, channel_request(), b"ready\n", b"\xff\n", b'{"a": 1}\n', b"{}", end=End.OPEN),
+        piped(
+            2, line_request(ADD), progress("t") + b"\n", answer(ADD, {}) + b"\n", end=End.COMPLETE
+        ),
+        piped(3, line_request(INITIALIZED, "mrtr-session:1"), end=None),
+        piped(4, line_request(b"no json\n"), end=None),
+        piped(5, line_request(tool("die")), end=End.BROKEN),
+    ),
+    transport="stdio",
+    client="0" * 64,
+)
+
+
+def test_a_recording_of_pipes_comes_back() -> None:
+    """Requests, lines, ends, sessions and the client come back from a file and from a journal."""
+    assert values(load(dump(PIPED), "f")) == values(PIPED)
+    for interaction in PIPED.interactions:
+        (exchange,) = interaction.exchanges
+        assert values_of(decode_line(encode_line(exchange))) == values_of(exchange)
+
+
+def test_file_of_pipes_has_no_http() -> None:
+    """It has lines, and no member that only HTTP gives a meaning."""
+    first, second, third, fourth, fifth = json.loads(dump(PIPED))["interactions"]
+
+    lines = [{"text": "ready\n"}, {"base64": "/wo="}, {"text": '{"a": 1}\n'}, {"text": "{}"}]
+    assert first == {
+        "request": {},
+        "elicitation_turns": [],
+        "response": {"end": "open", "lines": lines},
+    }
+    assert second["request"] == {"body": json.loads(ADD)}
+    assert [line["data"]["jsonrpc"] for line in second["response"]["lines"]] == ["2.0", "2.0"]
+    assert third["request"]["session"] == "mrtr-session:1"
+    assert fourth == {"request": {"text": "no json"}, "elicitation_turns": []}
+    assert fifth["response"] == {"end": "broken"}
+
+
+@pytest.mark.parametrize(
+    ("transport", "place", "value", "reason"),
+    [
+        ("stdio", ("request", "http"), {"method": "POST", "path": "/", "headers": {}}, "no HTTP"),
+        ("stdio", ("response", "status"), 200, "no HTTP"),
+        ("stdio", ("response", "headers"), {}, "no HTTP"),
+        (None, ("request", "http"), None, "field required"),
+    ],
+)
+def test_transport_says_whether_there_is_http(
+    transport: str | None, place: tuple[str, str], value: Any, reason: str
+) -> None:
+    """Members of HTTP in a cassette of pipes are an error that names them, and so is their lack."""
+
+    def change(tree: Any) -> None:
+        put(tree, ("transport",), transport)
+        put(tree, ("interactions", 0, *place), value)
+
+    data = edited(change, dump(replace(PIPED, interactions=PIPED.interactions[1:2])))
+    with pytest.raises(CassetteError, match=f"/interactions/0/{'/'.join(place)}: .*{reason}"):
+        load(data, "f")

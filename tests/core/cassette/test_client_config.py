@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mrtr_cassette.core.cassette.client_config import unwrapped, wrapped
+from mrtr_cassette.errors import CassetteError
+
+RECORD = ("/bin/mrtr-cassette", "record", "--stdio", "--output", "/c.json")
+REPLAY = ("/usr/bin/python3", "-m", "mrtr_cassette", "replay", "--stdio", "/c.json")
+
+WITH_COMMENTS = b"""\xef\xbb\xbf{
+  // what the desktop starts, "mcpServers": {}
+  "theme": "dark", /* "command": 1 */
+  "mcpServers": {
+    "weather": {
+      "command": "uvx",
+      "args": [
+        "weather-server", // the newest
+        "--key", "${API_KEY}", "http://x/*y*/",
+      ],
+      "env": {"API_KEY": "${input:key}", "args": "command"},
+    },
+    "plain": {"command": "/opt/s\\u00e9rver"},
+    "empty": {"args": [ ], "command": "run"},
+    "s\xc3\xa9rver": {"command": "node", "args": ["a.js"]},
+    "remote": {"url": "https://example.com/mcp"},
+    "odd": {"command": "x", "args": "y"}
+  },
+}
+"""
+
+
+def server_of(data: bytes, name: str) -> dict[str, object]:
+    """Return a server of a configuration without comments."""
+    servers: dict[str, dict[str, object]] = json.loads(data)["mcpServers"]
+    return servers[name]
+
+
+@pytest.mark.parametrize("ours", [RECORD, REPLAY])
+@pytest.mark.parametrize("server", ["weather", "plain", "empty", "sérver"])
+def test_wrapping_and_unwrapping_gives_back_every_byte(server: str, ours: Sequence[str]) -> None:
+    """Comments, last commas, a byte order mark, variables and odd spaces are all still there."""
+    changed = wrapped(WITH_COMMENTS, "f", server, ours)
+
+    assert changed != WITH_COMMENTS
+    assert unwrapped(changed, "f", server) == WITH_COMMENTS
+
+
+def test_wrapping_changes_the_server_alone() -> None:
+    """Of all lines only those with the server's command and the begin of its arguments differ."""
+    changed = wrapped(WITH_COMMENTS, "f", "weather", RECORD)
+
+    before, after = WITH_COMMENTS.splitlines(), changed.splitlines()
+    assert len(after) == len(before)
+    assert [new for old, new in zip(before, after, strict=True) if old != new] == [
+        b'      "command": "/bin/mrtr-cassette",',
+        b'      "args": ["record", "--stdio", "--output", "/c.json", "--", "uvx", ',
+    ]
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+def test_own_command_stands_behind_ours(key: str) -> None:
+    """The recorder is given the server's command and arguments after two dashes."""
+    config = {key: {"a": {"type": "stdio", "command": "node", "args": ["a b", "--c"]}}}
+
+    tree = json.loads(wrapped(json.dumps(config).encode(), "f", "a", RECORD))
+
+    assert tree[key]["a"] == {
+        "type": "stdio",
+        "command": RECORD[0],
+        "args": [*RECORD[1:], "--", "node", "a b", "--c"],
+    }
+
+
+def test_server_without_arguments_gets_some() -> None:
+    """Where there are no arguments, they are added beside the command."""
+    data = b'{"mcpServers": {"a": {"command": "run"}}}'
+
+    changed = wrapped(data, "f", "a", RECORD)
+
+    assert server_of(changed, "a") == {"command": RECORD[0], "args": [*RECORD[1:], "--", "run"]}
+    assert unwrapped(changed, "f", "a") == data
+
+
+an_argument = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+
+
+@given(
+    an_argument,
+    st.none() | st.lists(an_argument, max_size=4),
+    st.sampled_from([None, 0, 2, "\t"]),
+    st.sampled_from([json.dumps, lambda tree, **how: json.dumps(tree, ensure_ascii=False, **how)]),
+    an_argument,
+)
+def test_any_server_comes_back(
+    command: str,
+    args: list[str] | None,
+    indent: int | str | None,
+    dumps: Callable[..., str],
+    name: str,
+) -> None:
+    """Whatever a server is called and started with, unwrapping gives back what was wrapped."""
+    entry = {"command": command} | ({} if args is None else {"args": args})
+    config = {"other": 1, "mcpServers": {name: entry, f"{name}2": {"command": "x"}}}
+    data = dumps(config, indent=indent).encode()
+
+    changed = wrapped(data, "f", name, REPLAY)
+
+    assert server_of(changed, name) == {
+        "command": REPLAY[0],
+        "args": [*REPLAY[1:], "--", command, *(args or [])],
+    }
+    assert json.loads(unwrapped(changed, "f", name)) == config
+
+
+@pytest.mark.parametrize(
+    ("data", "server", "reason"),
+    [
+        (b"{", "a", "not JSON"),
+        (b"[]", "a", "no `mcpServers`"),
+        (b'{"mcpServers": 1}', "a", "no `mcpServers`"),
+        (WITH_COMMENTS, "nobody", "no server 'nobody'; it has 'weather', 'plain'"),
+        (WITH_COMMENTS, "remote", "the server 'remote' has no `command`"),
+        (WITH_COMMENTS, "odd", "`args` of the server 'odd' is no list"),
+        (wrapped(WITH_COMMENTS, "f", "weather", REPLAY), "weather", "is wrapped already"),
+    ],
+)
+def test_what_cannot_be_wrapped_is_named(data: bytes, server: str, reason: str) -> None:
+    """A file or a server that can't be wrapped is an error that says why."""
+    with pytest.raises(CassetteError) as caught:
+        wrapped(data, "f", server, RECORD)
+
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        {"command": "node", "args": ["record", "--stdio", "--", "x"]},
+        {"command": "mrtr-cassette", "args": ["record", "--stdio"]},
+        {"command": "mrtr-cassette", "args": ["record", "--stdio", "--"]},
+        {"command": "mrtr-cassette", "args": ["inspect", "--", "x"]},
+        {"command": "mrtr-cassette"},
+    ],
+)
+def test_what_is_not_wrapped_is_not_unwrapped(server: dict[str, object]) -> None:
+    """Only what `wrap` writes is taken back."""
+    data = json.dumps({"mcpServers": {"a": server}}).encode()
+
+    with pytest.raises(CassetteError, match="'a' is not wrapped"):
+        unwrapped(data, "f", "a")

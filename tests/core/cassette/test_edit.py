@@ -1,0 +1,269 @@
+"""Facts about edited cassettes: edits by hand that are accepted, and responses that are replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from builders import (
+    Answer,
+    answer,
+    cassette_of,
+    encode_cassette,
+    loaded,
+    response_of,
+    retry,
+    stream,
+    tool,
+)
+from messages import NO, YES, Json, asks, text
+from pushed_cassettes import branched
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.edit import accept_edit, with_responses
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette
+from mrtr_cassette.errors import CassetteError
+
+CALL = tool("deploy", env="prod")
+TALK = (
+    (tool("one"), text("1")),
+    (CALL, asks("ok", state="S" * 30)),
+    (retry(CALL, {"ok": YES}, state="S" * 30), text("done")),
+    (tool("three"), text("3")),
+    (tool("four"), text("4")),
+)
+
+
+def written() -> bytes:
+    """Return the file of a talk, as it was recorded."""
+    return dump(load(encode_cassette(cassette_of(*TALK)), "f"))
+
+
+def edited(change: Callable[[list[Any]], object]) -> bytes:
+    """Return the file after an edit of its interactions, otherwise spelled as it was."""
+    tree = json.loads(written())
+    change(tree["interactions"])
+    text_before, block = written().split(b'  "recording": ')
+    head = orjson.dumps(
+        {key: value for key, value in tree.items() if key != "recording"},
+        option=orjson.OPT_INDENT_2,
+    )
+    assert text_before.startswith(head[:60])
+    return head.removesuffix(b"\n}") + b',\n  "recording": ' + block
+
+
+def facts_of(data: bytes) -> list[tuple[int, int, int]]:
+    """Return number, interaction and turn of each exchange."""
+    return [
+        (each["number"], each["interaction"], each["turn"])
+        for each in json.loads(data)["recording"]["exchanges"]
+    ]
+
+
+def test_cassette_as_it_was_recorded_stays() -> None:
+    """Where nothing was edited nothing changes."""
+    accepted = accept_edit(written(), "f")
+
+    assert accepted.data == written()
+    assert (accepted.edited, accepted.moved, accepted.removed) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "counts", "facts"),
+    [
+        (
+            lambda interactions: interactions[0]["response"]["body"].update(id=7),
+            (1, 0, 0),
+            [(1, 1, 0), (2, 2, 0), (3, 2, 1), (4, 3, 0), (5, 4, 0)],
+        ),
+        (lambda interactions: interactions.pop(1), (0, 2, 2), [(1, 1, 0), (4, 2, 0), (5, 3, 0)]),
+        (
+            lambda interactions: interactions.pop(),
+            (0, 0, 1),
+            [(1, 1, 0), (2, 2, 0), (3, 2, 1), (4, 3, 0)],
+        ),
+        (
+            lambda interactions: interactions.insert(0, interactions.pop(2)),
+            (0, 4, 0),
+            [(1, 2, 0), (2, 3, 0), (3, 3, 1), (4, 1, 0), (5, 4, 0)],
+        ),
+        (
+            lambda interactions: (
+                interactions.pop(0),
+                interactions[0]["response"]["body"].update(id=7),
+            ),
+            (1, 4, 1),
+            [(2, 1, 0), (3, 1, 1), (4, 2, 0), (5, 3, 0)],
+        ),
+        (
+            lambda interactions: interactions.insert(1, dict(interactions[3], orphan=True)),
+            (0, 4, 0),
+            [(1, 1, 0), (2, 3, 0), (3, 3, 1), (4, 4, 0), (5, 2, 0)],
+        ),
+    ],
+    ids=["edited", "removed", "last removed", "moved", "removed and edited", "added"],
+)
+def test_accepted_edit_loads(
+    change: Callable[[list[Any]], object],
+    counts: tuple[int, int, int],
+    facts: list[tuple[int, int, int]],
+) -> None:
+    """An edit is refused until it is accepted; the facts go with their exchanges."""
+    data = edited(change)
+    with pytest.raises(CassetteError, match="mrtr-cassette check f --fix"):
+        load(data, "f")
+
+    accepted = accept_edit(data, "f")
+
+    assert (accepted.edited, accepted.moved, accepted.removed) == counts
+    assert facts_of(accepted.data) == facts
+    assert json.loads(accepted.data)["interactions"] == json.loads(data)["interactions"]
+    load(accepted.data, "f")
+    assert accept_edit(accepted.data, "f").data == accepted.data
+
+
+@pytest.mark.parametrize("spelled", [json.dumps, lambda tree: json.dumps(tree, indent=3)])
+def test_other_spelling_needs_no_new_digests(spelled: Callable[[Any], str]) -> None:
+    """Digests cover values, so reformatting a file is no edit."""
+    tree = json.loads(written())
+    data = spelled(dict(reversed(tree.items()))).encode()
+
+    assert [len(interaction.exchanges) for interaction in load(data, "f").interactions] == [
+        1,
+        2,
+        1,
+        1,
+    ]
+    accepted = accept_edit(data, "f")
+    assert (accepted.edited, accepted.moved, accepted.removed) == (0, 0, 0)
+
+
+def test_cassette_without_digests_gets_them() -> None:
+    """A file that was written by hand is read without digests, and has them once it is accepted."""
+    tree = json.loads(written())
+    for each in tree["recording"]["exchanges"]:
+        del each["sha256"]
+    data = orjson.dumps(tree)
+    load(data, "f")
+
+    accepted = accept_edit(data, "f")
+
+    assert accepted.edited == 5
+    assert json.loads(accepted.data) == json.loads(written())
+
+
+def test_branch_that_was_edited_on_one_side_is_not_accepted() -> None:
+    """What only an editor can mend is refused, and named."""
+    script = (*TALK, (retry(CALL, {"ok": NO}, state="S" * 30), text("left")))
+    tree = json.loads(encode_cassette(cassette_of(*script)))
+    branch = next(each for each in tree["interactions"] if "branch" in each)
+    branch["request"]["body"]["id"] = 77
+
+    with pytest.raises(CassetteError, match="not the same as in interaction 2"):
+        accept_edit(orjson.dumps(tree), "f")
+
+
+def test_facts_of_posted_answers_go_with_their_exchanges() -> None:
+    """Answers to pushed requests keep their facts where their interaction moves or is edited."""
+    data = dump(branched())
+    tree = json.loads(data)
+    tree["interactions"].insert(0, dict(tree["interactions"][0], orphan=True))
+    tree["interactions"][3]["branch"]["of"] = 3
+    for turn in (each for one in tree["interactions"] for each in one["elicitation_turns"]):
+        for event in turn["ask"].get("events", ()):
+            if "interaction" in event:
+                event["interaction"] = 2
+    edited_turn = tree["interactions"][3]["elicitation_turns"][3]
+    edited_turn["answer"]["responses"][0]["request"]["body"]["id"] = 9
+
+    accepted = accept_edit(orjson.dumps(tree), "f")
+
+    exchanges = json.loads(accepted.data)["recording"]["exchanges"]
+    assert [(each["interaction"], each["turn"], each.get("answer")) for each in exchanges] == [
+        (1, 0, None),
+        (3, 0, None),
+        (3, 1, 0),
+        (3, 1, 1),
+        (3, 3, None),
+        (4, 3, None),
+        (4, 4, 0),
+    ]
+    assert (accepted.edited, accepted.removed) == (1, 0)
+    load(accepted.data, "f")
+
+
+# Responses in the place of recorded ones
+
+DEPLOY = tool("deploy")
+AGAIN = retry(DEPLOY, {"a": YES})
+LATER_ASK = {**asks("a"), "ttlMs": 5}
+OTHER = (tool("b"), text("b"))
+SCRIPT = ((DEPLOY, asks("a")), (AGAIN, text("done")), OTHER)
+
+
+def recorded(*script: Any) -> Cassette:
+    """Return the cassette of a talk, as its file has it."""
+    return load(dump(loaded(cassette_of(*script))), "f")
+
+
+def shown(data: bytes) -> bytes:
+    """Return the file up to the recording block."""
+    return data.partition(b'"recording"')[0]
+
+
+@pytest.mark.parametrize(
+    ("script", "position", "result", "expected"),
+    [
+        (SCRIPT, 1, text("later"), (SCRIPT[0], (AGAIN, text("later")), OTHER)),
+        (SCRIPT, 0, LATER_ASK, ((DEPLOY, LATER_ASK), SCRIPT[1], OTHER)),
+        (SCRIPT, 0, text("at once"), ((DEPLOY, text("at once")), OTHER)),
+        (
+            (SCRIPT[0], (AGAIN, asks("b")), (retry(AGAIN, {"b": YES}), text("b"))),
+            1,
+            text("done"),
+            SCRIPT[:2],
+        ),
+        (((DEPLOY, Answer((), status=0)),), 0, text("at last"), ((DEPLOY, text("at last")),)),
+    ],
+    ids=["result", "ask", "ask that is gone", "later ask that is gone", "no response before"],
+)
+def test_a_new_response_stands_as_if_it_had_been_recorded(
+    script: Any, position: int, result: Json, expected: Any
+) -> None:
+    """Outside the recording block the file is that of a recording with the new response."""
+    cassette = recorded(*script)
+    exchange = cassette.interactions[0].exchanges[position]
+    new = response_of(answer(AGAIN if position else DEPLOY, result))
+
+    data = with_responses(cassette, {exchange: new})
+
+    assert shown(data) == shown(dump(recorded(*expected)))
+    load(data, "f")
+
+
+def test_a_response_that_no_cassette_can_have_is_named_by_its_place() -> None:
+    """Nothing is written then."""
+    cassette = recorded(*SCRIPT)
+    wrong = replace(response_of(answer(tool("b"), text("b"))), status=99)
+    with pytest.raises(CassetteError, match="/interactions/1/response/status"):
+        with_responses(cassette, {cassette.interactions[1].exchanges[0]: wrong})
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_stream_has_a_time_for_each_event(count: int) -> None:
+    """Events that are new come with the last recorded one."""
+    cassette = recorded((DEPLOY, stream(*[answer(DEPLOY, text("a"))] * 2)))
+    exchange = cassette.interactions[0].exchanges[0]
+    assert exchange.response is not None
+    new = response_of(stream(*[answer(DEPLOY, text("b"))] * count))
+
+    changed = load(with_responses(cassette, {exchange: new}), "f").interactions[0].exchanges[0]
+
+    assert changed.response is not None
+    times = [piece[1:] for piece in exchange.response.pieces]
+    assert [piece[1:] for piece in changed.response.pieces] == (times + times[1:])[:count]

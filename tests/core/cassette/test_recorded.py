@@ -1,0 +1,286 @@
+"""Facts about what was recorded: exchanges, what servers push, sessions and streams."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    answer,
+    exchange,
+    get,
+    post,
+    progress,
+    refusal,
+    response_of,
+    retry,
+    rpc,
+    stream,
+    tool,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import NO, YES, Json, asks, text
+from pushed_cassettes import branched
+from pushing import PushingSession, asked_once, cassette_with, elicit, roots, sample
+
+from mrtr_cassette.core.cassette.recorded import (
+    Branch,
+    RecordedExchange,
+    TurnPlace,
+    posted_answer,
+    pushed_asks,
+)
+from mrtr_cassette.core.cassette.sessions import (
+    EndpointPassing,
+    endpoint_in,
+    listens,
+    opened_session,
+)
+from mrtr_cassette.core.protocol.calls import read_call
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.wire.http import End, Headers, Request
+
+CALL = tool("deploy", env="prod")
+
+
+def recorded(body: bytes) -> RecordedExchange:
+    """Return an exchange that got no response."""
+    return RecordedExchange(1, post(body), None, 1.0, 2.0, None, None)
+
+
+def test_exchanges_are_equal_only_to_themselves() -> None:
+    """Equal calls may be recorded often, and each is an exchange of its own."""
+    one, other = recorded(CALL), recorded(CALL)
+
+    assert one == one  # noqa: PLR0124  what it is about
+    assert one != other
+    assert len({one, other}) == 2
+
+
+STATE = "s" * 24
+ELSEWHERE = b'{"jsonrpc":"2.0","id":2,"result":{"resultType":"input_required","requestState":"s"}}'
+
+
+@pytest.mark.parametrize(
+    ("response", "state", "keys"),
+    [
+        (asks("a", state=STATE), STATE, ["a"]),
+        (stream(answer(CALL, asks("a"))), None, ["a"]),
+        (text("done"), None, None),
+        (ELSEWHERE, None, None),
+        (Answer((), status=0, end=End.OPEN), None, None),
+    ],
+)
+def test_exchange_reads_its_ask(response: Json, state: str | None, keys: list[str] | None) -> None:
+    """It asks where the response to its own request requires input, in a body or in a stream."""
+    ask = exchange(CALL, response, seals=False).ask
+
+    assert (None if ask is None else list(ask.input_requests)) == keys
+    assert ask is None or ask.request_state == state
+
+
+DONE = answer(CALL, text("done"))
+
+
+@pytest.mark.parametrize(
+    ("response", "said", "piece"),
+    [
+        (DONE, DONE, 0),
+        (stream(progress(1), DONE), DONE, 1),
+        (refusal(CALL), refusal(CALL), 0),
+        (stream(progress(1), end=End.OPEN), None, None),
+        (answer(retry(CALL, number=2), text("done")), None, None),
+        (Answer((), status=0, end=End.OPEN), None, None),
+    ],
+)
+def test_exchange_reads_the_response_to_its_request(
+    response: Json, said: bytes | None, piece: int | None
+) -> None:
+    """It is found in a body or behind other messages of a stream, and an error is one too."""
+    found = exchange(CALL, response)
+
+    assert found.rpc_members == ({} if said is None else json.loads(said))
+    assert (found.rpc_response is None) is (said is None)
+    located = found.located_response
+    assert (None if located is None else located.piece) == piece
+
+
+def test_places_count_the_turns_of_both_kinds() -> None:
+    """A turn's number counts the asks before it, however they were made."""
+    _, first, branch = branched().interactions
+
+    assert (first.shared, branch.shared) == (0, 1)
+    assert [each.number for each in first.own] == [2, 5, 3, 4]
+    assert first.places == (TurnPlace(0), TurnPlace(3), TurnPlace(1, 0), TurnPlace(1, 1))
+    assert [each.number for each in branch.own] == [6, 7]
+    assert branch.places == (TurnPlace(3), TurnPlace(4, 0))
+    assert (first.asking_turn(0), first.pushed_numbers, branch.pushed_numbers) == (
+        3,
+        [1, 2],
+        [1, 2, 4],
+    )
+
+
+# What servers push
+
+
+def test_pushed_requests_are_read_as_those_of_an_ask() -> None:
+    """A pushed request has the kind and the message of a request of the same method in an ask."""
+    pushes = [elicit(), elicit("push-4", "Log in", mode="url"), sample(), roots()]
+    session = PushingSession()
+    call = session.open(CALL)
+    session.say(call, *pushes)
+    session.end(call, answer(CALL, text("done")))
+    keys = ["elicitation-1", "elicitation-2", "sampling-1", "roots-1"]
+    turn = session.turn({key: (call, piece) for piece, key in enumerate(keys)})
+
+    assert turn.requests == {
+        "elicitation-1": InputRequest("form", "Deploy?"),
+        "elicitation-2": InputRequest("url", "Log in"),
+        "sampling-1": InputRequest("sampling", ""),
+        "roots-1": InputRequest("roots", ""),
+    }
+    assert [each.message.raw for each in turn.asked] == pushes
+    assert turn.posted is None
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (YES, YES),
+        (NO, NO),
+        (None, None),
+        (ValueError("no model"), {"error": {"code": -1, "message": "no model"}}),
+    ],
+)
+def test_posted_answer_is_a_result_or_an_error(value: object, read: object) -> None:
+    """An answer is the result that was posted, or an object with the error."""
+    cassette = asked_once(elicit(), value, CALL, text("done"))
+    (turn,) = cassette.interactions[0].pushed_turns
+
+    assert turn.posted == {"elicitation-1": read}
+    assert posted_answer(None) == {"error": None}
+
+
+def test_pushed_asks_are_told_by_the_response_that_they_stand_in() -> None:
+    """A push on a listening stream stands there, and belongs to the call that was pending."""
+    session = PushingSession()
+    stream = session.listen()
+    call = session.open(CALL)
+    session.say(call, elicit())
+    session.say(stream, roots())
+    session.end(call, answer(CALL, asks("a")))
+    session.end(stream)
+    listening, calling = session.exchange(stream), session.exchange(call)
+    turns = [
+        session.turn({"elicitation-1": (call, 0), "roots-1": (stream, 0)}),
+        session.turn({"elicitation-1": (call, 0)}),
+    ]
+    interactions = cassette_with(([listening], ()), ([calling], turns)).interactions
+    branch = replace(interactions[1], number=3, branch=Branch(2, 3))
+
+    asked = pushed_asks([*interactions, branch])
+
+    assert [(each.interaction, each.turn, each.request.key) for each in asked[calling]] == [
+        (2, 1, "elicitation-1"),
+        (2, 2, "elicitation-1"),
+    ]
+    assert [(each.turn, each.call.name) for each in asked[listening]] == [(1, "deploy")]
+
+
+# Sessions and streams
+
+ENDPOINT = b"event: endpoint\ndata: /messages?session_id=mrtr-session%3A7\n\n"
+
+
+def test_session_is_opened_by_a_header_or_by_the_url_to_post_to() -> None:
+    """Streamable HTTP names the session in a header, HTTP+SSE in its first event."""
+    headers = (*JSON_HEADERS, ("Mcp-Session-Id", "mrtr-session:3"))
+
+    assert opened_session(response_of(Answer((b"{}",), headers))) == "mrtr-session:3"
+    assert opened_session(response_of(Answer((ENDPOINT,), STREAM_HEADERS))) == "mrtr-session:7"
+    assert opened_session(response_of(Answer((b": hello\n\n",), STREAM_HEADERS))) == ""
+    assert opened_session(response_of(Answer((b"{}",)))) == ""
+    assert opened_session(None) == ""
+
+
+def test_endpoint_is_the_data_of_its_event() -> None:
+    """Any other event has none."""
+    assert endpoint_in(ENDPOINT) == b"/messages?session_id=mrtr-session%3A7"
+    assert endpoint_in(b"event: message\ndata: /messages\n\n") is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "headers", "is_listening"),
+    [
+        (get("/mcp"), STREAM_HEADERS, True),
+        (get("/mcp"), JSON_HEADERS, False),
+        (post(rpc("subscriptions/listen")), JSON_HEADERS, True),
+        (post(tool("work")), STREAM_HEADERS, False),
+    ],
+)
+def test_stream_of_a_get_and_of_a_subscription_listens(
+    request_: Request, headers: Headers, *, is_listening: bool
+) -> None:
+    """Both tell what other requests caused."""
+    response = response_of(Answer((b"x",), headers))
+
+    assert listens(read_call(request_), response) is is_listening
+
+
+PLAIN = b"event: endpoint\ndata: /messages?id=1\n\n"
+REST = b"data: http://server:80/x\n\n"
+
+
+def passed(*chunks: bytes, authority: str = "server:80") -> bytes:
+    """Return what a client gets of a stream that comes in these chunks."""
+    passing = EndpointPassing(authority)
+    return b"".join(map(passing.feed, chunks)) + passing.finish()
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (b"event: endpoint\ndata: http://server:80/messages?id=1\n\n", PLAIN),
+        (b"event: endpoint\ndata: https://SERVER:80/messages?id=1\n\n", PLAIN),
+        (
+            b"event:endpoint\r\ndata:http://server:80/m\r\n\r\n",
+            b"event:endpoint\r\ndata:/m\r\n\r\n",
+        ),
+        (PLAIN, PLAIN),
+        *(
+            (event, event)
+            for event in (
+                b"event: endpoint\ndata: http://elsewhere:80/messages?id=1\n\n",
+                b"event: endpoint\ndata: http://server:8000/messages\n\n",
+                b"event: message\ndata: http://server:80/messages\n\n",
+                b": ping\n\nevent: endpoint\ndata: http://server:80/messages\n\n",
+            )
+        ),
+    ],
+)
+@given(data=st.data())
+def test_url_at_the_server_leads_back(event: bytes, expected: bytes, data: st.DataObject) -> None:
+    """The first event loses the server's host, however it is cut; all other bytes stay."""
+    raw = event + REST
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=4)))
+    chunks = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+
+    assert passed(*chunks) == expected + REST
+
+
+def test_nothing_waits_but_the_beginning_of_the_event() -> None:
+    """What is no such event passes as it comes, and so does one without an end."""
+    passing = EndpointPassing("server")
+
+    assert passing.feed(b"ev") == b""
+    assert passing.feed(b"ent: m") == b"event: m"
+    assert passing.is_over
+    assert passing.feed(b"event: endpoint") == b"event: endpoint"
+    endless = b"event: endpoint\n" + b":" * 10_000
+    assert EndpointPassing("server").feed(endless) == endless

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    answer,
+    cassette_of,
+    get,
+    loaded,
+    notification,
+    play,
+    post,
+    progress,
+    refusal,
+    rpc,
+    sse,
+    stream,
+    tool,
+    with_token,
+)
+
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
+from mrtr_cassette.core.cassette.transports import FIRST_SESSION, over_http, over_pipes
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
+from mrtr_cassette.core.wire.lines import channel_request, line_request
+from mrtr_cassette.errors import CassetteError
+
+ADD = with_token(tool("add", a=1), "t")
+NOTED = notification("notifications/initialized")
+DONE = answer(ADD, {"content": []})
+
+
+def pipe_cassette(*exchanges: tuple[Request, list[bytes] | None, End]) -> Cassette:
+    """Return a cassette that was recorded over pipes: requests, their lines, and their ends."""
+    interactions = []
+    for number, (request, lines, end) in enumerate(exchanges, start=1):
+        response = None
+        if lines is not None:
+            pieces = tuple(Piece(line + b"\n", 0, number) for line in lines)
+            response = Response(NO_STATUS, (), pieces, end)
+        exchange = RecordedExchange(number, request, response, 0, 0, None, None)
+        interactions.append(RecordedInteraction(number, (exchange,), None, is_orphan=False))
+    empty = loaded(cassette_of())
+    return replace(empty, transport="stdio", interactions=tuple(interactions))
+
+
+def first_of(cassette: Cassette) -> tuple[Request, Response | None]:
+    """Return the first exchange."""
+    exchange = cassette.interactions[0].exchanges[0]
+    return exchange.request, exchange.response
+
+
+def raws_of(response: Response | None) -> list[bytes]:
+    """Return the pieces of a response."""
+    assert response is not None
+    return [piece.raw for piece in response.pieces]
+
+
+SPREAD = b'{"jsonrpc": "2.0",\r\n "id": 1,\n "result": {"text": "a\\nb"}}'
+EVENTS = Answer((b": ping\n\n", sse(progress("t")), b"id: 1\ndata:\n\n", sse(DONE)), STREAM_HEADERS)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "lines"),
+    [
+        (ADD, DONE, [DONE + b"\n"]),
+        (ADD, EVENTS, [progress("t") + b"\n", DONE + b"\n"]),
+        (
+            ADD,
+            Answer((SPREAD,)),
+            [b'{"jsonrpc": "2.0",   "id": 1,  "result": {"text": "a\\nb"}}\n'],
+        ),
+        (ADD, Answer((refusal(ADD),), JSON_HEADERS, 404), [refusal(ADD) + b"\n"]),
+        (ADD, Answer((), status=0, end=End.OPEN), None),
+        (NOTED, Answer((b"",), (), 202), None),
+    ],
+    ids=["JSON", "events", "JSON on several lines", "refusal", "no response", "accepted"],
+)
+def test_each_message_is_a_line(
+    request_: bytes, response: bytes | Answer, lines: list[bytes] | None
+) -> None:
+    """What says nothing is left out, as pipes acknowledge nothing by a status alone."""
+    request, found = first_of(over_pipes(loaded(cassette_of((request_, response)))))
+
+    assert request == line_request(request_, FIRST_SESSION)
+    assert (None if found is None else raws_of(found)) == lines
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ((get("/mcp"), Answer((b"",), STREAM_HEADERS)), "interaction 1: GET /mcp means nothing"),
+        (
+            (post(ADD, ("Mcp-Session-Id", "x")), DONE),
+            "interaction 1: it is part of an HTTP session",
+        ),
+        ((ADD, Answer((b"<html>",), (), 502)), "interaction 1: its response is HTTP 502"),
+        ((ADD, Answer((refusal(ADD, -32020),), JSON_HEADERS, 400)), "its headers decided"),
+        ((ADD, stream(b"no json")), "interaction 1: an event is no message"),
+    ],
+)
+def test_what_only_http_has_is_named(script: tuple[Request | bytes, Answer], reason: str) -> None:
+    """What pipes can't say is an error that names the interaction and the way out."""
+    with pytest.raises(CassetteError, match="can't be played over pipes") as caught:
+        over_pipes(loaded(cassette_of(script)))
+
+    assert reason in str(caught.value)
+
+
+def test_several_endpoints_are_no_server_on_a_pipe() -> None:
+    """A pipe has one endpoint."""
+    other = post(ADD, target="/other")
+
+    with pytest.raises(CassetteError, match="2 endpoints"):
+        over_pipes(loaded(cassette_of((ADD, DONE), (other, DONE))))
+
+
+def test_line_is_a_json_response() -> None:
+    """A response alone becomes a JSON body, without the line's end."""
+    cassette = over_http(pipe_cassette((line_request(ADD), [DONE], End.COMPLETE)))
+    request, response = first_of(cassette)
+
+    assert (request.method, request.target, request.body) == ("POST", "/mcp", ADD)
+    assert response is not None
+    assert (response.status, response.headers, response.body) == (200, JSON_HEADERS, DONE)
+
+
+@pytest.mark.parametrize(
+    ("lines", "end"),
+    [([progress("t"), DONE], End.COMPLETE), ([progress("t")], End.OPEN), ([], End.BROKEN)],
+)
+def test_lines_are_events(lines: list[bytes], end: End) -> None:
+    """More than a response becomes an event stream that ends in the same way."""
+    _, response = first_of(over_http(pipe_cassette((line_request(ADD), lines, end))))
+
+    assert response is not None
+    assert response.is_event_stream
+    assert response.end is end
+    assert response.body == b"".join(b"event: message\n" + sse(line) for line in lines)
+
+
+def test_noise_is_not_said_over_http() -> None:
+    """What a server prints by mistake is left out, and so is a channel with nothing else."""
+    cassette = pipe_cassette(
+        (line_request(ADD), [b"debug", DONE], End.COMPLETE),
+        (channel_request(), [b"starting"], End.OPEN),
+    )
+
+    assert raws_of(first_of(over_http(cassette))[1]) == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("exchange", "reason"),
+    [
+        ((channel_request(), [NOTED], End.OPEN), "the server speaks of its own accord"),
+        ((line_request(b"no json"), None, End.OPEN), "a line of the client is no message"),
+    ],
+)
+def test_what_only_pipes_have_is_named(
+    exchange: tuple[Request, list[bytes] | None, End], reason: str
+) -> None:
+    """What HTTP can't say is an error that names the interaction."""
+    with pytest.raises(CassetteError, match=f"over HTTP: interaction 1: {reason}"):
+        over_http(pipe_cassette(exchange))
+
+
+def test_notification_is_accepted_over_http() -> None:
+    """What a pipe does not answer is acknowledged over HTTP."""
+    _, response = first_of(over_http(pipe_cassette((line_request(NOTED), None, End.OPEN))))
+
+    assert response == Response(202, (), (), End.COMPLETE)
+
+
+def test_own_transport_stays() -> None:
+    """HTTP over HTTP is the cassette itself; on pipes, further starts keep their sessions."""
+    cassette = loaded(cassette_of((ADD, DONE)))
+    pipe = pipe_cassette(
+        (line_request(ADD), [DONE], End.COMPLETE),
+        (line_request(ADD, "mrtr-session:1"), [DONE], End.COMPLETE),
+    )
+
+    assert over_http(cassette) is cassette
+    assert [each.exchanges[0].request.headers for each in over_pipes(pipe).interactions] == [
+        (("mcp-session-id", FIRST_SESSION),),
+        (("mcp-session-id", "mrtr-session:1"),),
+    ]
+
+
+@pytest.mark.parametrize("over", [over_http, over_pipes])
+def test_branch_shares_what_it_shared(over: Callable[[Cassette], Cassette]) -> None:
+    """Exchanges that two interactions share are shared over the other transport too."""
+    cassette = loaded(cassette_of((ADD, DONE)))
+    first = cassette.interactions[0]
+    twice = replace(cassette, interactions=(first, replace(first, number=2)))
+
+    one, other = over(twice).interactions
+
+    assert one.exchanges[0] is other.exchanges[0]
+
+
+def test_cassette_of_pipes_plays_over_http() -> None:
+    """A client over HTTP gets what was recorded over pipes, with its own id."""
+    cassette = over_http(pipe_cassette((line_request(rpc("tools/list")), [DONE], End.COMPLETE)))
+    player = Player(cassette)
+
+    assert play(player, rpc("tools/list", number=7)) == DONE.replace(b'"id":1', b'"id":7')

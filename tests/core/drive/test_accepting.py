@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    Answer,
+    answer,
+    cassette_of,
+    conversation,
+    loaded,
+    progress,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_id,
+    with_token,
+)
+from messages import NO, YES, Json, array_asks, asks, form, text
+from pushed_cassettes import branched
+
+from mrtr_cassette.core.cassette.dump import dump
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.compare.conversations import compared
+from mrtr_cassette.core.compare.values import Change
+from mrtr_cassette.core.drive.accepting import (
+    ACCEPTABLE,
+    Proposal,
+    accepted,
+    accepted_by_verdict,
+    proposals,
+)
+from mrtr_cassette.core.drive.recorded_script import IssuedState, TurnChange
+from mrtr_cassette.core.drive.server_session import id_of, with_ids
+from mrtr_cassette.core.drive.verification import VerifiedInteraction, planned
+
+CALL = with_token(tool("deploy", env="prod"), 1)
+STATE, LIVE = "the-recorded-state-0123456789abc", "the-live-state-0123456789-abcdefg"
+OTHER = (tool("other"), text("as it was"))
+YES_RETRY, NO_RETRY = retry(CALL, {"a": YES}, state=STATE), retry(CALL, {"a": NO}, state=STATE)
+
+
+def question(words: str, state: str | None, *keys: str) -> Json:
+    """Return an ask."""
+    asked = asks(*keys or ("a",), state=state)
+    return {**asked, "inputRequests": {key: form(words) for key in keys or ("a",)}}
+
+
+ASKED = (
+    OTHER,
+    (CALL, question("Deploy?", STATE)),
+    (YES_RETRY, text("done")),
+    OTHER,
+)
+
+
+TEXT = Change("text-changed", "/content/0/text", '"a"', '"b"')
+NOTE = Change("surface-changed", "/tools/1", None, "{}", is_information=True)
+QUESTION = Change("question-changed", "/inputRequests/a/params/message", '"a"', '"b"')
+ERROR = Change("error-changed", "/isError", "false", "true")
+
+
+def file_of(*script: Any, **options: bool) -> tuple[bytes, Cassette]:
+    """Return the file of a script, and the cassette in it."""
+    data = dump(loaded(cassette_of(*script, **options), "f"))
+    return data, load(data, "f")
+
+
+def live(request: bytes, response: Json, **options: bool) -> RecordedExchange:
+    """Return what a live server responds to a request under another id."""
+    request = with_id(request, "mrtr-cassette-1")
+    return conversation((request, response), **options).exchanges[0]
+
+
+def taken(cassette: Cassette, number: int, position: int, exchange: RecordedExchange) -> Proposal:
+    """Return what is proposed where one live response differs."""
+    plan = planned(cassette)[number - 1]
+    recorded = plan.interaction.exchanges[position]
+    exchange = with_ids(exchange, {id_of(exchange): id_of(recorded)})
+    turn = 0 if recorded.ask is None else plan.interaction.asking_turn(position)
+    state = None if recorded.ask is None else recorded.ask.request_state
+    states = () if state is None else (IssuedState(LIVE, state),)
+    exchanges = (*plan.interaction.exchanges[:position], exchange)
+    changes = (TurnChange(turn, Change("text-changed", "/a", "1", "2")),)
+    verified = VerifiedInteraction(plan, "text-changed", changes, None, exchanges, states)
+    (proposal,) = proposals(cassette, [verified])
+    return proposal
+
+
+def lines_changed(old: bytes, new: bytes) -> list[str]:
+    """Return the lines of a new file that the old one lacks, without its recording block."""
+    before = old.decode().split("\n")
+    after = new.partition(b'\n  "recording"')[0].decode().split("\n")
+    return [line.strip() for line in after if line not in before]
+
+
+def test_a_result_takes_the_place_of_the_recorded_one() -> None:
+    """It has the recorded id, and nothing else in the file changes but the digests."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 1, live(YES_RETRY, text("Deployed")))
+
+    assert each.problem is None
+    new = accepted(data, cassette, [each])
+
+    assert lines_changed(data, new) == ['"text": "Deployed"']
+    old_recording, recording = (json.loads(raw)["recording"] for raw in (data, new))
+    differing = [
+        {name for name in one if one[name] != other[name]}
+        for one, other in zip(old_recording["exchanges"], recording["exchanges"], strict=True)
+    ]
+    assert differing == [set(), set(), {"sha256"}, set()]
+    again = load(new, "f")
+    assert [len(each.exchanges) for each in again.interactions] == [1, 2, 1]
+    (change,) = [
+        change
+        for each in compared(cassette, again).interactions
+        for stage in each.stages
+        for change in stage.changes
+    ]
+    assert change[:2] == ("text-changed", "/content/0/text")
+
+
+def test_a_question_keeps_the_recorded_state() -> None:
+    """The recorded answer repeats it, so it goes on with the new question."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 0, live(CALL, question(f"Now? {LIVE}", LIVE)))
+
+    assert each.problem is None
+    new = accepted(data, cassette, [each])
+    (line,) = lines_changed(data, new)
+    assert line.startswith('"message": "Now? mrtr-state:')
+    first, second = load(new, "f").interactions[1].exchanges
+    assert first.ask is not None
+    assert second.call.answers is not None
+    assert first.ask.request_state == second.call.answers.request_state
+
+
+def test_both_copies_of_a_shared_question_change() -> None:
+    """Branches of one question stay branches of it."""
+    data, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
+    assert cassette.interactions[2].branch is not None
+    new = accepted(data, cassette, [taken(cassette, 2, 0, live(CALL, question("Now?", LIVE)))])
+    assert lines_changed(data, new) == ['"message": "Now?"'] * 2
+    shared = load(new, "f").interactions
+    assert shared[1].exchanges[0] is shared[2].exchanges[0]
+
+
+def test_a_question_that_is_gone_ends_the_conversation() -> None:
+    """With its turn go the answer and what came of it; the file is as if recorded so."""
+    data, cassette = file_of(*ASKED)
+    each = taken(cassette, 2, 0, live(CALL, text("done at once")))
+
+    assert each.problem is None
+    new = accepted(data, cassette, [each])
+    alone, _ = file_of(OTHER, (CALL, text("done at once")), OTHER)
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+    assert len(load(new, "f").interactions[1].exchanges) == 1
+    assert len(json.loads(new)["recording"]["exchanges"]) == 3
+
+
+def test_a_later_question_that_is_gone_leaves_the_earlier_ones() -> None:
+    """The turns before it stay, byte for byte."""
+    second = retry(YES_RETRY, {"b": YES}, state="t" * 30, number=3)
+    script = (
+        (CALL, question("Deploy?", STATE)),
+        (YES_RETRY, question("Sure?", "t" * 30, "b")),
+        (second, text("done")),
+    )
+    data, cassette = file_of(*script)
+    new = accepted(data, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
+    alone, _ = file_of(script[0], (YES_RETRY, text("done")))
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+
+    unanswered, cassette = file_of(*script[:2])
+    new = accepted(unanswered, cassette, [taken(cassette, 1, 1, live(YES_RETRY, text("done")))])
+    assert new.partition(b'\n  "recording"')[0] == alone.partition(b'\n  "recording"')[0]
+
+
+def test_a_stream_has_the_recorded_tokens_and_as_many_times_as_events() -> None:
+    """More events, fewer events, and a stream in the place of one body."""
+    data, cassette = file_of((CALL, stream(progress(1), answer(CALL, text("done")))))
+    request = with_id(CALL, "mrtr-cassette-1")
+    for count in (0, 1, 3):
+        said = [progress(1, done) for done in range(count)]
+        new_response = stream(*said, answer(request, text("later")))
+        new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, new_response))])
+        assert b"mrtr-cassette-1" not in new
+        (facts,) = json.loads(new)["recording"]["exchanges"]
+        assert len(facts["pieces"]) == count + 1
+        response = load(new, "f").interactions[0].exchanges[0].response
+        assert response is not None
+        assert all(piece.after for piece in response.pieces)
+
+    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, text("plain")))])
+    assert "pieces" not in json.loads(new)["recording"]["exchanges"][0]
+    cassette = load(new, "f")
+    streamed = live(CALL, stream(answer(request, text("done"))))
+    back = accepted(new, cassette, [taken(cassette, 1, 0, streamed)])
+    assert len(json.loads(back)["recording"]["exchanges"][0]["pieces"]) == 1
+
+
+def test_secrets_keep_their_numbers_or_get_new_ones() -> None:
+    """As many as before are the same ones; others get numbers that nothing has."""
+    secrets = [f"ghp_{letter * 36}" for letter in "abc"]
+    script = ((CALL, text(f"key {secrets[0]}")), (tool("b"), text(f"key {secrets[1]}")))
+    data, cassette = file_of(*script, redacts=True)
+    for words, shown in (
+        (f"new {secrets[2]}", "new <github:1>"),
+        (
+            f"{secrets[2]} {secrets[0]} {secrets[2]} <github:x>",
+            "<github:3> <github:4> <github:3> <github:x>",
+        ),
+    ):
+        new = accepted(
+            data, cassette, [taken(cassette, 1, 0, live(CALL, text(words), redacts=True))]
+        )
+        assert lines_changed(data, new) == [f'"text": "{shown}"']
+
+
+def test_secrets_in_headers_are_numbered_too() -> None:
+    """Nothing of a running recording's own stands in the file."""
+    data, cassette = file_of((CALL, text("a")), redacts=True)
+    secret = "ghp_" + "d" * 36
+    body = answer(with_id(CALL, "mrtr-cassette-1"), text("b"))
+    headers = (("Content-Type", "application/json"), ("Location", f"https://x.example/?k={secret}"))
+    exchange = live(CALL, Answer((body,), headers), redacts=True)
+    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    location = json.loads(new)["interactions"][0]["response"]["headers"]["Location"]
+    assert location == "https://x.example/?k=%3Cgithub:1%3E"
+
+
+def test_ids_of_events_and_sessions_are_the_recorded_ones() -> None:
+    """A client of the replay has these; an event that is new has none."""
+
+    def opened(session: str, *ids: str) -> Any:
+        begin = rpc("initialize", {})
+        events = b"".join(b"id: %b\ndata: \n\n" % each.encode() for each in ids)
+        reply = stream(answer(begin, {"capabilities": {}}))
+        headers = (*reply.headers, ("Mcp-Session-Id", session))
+        return begin, reply._replace(headers=headers, chunks=(events, *reply.chunks))
+
+    data, cassette = file_of(opened("a-session-0123456789abcdef", "event-one-0123456789"))
+    begin, reply = opened(
+        "b-session-0123456789abcdef", "other-one-0123456789", "other-two-0123456789"
+    )
+    exchange = conversation((begin, reply)).exchanges[0]
+    new = accepted(data, cassette, [taken(cassette, 1, 0, exchange)])
+    assert new.count(b"mrtr-event:1:1") == 1
+    assert b"mrtr-session:1" in new
+    assert b"sha256:" not in new.partition(b'\n  "recording"')[0]
+
+
+@pytest.mark.parametrize(
+    ("position", "response", "reason"),
+    [
+        (0, question("Deploy?", None), "a request state came or went"),
+        (0, question("Deploy?", LIVE, "a", "b"), "no answer is recorded for b"),
+        (0, array_asks("a", state=LIVE), "the server asks in the dialect array"),
+        (1, question("Sure?", LIVE), "the server asks once more"),
+        (1, stream(rpc("elicitation/create", {}, 9)), "the server pushed other requests in it"),
+    ],
+)
+def test_what_needs_another_answer_is_not_taken(position: int, response: Json, reason: str) -> None:
+    """The client's own words are never made up."""
+    _, cassette = file_of(*ASKED)
+    request = YES_RETRY if position else CALL
+    each = taken(cassette, 2, position, live(request, response))
+    assert (each.problem or "").startswith(reason)
+
+
+def test_a_question_that_branches_answer_is_not_taken_away() -> None:
+    """Without it the branches would be the same call twice."""
+    _, cassette = file_of(*ASKED[:3], (NO_RETRY, text("left")))
+    each = taken(cassette, 2, 0, live(CALL, text("done")))
+    assert each.problem == "other branches answer the question that is gone"
+    nothing = conversation((CALL, stream()._replace(status=0))).exchanges[0]
+    assert taken(cassette, 2, 0, nothing).problem == "the live server gave no response"
+
+
+def test_pushed_requests_keep_the_ids_that_the_posted_answers_have() -> None:
+    """Whatever the live server calls them, as long as it pushes them at the same places."""
+    data = dump(branched())
+    cassette = load(data, "f")
+    call = rpc("tools/call", {"name": "deploy"}, "mrtr-cassette-1")
+    pushes = [rpc("elicitation/create", form(f"question {n}")["params"], f"x{n}") for n in (2, 3)]
+    reply = stream(*pushes, answer(call, {**asks("ok"), "ttlMs": 1}))
+    each = taken(cassette, 2, 0, conversation((call, reply)).exchanges[0])
+
+    assert each.problem is None
+    new = accepted(data, cassette, [each])
+    assert b'"x2"' not in new
+    assert b"mrtr-cassette-1" not in new
+    turns = load(new, "f").interactions[1].pushed_turns
+    assert [asked.message.id for asked in turns[0].asked] == [
+        asked.message.id for asked in cassette.interactions[1].pushed_turns[0].asked
+    ]
+
+
+def test_ids_that_are_made_up_for_questions_are_the_recorded_ones() -> None:
+    """In the URL of the question too, as it is in the cassette."""
+
+    def linked(identity: str, words: str) -> Json:
+        params = {"mode": "url", "url": f"https://x/?e={identity}", "elicitationId": identity}
+        asked = {"method": "elicitation/create", "params": {**params, "message": words}}
+        return {**asks("a", state=STATE), "inputRequests": {"a": asked}}
+
+    data, cassette = file_of((CALL, linked("a1" * 10, "Open?")))
+    response = {**linked("b2" * 12, "Open it?"), "requestState": LIVE}
+    new = accepted(data, cassette, [taken(cassette, 1, 0, live(CALL, response))])
+    assert lines_changed(data, new) == ['"message": "Open it?"']
+
+
+def test_a_verbatim_state_stays_as_it_is_spelled() -> None:
+    """It may be JSON with quotes, which is no end of a string."""
+    state = '{"n": "of the recorded state"}'
+    retried = retry(CALL, {"a": YES}, state=state)
+    data, cassette = file_of((CALL, question("Go?", state)), (retried, text("a")), seals=False)
+    each = taken(cassette, 1, 0, live(CALL, question(f"Go {LIVE}?", LIVE)))
+    new = accepted(data, cassette, [each])
+    first = load(new, "f").interactions[0].exchanges[0]
+    assert first.ask is not None
+    assert first.ask.request_state == state
+
+
+# What is proposed
+
+
+def verified(
+    cassette: Cassette, *changes: TurnChange, verdict: Any = "text-changed"
+) -> VerifiedInteraction:
+    """Return what came of the interaction that asks, with live exchanges for all that changed."""
+    exchanges = live(CALL, question("Now?", LIVE)), live(YES_RETRY, text("b"))
+    return VerifiedInteraction(planned(cassette)[1], verdict, changes, None, exchanges)
+
+
+def test_each_response_that_differs_is_proposed() -> None:
+    """Its changes stand together; where a question is another one, the conversation goes on."""
+    _, cassette = file_of(*ASKED)
+    changes = TurnChange(1, QUESTION), TurnChange(0, TEXT), TurnChange(0, NOTE)
+    ask, final = proposals(cassette, [verified(cassette, *changes)])
+    assert (ask.number, ask.turn, ask.changes, ask.problem) == (2, 1, (QUESTION,), None)
+    assert (final.turn, final.changes, final.counting) == (0, (TEXT, NOTE), (TEXT,))
+    assert (ask.goes_on, final.goes_on) == (True, False)
+
+
+def test_what_was_not_compared_proposes_nothing() -> None:
+    """Neither a server that was away nor a value that differs by itself is taken."""
+    _, cassette = file_of(*ASKED)
+    for verdict in ("skipped", "not-reached", "unstable"):
+        each = verified(cassette, TurnChange(0, TEXT), verdict=verdict)
+        assert proposals(cassette, [each]) == []
+
+
+def test_what_has_no_response_of_its_own_can_not_be_taken() -> None:
+    """A pushed question is part of another response, and what did not come can't be written."""
+    _, cassette = file_of(*ASKED)
+    silent = verified(cassette, TurnChange(1, QUESTION))
+    silent = VerifiedInteraction(silent.planned, "question-changed", silent.changes)
+    (proposal,) = proposals(cassette, [silent])
+    assert (proposal.live, proposal.problem) == (None, "the live server gave no response")
+
+    cassette = branched()
+    plan = next(each for each in planned(cassette) if each.interaction.pushed_turns)
+    (proposal,) = proposals(
+        cassette, [VerifiedInteraction(plan, "text-changed", (TurnChange(1, QUESTION),))]
+    )
+    assert (proposal.problem or "").startswith("the server pushed it")
+
+
+def test_verdicts_accept_what_has_no_others() -> None:
+    """Information goes with them, or comes alone; a response with another verdict stays."""
+
+    def proposal(*changes: Change, problem: str | None = None) -> Proposal:
+        return Proposal(1, "call", 0, changes, problem)
+
+    both, alone = proposal(TEXT, NOTE), proposal(NOTE)
+    mixed, broken = proposal(TEXT, ERROR), proposal(TEXT, problem="pushed")
+    proposed = [both, alone, mixed, broken]
+    assert accepted_by_verdict(proposed, ["text-changed"]) == [both]
+    assert accepted_by_verdict(proposed, ["surface-changed"]) == [alone]
+    assert accepted_by_verdict(proposed, ACCEPTABLE) == [both, alone]
+    assert not {"error-changed", "rounds-changed", "same"} & set(ACCEPTABLE)

@@ -1,0 +1,330 @@
+"""Transcripts of bringing a live server to where a client of the cassette is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    Answer,
+    answer,
+    as_answer,
+    cassette_of,
+    changed,
+    follow,
+    loaded,
+    notification,
+    post,
+    refusal,
+    respond,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_token,
+)
+from messages import NO, YES, Json, array_asks, asks, form, text
+
+from mrtr_cassette.core.drive.appending import (
+    LiveAsks,
+    RecordedAsks,
+    ReplayToAsk,
+    SessionOpening,
+    Sessions,
+    Unrecorded,
+)
+from mrtr_cassette.core.protocol.calls import Call, read_call
+from mrtr_cassette.core.protocol.dialect import InputRequest, InputRequired
+from mrtr_cassette.core.replay.matching import redactor_of
+from mrtr_cassette.core.replay.player import Player
+from mrtr_cassette.core.wire.http import End, Headers, Piece, Request, Response
+from mrtr_cassette.core.wire.lines import line_request
+
+CALL = tool("deploy", env="prod")
+FIRST, SECOND = "first-recorded-state-0123456789", "second-recorded-state-0123456789"
+LIVE, LIVE_TOO = 'live "state" {1}', "another live state"
+SCRIPT = (
+    (CALL, asks("a", state=FIRST)),
+    (retry(CALL, {"a": YES}, state=FIRST), asks("b", state=SECOND)),
+    (retry(CALL, {"b": YES}, state=SECOND), text("done")),
+)
+
+
+def recorded_asks(*script: Any, **options: bool) -> tuple[RecordedAsks, list[str]]:
+    """Return the asks of a script's cassette, and the states of its first interaction's asks."""
+    cassette = cassette_of(*script or SCRIPT, **options)
+    turns = cassette.interactions[0].elicitation_turns
+    recording = loaded(cassette, "c.json")
+    return RecordedAsks(Player(recording), redactor_of(recording)), [
+        turn.ask.body["result"].get("requestState") for turn in turns
+    ]
+
+
+STATE, STATE_TOO = recorded_asks()[1]
+
+
+def replay_for(request: bytes | Request, *script: Any, **options: bool) -> Any:
+    """Return how the server is brought to what a request answers."""
+    asked = post(request) if isinstance(request, bytes) else request
+    found, _ = recorded_asks(*script, **options)
+    return found.replay_for(read_call(asked), read_call(asked))
+
+
+def replay_of(request: bytes | Request, *script: Any, **options: bool) -> ReplayToAsk:
+    """Do the same, where it must be possible."""
+    replay = replay_for(request, *script, **options)
+    assert isinstance(replay, ReplayToAsk), replay
+    return replay
+
+
+def params(request: Request) -> Json:
+    """Return the params of a request."""
+    return json.loads(request.body)["params"]
+
+
+def test_conversation_is_repeated_up_to_the_ask() -> None:
+    """The call, the recorded answers with the live states, then the client's own retry."""
+    mine = with_token(retry(CALL, {"b": NO}, state=STATE_TOO, number=7), 7)
+    replay = replay_of(post(mine, ("Content-Length", "1"), ("Accept-Encoding", "br")))
+    assert not replay.is_over
+    one, two = follow(replay, asks("a", state=LIVE), asks("b", state=LIVE_TOO))
+    assert replay.is_over
+    assert replay.failure is None
+    assert params(one) == json.loads(with_token(CALL, 7))["params"]
+    assert (params(two)["inputResponses"], params(two)["requestState"]) == ({"a": YES}, LIVE)
+    assert len({json.loads(request.body)["id"] for request in (one, two)} | {7}) == 3
+    assert [one.header(name) for name in ("content-length", "accept-encoding")] == ["", "identity"]
+    retried = replay.retry()
+    assert retried.body == mine.replace(STATE_TOO.encode(), LIVE_TOO.encode())
+    assert [retried.header(name) for name in ("content-length", "accept-encoding")] == ["", "br"]
+    assert replay.states == [(LIVE, STATE), (LIVE_TOO, STATE_TOO)]
+
+
+def repeats_state(state: str) -> Json:
+    """Return an ask that repeats its state in a URL."""
+    return with_message(asks("a", state=state), f"https://x.example/?s={state}")
+
+
+def with_message(result: Json, message: str) -> Json:
+    """Return an ask with another question under its key `a`."""
+    return {**result, "inputRequests": {"a": form(message)}}
+
+
+def test_the_same_ask_may_come_in_other_forms() -> None:
+    """In a stream, in the array dialect, and with the live state in what it says."""
+    replay = replay_of(retry(CALL, {"a": NO}, state=STATE))
+    respond(replay, lambda body: stream(answer(body, asks("a", state=LIVE))))
+    assert replay.failure is None
+
+    script = (
+        (CALL, array_asks("a", state=FIRST)),
+        (retry(CALL, [{"id": "a", "value": 1}], state=FIRST), array_asks("b", state=SECOND)),
+    )
+    mine = retry(CALL, [{"id": "b", "value": 2}], state=recorded_asks(*script)[1][1])
+    replay = replay_of(mine, *script)
+    _, two = follow(replay, array_asks("a", state=LIVE), array_asks("b", state=LIVE))
+    assert params(two)["inputResponses"] == [{"id": "a", "value": 1}]
+
+    script = ((CALL, repeats_state(FIRST)),)
+    replay = replay_of(retry(CALL, {"a": NO}, state=recorded_asks(*script)[1][0]), *script)
+    respond(replay, repeats_state("l" * 30))
+    assert replay.failure is None
+
+
+@pytest.mark.parametrize(
+    ("response", "pointer", "detail"),
+    [
+        (
+            with_message(asks("a", state=LIVE), "b?"),
+            "/inputRequests/a/params/message",
+            "the live server asks something else in turn 1",
+        ),
+        (
+            asks("a", "z", state=LIVE),
+            "/inputRequests/z",
+            "the live server asks something else in turn 1",
+        ),
+        (asks("a"), "/requestState", "the live server asks something else in turn 1"),
+        (text("done"), None, "the live server asks nothing in turn 1: HTTP 200"),
+        (refusal(CALL), None, "the live server asks nothing in turn 1: HTTP 200"),
+        (b"no JSON", None, "the live server asks nothing in turn 1: HTTP 200"),
+    ],
+    ids=["another question", "one more", "no state", "a result", "an error", "no JSON"],
+)
+def test_another_question_is_not_answered(response: Json, pointer: str | None, detail: str) -> None:
+    """The difference is told by JSON Pointer; whatever else comes back leads nowhere."""
+    replay = replay_of(retry(CALL, {"a": NO}, state=STATE))
+    respond(replay, response)
+    failure = replay.failure
+    assert failure is not None
+    assert (failure.asker, failure.detail) == (replay.asker, detail)
+    assert [each.pointer for each in failure.differences] == ([] if pointer is None else [pointer])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CALL,
+        retry(CALL, {"a": YES}),
+        retry(CALL, {"a": YES}, state=FIRST),
+        changed(retry(CALL, {"a": YES}), "params", "requestState", to=5),
+        b"no JSON",
+    ],
+    ids=["a call", "without state", "a live one", "no string", "opaque"],
+)
+def test_what_a_server_understands_is_sent_as_it_is(body: bytes) -> None:
+    """Only a state that the cassette issued needs another one in its place."""
+    assert replay_for(body) is None
+
+
+ORPHAN = ((retry(CALL, {"a": YES}, state="unknown-" * 4), asks("b", state=SECOND)),)
+
+
+@pytest.mark.parametrize(
+    ("request_", "script", "detail"),
+    [
+        (
+            retry(CALL, {"b": YES}, state=recorded_asks(*ORPHAN)[1][0]),
+            ORPHAN,
+            "the recorded conversation begins with a retry whose ask was not recorded",
+        ),
+        (
+            retry(tool("another"), {"a": YES}, state=STATE),
+            SCRIPT,
+            "its request state was recorded for another call",
+        ),
+        (
+            retry(CALL, {"a": YES}, state=f"mrtr-state:{'0' * 16}:9:9"),
+            SCRIPT,
+            "no ask in this cassette has its request state",
+        ),
+    ],
+    ids=["orphan", "another call", "another cassette"],
+)
+def test_state_that_leads_nowhere_is_told(request_: bytes, script: Any, detail: str) -> None:
+    """A state that a replay issued belongs to one call of one cassette."""
+    failure = replay_for(request_, *script)
+    assert isinstance(failure, Unrecorded)
+    assert failure.detail == detail
+
+
+@pytest.mark.parametrize("shape", ["<{}>", '{}","requestState":"{}'])
+def test_live_state_is_in_the_retry_whatever_is_added(shape: str) -> None:
+    """A client that tampers with its state tampers with the live one; duplicate members stay."""
+    body = retry(CALL, {"a": NO}, state="STATE").replace(
+        b"STATE", shape.replace("{}", STATE).encode()
+    )
+    replay = replay_of(body)
+    respond(replay, asks("a", state=LIVE_TOO))
+    assert replay.retry().body == body.replace(STATE.encode(), LIVE_TOO.encode())
+
+
+def test_verbatim_states_are_replaced_and_short_ones_only_as_a_whole() -> None:
+    """In a verbatim cassette the raw state is what the client was given."""
+    replay = replay_of(retry(CALL, {"a": NO}, state=FIRST), *SCRIPT, seals=False)
+    respond(replay, asks("a", state=LIVE))
+    assert params(replay.retry())["requestState"] == LIVE
+    script = ((CALL, asks("a", state="1")),)
+    assert replay_for(retry(CALL, {"a": NO}, state="live-1"), *script, seals=False) is None
+    replay_of(retry(CALL, {"a": NO}, state="1"), *script, seals=False)
+
+
+def test_live_ask_without_state_is_answered_once() -> None:
+    """Answers whose keys fit may be to what was asked live; a state tells that they are not."""
+    live = LiveAsks()
+    key = read_call(post(CALL)).key()
+    live.asked(key, InputRequired("2026-07-28", {"a": InputRequest("form", "?")}, None))
+    live.asked(key, InputRequired("2026-07-28", {}, "state"))
+    for body, is_answered in (
+        (CALL, False),
+        (retry(CALL, {"z": YES}), False),
+        (retry(CALL, {"a": YES}, state="state"), False),
+        (retry(tool("other"), {"a": YES}), False),
+        (retry(CALL, {"a": YES}), True),
+        (retry(CALL, {"a": YES}), False),
+    ):
+        assert live.answered_by(read_call(post(body))) is is_answered
+
+
+# Sessions
+
+SESSION = "Mcp-Session-Id"
+RECORDED, LIVE_SESSION = "mrtr-session:1", "live-session"
+INITIALIZE = rpc("initialize", {"capabilities": {}})
+INITIALIZED = notification("notifications/initialized")
+OPENED = Answer((answer(INITIALIZE, {}),), (*JSON_HEADERS, (SESSION, LIVE_SESSION)))
+
+
+def in_session(body: bytes, session: str = RECORDED) -> Call:
+    """Return a request in a session."""
+    return read_call(post(body, (SESSION, session)))
+
+
+def opened_sessions() -> Sessions:
+    """Return sessions of which one was opened from the cassette."""
+    sessions = Sessions(None)
+    headers: Headers = ((SESSION, RECORDED),)
+    response = Response(200, headers, (Piece(b"{}", 0, 1),), End.COMPLETE)
+    sessions.played(post(INITIALIZE), "initialize", response)
+    sessions.played(in_session(INITIALIZED).request, "notifications/initialized", None)
+    return sessions
+
+
+@pytest.mark.parametrize(
+    ("response", "live"), [(OPENED, LIVE_SESSION), (Answer((answer(INITIALIZE, {}),)), "")]
+)
+def test_session_is_opened_as_the_client_opened_the_recorded_one(
+    response: Answer, live: str
+) -> None:
+    """The client's `initialize`, then what followed, in the live session if the server has any."""
+    sessions, call = opened_sessions(), in_session(tool("a"))
+    opening = sessions.opening_for(call)
+    assert isinstance(opening, SessionOpening)
+    _, second = follow(opening, response, Answer((), (), 202))
+    assert opening.failure is None
+    assert (second.body, second.header("mcp-session-id")) == (INITIALIZED, live)
+    sessions.opened(opening)
+    assert sessions.in_live(call.request).header("mcp-session-id") == live
+    assert sessions.opening_for(call) is None
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome"),
+    [
+        (Answer((b"x",), (), 500), "HTTP 500"),
+        (
+            lambda body: as_answer(body, refusal(body, 1, "no")),
+            'HTTP 200, error {"code":1,"message":"no"}',
+        ),
+    ],
+    ids=["status", "error"],
+)
+def test_server_that_opens_no_session_is_told(response: Any, outcome: str) -> None:
+    """An error status or a JSON-RPC error says why."""
+    opening = opened_sessions().opening_for(in_session(tool("a")))
+    assert isinstance(opening, SessionOpening)
+    follow(opening, response)
+    assert opening.failure is not None
+    assert opening.failure.detail == f"the live server opened no session: {outcome}"
+
+
+def test_request_without_a_recorded_session_needs_no_opening() -> None:
+    """A request outside of sessions, in a live one, or on a pipe goes to the server as it is."""
+    sessions = opened_sessions()
+    pipe = read_call(line_request(tool("a"), "mrtr-session:2"))
+    for call in (read_call(post(tool("a"))), in_session(tool("a"), "another"), pipe):
+        assert sessions.opening_for(call) is None
+        assert sessions.in_live(call.request) == call.request
+
+
+def test_session_that_no_live_one_can_stand_for_is_refused() -> None:
+    """Nobody opened it here, or a response answers what a recorded stream asked."""
+    for sessions, body, words in (
+        (Sessions(None), tool("a"), "this client has not opened it"),
+        (opened_sessions(), answer(rpc("x"), {}), "no live server asked it"),
+    ):
+        failure = sessions.opening_for(in_session(body))
+        assert isinstance(failure, Unrecorded)
+        assert words in failure.detail

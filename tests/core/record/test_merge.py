@@ -1,0 +1,546 @@
+"""Merging what several recorders saw: as one recorder would have seen it."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+from builders import (
+    JOURNAL_HEADER,
+    Answer,
+    Conversation,
+    answer,
+    assembled,
+    cassette_of,
+    conversation,
+    encode_cassette,
+    loaded,
+    post,
+    progress,
+    retry,
+    rpc,
+    stream,
+    tool,
+    with_id,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from messages import Json, asks, text
+
+from mrtr_cassette.core.cassette.dump import dump_pieces
+from mrtr_cassette.core.cassette.journal import JournalHeader
+from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
+from mrtr_cassette.core.record.assembly import assemble, head_of
+from mrtr_cassette.core.record.history import is_journal_token
+from mrtr_cassette.core.record.merge import Merged, Source, merged, reopened
+from mrtr_cassette.core.record.naming import renumbered
+from mrtr_cassette.core.secrets.rules import RedactionRules
+from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
+from mrtr_cassette.core.wire.http import Piece
+from mrtr_cassette.errors import CassetteError
+
+BEGAN_MS = 1_800_000_000_000.0
+HEADER = replace(JOURNAL_HEADER, redaction=RedactionRules())
+YES: Json = {"action": "accept", "content": {"ok": True}}
+SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+SESSION = ("Mcp-Session-Id", "5e551011-aaaa-bbbb-cccc-0123456789ab")
+
+
+def share(
+    exchanges: Sequence[RecordedExchange],
+    recorders: Mapping[int, int],
+    skews: Mapping[int, float] | None = None,
+) -> list[Source]:
+    """Return what recorders would have seen of one recorder's exchanges.
+
+    Args:
+        exchanges: of one recorder.
+        recorders: who sees an exchange, by its number.
+        skews: by how much a recorder's clock is wrong, in milliseconds.
+    """
+    sources = []
+    for name in sorted(set(recorders.values())):
+        numbers = sorted(number for number, who in recorders.items() if who == name)
+        own = {number: at for at, number in enumerate(numbers, start=1)}
+        seen = {
+            own[each.number or 0]: _counted(each, own, numbers, f"recorder {name}")
+            for each in exchanges
+            if each.number in own
+        }
+        header = replace(
+            HEADER, recorder=f"{name:032x}", wall_ms=BEGAN_MS + (skews or {}).get(name, 0.0)
+        )
+        sources.append(Source(f"{name}.journal", header, seen, namespace=f"recorder {name}"))
+    return sources
+
+
+def _counted(
+    exchange: RecordedExchange, own: Mapping[int, int], numbers: Sequence[int], key: str
+) -> RecordedExchange:
+    def after(count: int) -> int:
+        return bisect_right(numbers, count)
+
+    response = exchange.response
+    if response is not None:
+        pieces = [Piece(each.raw, each.at_ms, after(each.after)) for each in response.pieces]
+        response = replace(response, pieces=tuple(pieces))
+    exchange = replace(
+        exchange,
+        number=own[exchange.number or 0],
+        response=response,
+        ended_after=after(exchange.ended_after or 0),
+    )
+    # Each recorder has a key of its own.
+    return renumbered(exchange, lambda _, token: sha256_of(f"{key} {token}")[:24])
+
+
+def published(whole: Merged) -> bytes:
+    """Return the cassette of a merge."""
+    head = replace(head_of(whole.header, "test"), recorders=whole.recorders)
+    return b"".join(dump_pieces(head, assemble(whole.exchanges)))
+
+
+def alone(exchanges: Sequence[RecordedExchange]) -> bytes:
+    """Return the cassette of one recorder."""
+    header = replace(HEADER, recorder="f" * 32, wall_ms=BEGAN_MS)
+    by_number = {each.number or 0: each for each in exchanges}
+    return b"".join(dump_pieces(head_of(header, "test"), assemble(by_number)))
+
+
+def content(cassette: bytes) -> Json:
+    """Return what two recordings of the same share."""
+    tree = json.loads(cassette)
+    del tree["recording"]
+    return tree
+
+
+def source_of(cassette: bytes, name: str = "c.json") -> list[Source]:
+    """Return a cassette as sources, as the shell reads it."""
+    loaded = load(cassette, name)
+    digest = sha256_of(cassette.decode())
+    walls = {each.id: each.wall_ms for each in loaded.recorders}
+    return [
+        Source(name, _header(loaded, recorder, walls[recorder]), exchanges, digest, True)
+        for recorder, exchanges in reopened(loaded, digest).items()
+    ]
+
+
+def _header(cassette: Cassette, recorder: str, wall_ms: float) -> JournalHeader:
+    return replace(HEADER, recorded_at=cassette.recorded_at, recorder=recorder, wall_ms=wall_ms)
+
+
+def book(client: str, **arguments: Json) -> bytes:
+    """Return a call of one client."""
+    return tool("book", client=client, **arguments)
+
+
+def three_rounds(talk: Conversation, call: bytes, name: str) -> list[int]:
+    """Have a call with two asks, and return its exchanges."""
+    first = talk.request(call)
+    talk.response(first, asks("date", state=f"{name} asked for a date, and signed it 1"))
+    talk._now_ms += 1
+    second_call = retry(call, {"date": YES}, state=f"{name} asked for a date, and signed it 1")
+    second = talk.request(second_call)
+    talk.response(second, asks("seat", state=f"{name} asked for a seat, and signed it 2"))
+    third_call = retry(
+        call, {"seat": YES}, state=f"{name} asked for a seat, and signed it 2", number=3
+    )
+    third = talk.request(third_call)
+    talk.response(third, text("done"))
+    return [first, second, third]
+
+
+def pause(talk: Conversation, ms: float = 50) -> None:
+    """Let time pass."""
+    talk._now_ms += ms
+
+
+def busy(random: Random, *, redacts: bool = False) -> Conversation:
+    """Return a recording in which calls overlap, and follow each other."""
+    talk = Conversation(redacts=redacts)
+    for round_ in range(3):
+        pause(talk)
+        three_rounds(talk, book(f"client {round_}", token=SECRET), f"server {round_}")
+        pause(talk)
+        many = [(talk.request(with_id(tool("look", at=n), 10 + n)), n) for n in range(3)]
+        random.shuffle(many)
+        pause(talk)
+        for number, n in many:
+            talk.response(number, stream(progress(n), answer(tool("look", at=n), text(f"{n}"))))
+        pause(talk)
+        talk.response(talk.request(tool("plain", at=round_)), text("plain"))
+    return talk
+
+
+def linking_calls(talk: Conversation, names: Sequence[int]) -> dict[int, int]:
+    """Have calls that go back and forth between recorders, so that clocks can be compared."""
+    recorders: dict[int, int] = {}
+    for one, two in pairwise(names):
+        pause(talk)
+        numbers = three_rounds(
+            talk, book("back and forth", one=one, token=SECRET), f"server between {one}"
+        )
+        recorders |= dict(zip(numbers, (one, two, one), strict=True))
+    return recorders
+
+
+@settings(max_examples=30)
+@given(
+    seed=st.integers(0, 2**32), count=st.integers(1, 4), skewed=st.booleans(), redacts=st.booleans()
+)
+def test_any_shares_of_recorders_merge_to_what_one_recorder_has(
+    seed: int, count: int, *, skewed: bool, redacts: bool
+) -> None:
+    """Whoever saw what, with whatever clock, in whatever order the files come."""
+    random = Random(seed)
+    talk = busy(random, redacts=redacts)
+    names = list(range(count))
+    recorders = linking_calls(talk, names)
+    for each in talk.exchanges:
+        recorders.setdefault(each.number or 0, random.choice(names))
+    skews = {name: random.uniform(-1e8, 1e8) if skewed else 0.0 for name in names}
+    sources = share(talk.exchanges, recorders, skews)
+    expected = content(alone(talk.exchanges))
+
+    whole = merged(sources)
+    cassette = published(whole)
+
+    assert content(cassette) == expected
+    shuffled = random.sample(sources, len(sources))
+    assert published(merged(shuffled)) == cassette
+    twice = [*sources, *(replace(each, name="copy") for each in sources)]
+    assert published(merged(twice)) == cassette
+    with_cassette = merged([*sources, *source_of(cassette)])
+    assert content(published(with_cassette)) == expected
+    assert "c.json adds nothing: the other files have all of it" in with_cassette.notes
+
+    cassettes = [
+        each for source in sources for each in source_of(published(merged([source])), source.name)
+    ]
+    assert content(published(merged(cassettes))) == expected
+    half = len(sources) // 2
+    mixed = [*sources[:half], *cassettes[half:]]
+    assert content(published(merged(random.sample(mixed, len(mixed))))) == expected
+
+
+def journals(talk: Conversation, *seen: int, **skews: float) -> list[Source]:
+    """Return the journals of recorders that saw one exchange after the other."""
+    recorders = dict(enumerate(seen, start=1))
+    return share(talk.exchanges, recorders, {int(name[1:]): ms for name, ms in skews.items()})
+
+
+def test_answer_links_where_both_clocks_contradict_it() -> None:
+    """Causes come before clocks, and a clock that is wrong is told."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+
+    whole = merged(journals(talk, 1, 2, 1, r2=-3_600_000))
+
+    assert content(published(whole)) == content(alone(talk.exchanges))
+    (note,) = whole.notes
+    assert note.startswith("2.journal: its clock was at least 3,599.996 s behind")
+
+
+def test_clocks_that_contradict_nothing_are_believed() -> None:
+    """What is only late may have been late."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+
+    assert merged(journals(talk, 1, 1, 2, r2=3_600_000)).notes == ()
+
+
+def test_clocks_that_ran_unlike_each_other_leave_the_causes() -> None:
+    """Where no correction fits, causes are kept all the same."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    one, two = journals(talk, 1, 2, 1)
+    late = replace(two.exchanges[1], started_ms=9_000.0, ended_ms=9_000_000.0)
+    pieces = tuple(piece._replace(at_ms=9_000_000.0) for piece in late.response.pieces)  # type: ignore[union-attr]
+    late = replace(late, response=replace(late.response, pieces=pieces))  # type: ignore[type-var]
+    two = replace(two, exchanges={1: late})
+
+    assert content(published(merged([one, two]))) == content(alone(talk.exchanges))
+
+
+def test_same_state_of_two_servers_holds_nobody_up() -> None:
+    """A retry whose ask is nowhere before it is an orphan, as one recorder would have it."""
+    talk = Conversation()
+    state = "a state that every call has, whoever asks"
+    talk.response(talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done"))
+    talk.response(talk.request(retry(book("A"), {"ok": YES}, state=state)), text("done"))
+    talk.response(talk.request(book("A")), asks("ok", state=state))
+    talk.response(talk.request(book("A")), asks("ok", state=state))
+
+    whole = merged(journals(talk, 1, 2, 2, 1))
+
+    assert sorted(len(each.exchanges) for each in assemble(whole.exchanges)) in ([1] * 4, [1, 1, 2])
+
+
+def session(talk: Conversation) -> None:
+    """Have a session of the 2025 era, in which the server pushes a question."""
+    initialize = post(rpc("initialize"))
+    talk.response(
+        talk.request(initialize), Answer((answer(initialize.body, {}),), (*STREAM_TYPE, SESSION))
+    )
+    call = tool("ask me")
+    calling = talk.stream(post(with_id(call, 5), SESSION))
+    question = rpc("elicitation/create", {"message": "Sure?"}, number=0)
+    talk.event(calling, question)
+    posting = talk.request(post(answer(question, YES), SESSION))
+    talk.response(posting, Answer((), status=202))
+    talk.event(calling, answer(with_id(call, 5), text("done")))
+    talk.end(calling)
+
+
+STREAM_TYPE = (("Content-Type", "application/json"),)
+
+
+@pytest.mark.parametrize("seen", [(1, 2, 1), (1, 2, 3), (1, 1, 2)])
+def test_session_through_several_recorders_is_one_session(seen: Sequence[int]) -> None:
+    """Journals have the hash of its id; what was pushed comes before the answer to it."""
+    talk = Conversation()
+    session(talk)
+
+    whole = merged(journals(talk, *seen, r1=1e7, r2=-1e7))
+
+    assert content(published(whole)) == content(alone(talk.exchanges))
+    assert len(list(assemble(whole.exchanges))) == 2
+
+
+def test_session_that_cassettes_tear_apart_is_told() -> None:
+    """A cassette has no hashes of session ids."""
+    talk = Conversation()
+    session(talk)
+    cassettes = [
+        each
+        for source in journals(talk, 1, 2, 2)
+        for each in source_of(published(merged([source])), source.name)
+    ]
+
+    (note,) = merged(cassettes).notes
+    assert note.startswith("2.journal: 1 session began at another recorder, and a cassette keeps")
+
+
+def test_what_is_missing_is_told() -> None:
+    """A call whose beginning no file has, and a session without its opening."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    session(talk)
+    _, two, three = journals(talk, 1, 2, 1, 1, 3, 3)
+
+    assert merged([two, three]).notes == (
+        "3.journal: 1 session began at another recorder, and no file has where they were opened",
+        "2.journal: 1 answer to an ask that no file has",
+    )
+
+
+def test_secrets_of_two_recorders_are_two_unless_a_call_shows_more() -> None:
+    """Tokens of two keys tell nothing; the rounds of one call repeat its arguments."""
+    talk = Conversation(redacts=True)
+    for name in range(2):
+        talk.response(talk.request(tool("plain", at=name, token=SECRET)), text("done"))
+    apart = published(merged(journals(talk, 1, 2)))
+    three_rounds(talk, book("A", token=SECRET), "server")
+    together = published(merged(journals(talk, 1, 2, 1, 2, 1)))
+
+    assert [apart.count(b":%d>" % number) for number in (1, 2)] == [1, 1]
+    assert [together.count(b":%d>" % number) for number in (1, 2)] == [5, 0]
+    assert content(together) == content(alone(talk.exchanges))
+
+
+def test_retry_with_another_secret_is_another_call() -> None:
+    """Two secrets of one recorder never become one."""
+    talk = Conversation(redacts=True)
+    other = SECRET[:-1] + "9"
+    first = book("A", token=SECRET, other=other)
+    second = book("A", token=other, other=other)
+    talk.response(talk.request(first), asks("ok", state="a state that says nothing at all"))
+    again = retry(second, {"ok": YES}, state="a state that says nothing at all")
+    talk.response(talk.request(again), text("done"))
+
+    whole = merged(journals(talk, 1, 2))
+
+    assert [each.is_orphan for each in assemble(whole.exchanges)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"request_state": "verbatim"}, "request states: verbatim, and sealed in 1.journal"),
+        ({"answers": "sealed"}, "answers: sealed, and readable in 1.journal"),
+        ({"transport": "stdio"}, "the transport: stdio, and http in 1.journal"),
+        ({"redaction": RedactionRules(keys=("pin",))}, "other rules of redaction than 1.journal"),
+        ({"upstream": "http://localhost:8000/other"}, "another path is another server"),
+    ],
+)
+def test_what_was_recorded_unlike_is_refused(header: dict[str, Any], message: str) -> None:
+    """One cassette can't be both."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    one, two = journals(talk, 1, 2, 2)
+
+    with pytest.raises(CassetteError, match=message):
+        merged([one, replace(two, header=replace(two.header, wall_ms=2e12, **header))])
+
+
+def test_recordings_over_pipes_are_of_one_recorder() -> None:
+    """Each has a client and a server of its own."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    sources = [
+        replace(each, header=replace(each.header, transport="stdio"))
+        for each in journals(talk, 1, 2, 2)
+    ]
+
+    with pytest.raises(CassetteError, match="a client and a server of its own"):
+        merged(sources)
+
+
+def test_instances_have_other_names() -> None:
+    """Behind a load balancer each instance has its own; the cassette has one."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    one, two = journals(talk, 1, 2, 2, r2=1)
+    two = replace(two, header=replace(two.header, upstream="http://10.0.0.2/mcp"))
+
+    whole = merged([two, one])
+
+    assert whole.header.upstream == "http://localhost:8000/mcp"
+    (note,) = whole.notes
+    assert note.startswith("the upstreams are http://10.0.0.2/mcp, http://localhost:8000/mcp; the")
+
+
+def test_exchange_with_other_content_is_refused() -> None:
+    """Nobody can tell which of two files is right."""
+    talk = Conversation()
+    three_rounds(talk, book("A"), "server")
+    (one,) = journals(talk, 1, 1, 1)
+    edited = published(merged([one])).replace(b'"done"', b'"DONE"')
+    tree = json.loads(edited)
+    for facts in tree["recording"]["exchanges"]:
+        del facts["sha256"]
+
+    with pytest.raises(CassetteError, match=r'exchange 3 .* tools/call "book", is not as in 1.j'):
+        merged([one, *source_of(json.dumps(tree).encode())])
+
+
+def test_longer_copy_of_a_stream_counts() -> None:
+    """A journal that was copied while a stream went on has the beginning of it."""
+    talk = Conversation()
+    number = talk.stream(tool("watch"))
+    talk.event(number, progress(1))
+    talk.event(number, progress(1, 2))
+    talk.end(number)
+    (whole,) = journals(talk, 1)
+    response = whole.exchanges[1].response
+    assert response is not None
+    cut = replace(response, pieces=response.pieces[:1])
+    part = replace(
+        whole, name="0.journal", exchanges={1: replace(whole.exchanges[1], response=cut)}
+    )
+
+    assert content(published(merged([part, whole]))) == content(alone(talk.exchanges))
+
+
+def test_merged_cassettes_merge_again() -> None:
+    """What was merged can be merged with what has come since."""
+    talk = busy(Random(3))
+    numbers = [each.number or 0 for each in talk.exchanges]
+    sources = share(talk.exchanges, {number: number % 3 for number in numbers})
+    first = published(merged(sources[:2]))
+
+    again = published(merged([*source_of(first), sources[2]]))
+
+    assert content(again) == content(published(merged(sources)))
+
+
+# What a cassette gives for a journal
+
+CALL = tool("deploy")
+SIGNED = "a state that the server signed"
+TALK = conversation(
+    (CALL, asks("ok", state=SIGNED)),
+    (retry(CALL, {"ok": YES}, state=SIGNED), text("done")),
+    (tool("watch"), stream(progress(1), answer(tool("watch"), text("seen")))),
+)
+
+
+def of(cassette: Cassette, recorder: str = "") -> list[RecordedExchange]:
+    """Return the exchanges of one recorder."""
+    exchanges = reopened(cassette, "this file")[recorder]
+    assert [each.number for each in exchanges.values()] == list(exchanges)
+    return [exchanges[number] for number in sorted(exchanges)]
+
+
+def all_text(exchange: RecordedExchange) -> bytes:
+    """Return the bodies and headers of an exchange."""
+    response = exchange.response
+    assert response is not None
+    return b" ".join(
+        [
+            exchange.request.target.encode(),
+            repr((exchange.request.headers, response.headers)).encode(),
+            exchange.request.body,
+            response.body,
+        ]
+    )
+
+
+def test_states_without_a_hash_get_one_of_this_file() -> None:
+    """In a cassette that was written by hand; ask and answer have the same one."""
+    tree = json.loads(encode_cassette(TALK.cassette()))
+    tree["recording"] = {"recorded_at": "", "tool": "", "exchanges": []}
+    cassette = load(json.dumps(tree).encode(), "f")
+
+    ask, again, _ = of(cassette)
+
+    assert ask.issued_sha256 == again.echoed_sha256 != sha256_of(SIGNED)
+    assert str(ask.issued_sha256).encode() in all_text(again)
+    other = reopened(cassette, "another file")[""][1]
+    assert other.issued_sha256 != ask.issued_sha256
+
+
+def test_what_was_added_later_answers_the_earlier_ask() -> None:
+    """It echoed the name of the state, and not the state."""
+    earlier = cassette_of((CALL, asks("ok", state=SIGNED)))
+    turn: Any = json.loads(encode_cassette(earlier))["interactions"][0]["elicitation_turns"][0]
+    surrogate = turn["ask"]["body"]["result"]["requestState"]
+    later = conversation((retry(CALL, {"ok": YES}, state=surrogate), text("done")))
+
+    ask, again = of(loaded(assembled(later.exchanges, earlier=earlier)))
+
+    assert ask.issued_sha256 == again.echoed_sha256 == sha256_of(SIGNED)
+
+
+def test_other_names_are_those_of_this_file() -> None:
+    """Sessions, events, questions and secrets, each the same wherever it stands."""
+    question = rpc(
+        "elicitation/create", {"elicitationId": "q1w2e3r4t5z6u7i8o9", "url": "/q1w2e3r4t5z6u7i8o9"}
+    )
+    talk = Conversation(redacts=True)
+    event = b"id: 17\ndata: " + question + b"\n\n"
+    opened = Answer((event,), (("Content-Type", "text/event-stream"), SESSION))
+    talk.response(talk.request(post(rpc("initialize"))), opened)
+    talk.response(talk.request(post(tool("x", token=SECRET), SESSION)), text(SECRET))
+    cassette = loaded(talk.cassette())
+    recorded = b"".join(all_text(one) for each in cassette.interactions for one in each.own)
+    for name in (b"mrtr-session:1", b"mrtr-event:1:1", b"mrtr-elicitation:1:1", b":1>"):
+        assert name in recorded
+
+    first, second = of(cassette)
+
+    assert b"mrtr-" not in all_text(first) + all_text(second)
+    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(first)
+    assert f"sha256:{sha256_of('this file mrtr-session:1')}".encode() in all_text(second)
+    assert b"id: sha256:" in all_text(first)
+    assert all_text(first).count(sha256_of("this file mrtr-elicitation:1:1")[:31].encode()) == 2
+    tokens = [match["token"] for match in PLACEHOLDER.finditer(all_text(second).decode())]
+    assert len(tokens) == 2
+    assert all(map(is_journal_token, tokens))

@@ -1,0 +1,161 @@
+"""Facts about why a recording is not published by itself, and about secrets on a cassette."""
+
+from __future__ import annotations
+
+import pytest
+from builders import (
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    Json,
+    cassette_of,
+    exchange,
+    get,
+    loaded,
+    post,
+    refusal,
+    retry,
+    rpc,
+    sse,
+    stream,
+    tool,
+)
+from messages import asks, text
+
+from mrtr_cassette.core.cassette.recorded import RecordedExchange, TurnPlace
+from mrtr_cassette.core.record.publish_check import (
+    ExposedSecret,
+    exposed_secrets,
+    outcome_of,
+    why_not_publish,
+)
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Request, Response
+from mrtr_cassette.core.wire.lines import line_request
+
+PING = rpc("ping")
+HTML: Headers = (("Content-Type", "Text/HTML; charset=utf-8"),)
+
+
+def objection(*answers: Json, failure: str | None = None) -> str | None:
+    """Return what speaks against a recording in which pings got these answers."""
+    verdicts = {}
+    for number, answered in enumerate(answers, start=1):
+        verdict = outcome_of(exchange(post(PING, target="/mcp?key=1"), answered))
+        assert verdict is not None
+        verdicts[number] = verdict
+    return why_not_publish(verdicts, failure)
+
+
+def failed(status: int, body: bytes = b"no", headers: Headers = ()) -> Answer:
+    """Return an answer with a status."""
+    return Answer((body,), headers, status)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ([failed(404)], "the only request got 404; is the path /mcp right?"),
+        ([failed(404)] * 2, "all 2 requests got 404; is the path /mcp right?"),
+        ([failed(405)], "the only request got 405; is the path /mcp right?"),
+        (
+            [failed(401)],
+            (
+                "the only request got 401; does the server want credentials, such as "
+                'headers={"Name": "value"}?'
+            ),
+        ),
+        ([failed(502)], "the only request got 502; does the server run?"),
+        ([failed(500)], "the only request got 500; is the upstream an MCP server?"),
+        ([failed(307)], "the only request got 307; is the upstream an MCP server?"),
+        (
+            [failed(200, b"<p>", HTML)] * 3,
+            "all 3 requests got HTML; is the upstream an MCP server?",
+        ),
+        (
+            [failed(404), failed(502), failed(404)],
+            "all 3 requests got errors: 404 (2), 502 (1); is the upstream an MCP server?",
+        ),
+    ],
+)
+def test_errors_of_the_transport_speak_against_a_recording(answers: list[Json], said: str) -> None:
+    """Where there is nothing else, it is said what was seen, and what may be wrong."""
+    assert objection(*answers) == said
+    assert objection(*answers, text("fine")) is None
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        text("fine"),
+        failed(400, refusal(PING), JSON_HEADERS),
+        failed(404, refusal(PING), JSON_HEADERS),
+        failed(400, sse(refusal(PING)), STREAM_HEADERS),
+        failed(202, b""),
+        failed(200, b"plain"),
+        failed(200, refusal(PING), HTML),
+    ],
+)
+def test_a_refusal_in_json_rpc_is_mcp(answered: Json) -> None:
+    """Whatever its status, a message is what a server had to say; and so is a success."""
+    assert objection(answered) is None
+    assert objection(answered, failed(404)) is None
+
+
+@pytest.mark.parametrize(
+    ("request_sent", "answered"),
+    [
+        (get("/mcp"), failed(405)),
+        (Request("DELETE", "/mcp", (), b""), failed(405)),
+        (Request("OPTIONS", "/mcp", (), b""), failed(204, b"")),
+        (post(PING), Answer((), (), 0)),
+    ],
+)
+def test_what_any_server_may_answer_says_nothing(request_sent: Request, answered: Answer) -> None:
+    """No stream, no sessions, a preflight, no response: neither good nor bad."""
+    assert outcome_of(exchange(request_sent, answered)) is None
+
+
+def test_silence_over_pipes_says_nothing() -> None:
+    """The recording may have ended before the server said anything."""
+    silence = Response(NO_STATUS, (), (), End.OPEN)
+    each = RecordedExchange(1, line_request(PING), silence, 0.0, 0.0, None, None)
+    assert outcome_of(each) is None
+
+
+def test_a_failed_command_speaks_against_any_recording() -> None:
+    """How the command failed is the reason where nothing else is."""
+    assert objection(text("fine"), failure="'x' ended with 7") == "'x' ended with 7"
+    assert why_not_publish({}, "'x' ended with 7") == "'x' ended with 7"
+    assert why_not_publish({}) is None
+    assert (
+        objection(failed(404), failure="no") == "the only request got 404; is the path /mcp right?"
+    )
+
+
+TOKEN = "ghp_" + "aB3dE5fG7h" * 3 + "123456"
+DEPLOY = tool("deploy", env="test")
+QUESTION = asks("confirm")
+EXPOSING = (
+    (post(tool("login", password="correct-horse", note=TOKEN)), text(f"{TOKEN} {TOKEN}")),
+    (DEPLOY, QUESTION),
+    (retry(DEPLOY, {"confirm": {"action": "accept"}}), stream(tool(TOKEN))),
+)
+
+
+def test_secrets_are_found_where_they_stand() -> None:
+    """Each rule that finds something is told once for each side of an exchange."""
+    first, answer = TurnPlace(0), TurnPlace(1)
+    found = list(exposed_secrets(loaded(cassette_of(*EXPOSING))))
+    assert sorted(found[:2]) == [
+        ExposedSecret(1, first, "request", "github"),
+        ExposedSecret(1, first, "request", "password"),
+    ]
+    assert found[2:] == [
+        ExposedSecret(1, first, "response", "github"),
+        ExposedSecret(2, answer, "response", "github"),
+    ]
+
+
+def test_what_was_redacted_has_none() -> None:
+    """A placeholder is no secret, and neither is a surrogate."""
+    assert list(exposed_secrets(loaded(cassette_of(*EXPOSING, redacts=True)))) == []

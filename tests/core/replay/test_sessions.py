@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import pytest
+from builders import (
+    ACCEPTED,
+    INITIALIZE,
+    INITIALIZED,
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    Answer,
+    Conversation,
+    Step,
+    answer,
+    conversation,
+    delivery_of,
+    get,
+    hit,
+    loaded,
+    missed,
+    notification,
+    open_session,
+    opened,
+    play,
+    player_of,
+    post,
+    progress,
+    rpc,
+    said,
+    sent_now,
+    session_steps,
+    sse,
+    tool,
+    with_id,
+    with_token,
+    within,
+)
+from messages import Json, text
+
+from mrtr_cassette.core.replay.diagnosis import Reason
+from mrtr_cassette.core.replay.player import Play, Player
+from mrtr_cassette.core.replay.reply import Ending, Refusal
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, header_value
+
+CALL = tool("work")
+
+
+def replay_of(*script: Step) -> Player:
+    """Return a replay of exchanges that followed one another."""
+    return Player(loaded(conversation(*script).cassette()))
+
+
+def begin(player: Player) -> str:
+    """Open a session and say so, and return its id."""
+    session = open_session(player)
+    play(player, within(session, INITIALIZED))
+    return session
+
+
+ONE = "1" * 32
+TWO = "2" * 32
+
+
+def test_session_that_is_opened_again_has_its_own_id_and_count() -> None:
+    """The same program runs as often as one likes against one replay."""
+    player = replay_of(*session_steps(ONE, (CALL, text("one")), (CALL, text("two"))))
+    ids = []
+    for _ in range(3):
+        session = begin(player)
+        ids.append(session)
+        assert [said(play(player, within(session, CALL))) for _ in range(2)] == ["one", "two"]
+        assert missed(player, within(session, CALL)).reason is Reason.ALREADY_PLAYED
+    assert ids == ["mrtr-session:1", "mrtr-session:2", "mrtr-session:3"]
+
+
+def test_sessions_that_were_recorded_play_in_their_order_and_then_again() -> None:
+    """Each client gets the recorded session that comes next; a new round begins with the first."""
+    player = replay_of(
+        *session_steps(ONE, (CALL, text("one"))), *session_steps(TWO, (CALL, text("two")))
+    )
+
+    sessions = [begin(player) for _ in range(4)]
+
+    words = [said(play(player, within(session, CALL))) for session in reversed(sessions)]
+    assert words == ["two", "one", "two", "one"]
+    assert len(set(sessions)) == 4
+
+
+def test_id_of_a_session_stands_wherever_the_recorded_one_stood() -> None:
+    """Headers and bodies have the id of the client's own session."""
+    repeated = Answer(
+        (answer(CALL, {"content": [], "session": ONE}),), (*JSON_HEADERS, ("Mcp-Session-Id", ONE))
+    )
+    player = replay_of(
+        (INITIALIZE, opened(ONE)), (within(ONE, CALL), repeated), (within(ONE, CALL), repeated)
+    )
+    for number in (1, 2):
+        session = open_session(player)
+        delivery = delivery_of(player, within(session, CALL))
+        assert header_value(delivery.headers, SESSION_HEADER) == f"mrtr-session:{number}"
+
+
+def test_clients_that_begin_alike_are_told_apart_by_what_they_do() -> None:
+    """Twenty clients at once come in another order, and each has its own session's answers."""
+    count = 20
+    script = [
+        session_steps(f"{n:032}", (tool("work", n=n), text(f"done {n}")), (CALL, text(f"end {n}")))
+        for n in range(count)
+    ]
+    player = replay_of(*(step for each in script for step in each))
+
+    sessions = [begin(player) for _ in range(count)]
+
+    for n, session in enumerate(reversed(sessions)):
+        assert said(play(player, within(session, tool("work", n=n)))) == f"done {n}"
+        assert said(play(player, within(session, CALL))) == f"end {n}"
+    assert player.unplayed == []
+
+
+def test_clients_without_a_session_begin_anew_with_initialize() -> None:
+    """A server without session ids is opened again, once all recorded clients have opened it."""
+    plain = answer(INITIALIZE, {"serverInfo": {}})
+    player = replay_of((INITIALIZE, plain), (CALL, text("done")))
+    for _ in range(3):
+        play(player, INITIALIZE)
+        assert said(play(player, CALL)) == "done"
+        assert missed(player, CALL).reason is Reason.ALREADY_PLAYED
+
+
+def test_client_that_knows_a_recorded_session_needs_not_open_it() -> None:
+    """An id from the cassette itself is that of the recorded session."""
+    player = replay_of(*session_steps(ONE, (CALL, text("one"))))
+
+    assert said(play(player, within("mrtr-session:1", CALL))) == "one"
+    assert missed(player, within("mrtr-session:1", CALL)).reason is Reason.ALREADY_PLAYED
+
+
+def test_listening_stream_is_resumed_where_it_was_left() -> None:
+    """A client that comes back gets no event twice: after the last one, or after one that it names."""
+    events = (
+        b"id: a\ndata: " + notification("notifications/x", n=1) + b"\n\n",
+        b"id: b\ndata: " + notification("notifications/x", n=2) + b"\n\n",
+    )
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), opened(ONE))
+    listening = within(ONE, get("/mcp", ("Accept", "text/event-stream")))
+    talk.response(talk.request(listening), Answer(events, (("Content-Type", "text/event-stream"),)))
+    player = Player(loaded(talk.cassette()))
+    session = open_session(player)
+    mine = within(session, get("/mcp", ("Accept", "text/event-stream")))
+
+    first = play(player, mine)
+
+    assert first.count(b"data: ") == 2
+    assert play(player, mine) == b""
+    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
+    named = Request("GET", "/mcp", (*mine.headers, ("Last-Event-ID", last)), b"")
+    again = play(player, named)
+    assert again.count(b"data: ") == 1
+    assert b'"n":2' in again
+
+
+def test_listening_stream_is_that_of_the_session_that_a_client_turns_out_to_have() -> None:
+    """A client that listens before it does anything of its own hears what its own calls caused."""
+    talk = Conversation()
+    for number, session in enumerate((ONE, TWO), start=1):
+        for request, response in session_steps(session):
+            talk.response(talk.request(request), response)
+        listening = talk.stream(within(session, get("/mcp", ("Accept", "text/event-stream"))))
+        call = talk.request(within(session, tool("work", n=number)))
+        talk.event(listening, notification("notifications/x", n=number))
+        talk.response(call, text(f"done {number}"))
+        talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+    listening_play = player.request_received(
+        within(session, get("/mcp", ("Accept", "text/event-stream")))
+    )
+    assert isinstance(listening_play, Play)
+    assert sent_now(listening_play) == b""
+
+    assert said(play(player, within(session, tool("work", n=2)))) == "done 2"
+
+    assert sent_now(listening_play) == sse(notification("notifications/x", n=2))
+
+
+# How streams end
+
+DELETE = Request("DELETE", "/mcp", (), b"")
+LISTEN = get("/mcp", ("Accept", "text/event-stream"))
+PRIMED = b"id: e1\ndata: \n\n"
+
+
+def opened_talk() -> Conversation:
+    """Return a recording in which a session has been opened."""
+    return conversation(*session_steps(ONE))
+
+
+def ending(started: Play) -> Json:
+    """Take what is due of a stream, and return how it ends; None while it is held."""
+    assert sent_now(started) is not None
+    assert started.delivery is not None
+    step = started.delivery.next()
+    return None if step is None else step.end
+
+
+def test_stream_of_a_call_that_its_client_left_ends_with_the_session() -> None:
+    """The call was cancelled and got no response: a client that reads on is not told to come back."""
+    talk = opened_talk()
+    call = talk.stream(within(ONE, CALL))
+    talk.observation(call).response_bytes(PRIMED, talk.tick())
+    cancel = within(ONE, notification("notifications/cancelled", requestId=1))
+    talk.response(talk.request(cancel), ACCEPTED)
+    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
+    talk.end(call)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, CALL))
+    play(player, within(session, cancel.body))
+    assert ending(stream) is None
+    play(player, within(session, DELETE))
+    assert ending(stream) is End.COMPLETE
+
+
+def test_stream_that_the_server_ended_before_the_session_ends_by_itself() -> None:
+    """What resumes a call, and a listening stream that is let go: the DELETE came after their end."""
+    talk = opened_talk()
+    call = talk.stream(within(ONE, CALL))
+    talk.observation(call).response_bytes(PRIMED, talk.tick())
+    talk.end(call)
+    rest = talk.stream(within(ONE, get("/mcp", ("Last-Event-ID", "e1"))))
+    listening = talk.stream(within(ONE, LISTEN))
+    talk.event(rest, answer(CALL, text("done")))
+    talk.end(rest)
+    talk.end(listening)
+    talk.response(talk.request(within(ONE, DELETE)), ACCEPTED)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    last = play(player, within(session, CALL)).split(b"\n")[0].removeprefix(b"id: ").decode()
+    resumed = hit(player, within(session, get("/mcp", ("Last-Event-ID", last))))
+    assert ending(resumed) is End.COMPLETE
+    assert ending(hit(player, within(session, LISTEN))) is End.COMPLETE
+
+
+def test_only_line_of_a_listening_stream_waits_for_what_caused_it() -> None:
+    """The stream was open when the recording ended, which says nothing of when the line came."""
+    listen = rpc("subscriptions/listen", {}, number="l")
+    talk = opened_talk()
+    listening = talk.request(within(ONE, listen))
+    talk.observation(listening).response_started(200, JSON_HEADERS)
+    talk.response(talk.request(within(ONE, tool("first"))), text("1"))
+    line = notification("notifications/x") + b"\n"
+    talk.observation(listening).response_bytes(line, talk.tick())
+    talk.response(talk.request(within(ONE, tool("second"))), text("2"))
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, listen))
+    assert sent_now(stream) == b""
+    play(player, within(session, tool("first")))
+    assert sent_now(stream) == line
+
+
+def test_refused_delete_ends_nothing() -> None:
+    """A stream that its client left before stays open, and no event waits for the DELETE."""
+    talk = opened_talk()
+    left = talk.stream(within(ONE, LISTEN))
+    talk.end(left, End.OPEN)
+    refused = Answer((), (), 405)
+    talk.response(talk.request(within(ONE, DELETE)), refused)
+    player = Player(loaded(talk.cassette()))
+    session = begin(player)
+
+    stream = hit(player, within(session, LISTEN))
+    assert ending(stream) is End.OPEN
+    play(player, within(session, DELETE))
+    assert ending(stream) is End.OPEN
+
+
+# Pushed questions, and streams that are resumed
+
+QUESTION = rpc("elicitation/create", {"message": "Really?"}, number="p1")
+AGREED, REFUSED = (answer(QUESTION, {"action": action}) for action in ("accept", "decline"))
+
+
+def asked() -> Player:
+    """Return a replay of a session in which the server asked twice during a call, then another."""
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), opened(ONE))
+    call = talk.stream(within(ONE, CALL))
+    for number in ("p1", "p2"):
+        talk.event(call, with_id(QUESTION, number))
+        talk.response(talk.request(within(ONE, with_id(AGREED, number))), ACCEPTED)
+    talk.event(call, answer(CALL, text("done")))
+    talk.end(call)
+    return Player(loaded(talk.cassette()))
+
+
+def test_wrong_answer_to_what_was_not_asked_refuses_nobody() -> None:
+    """Before the call nobody waits for an answer, under whatever id."""
+    player = asked()
+    session = open_session(player)
+
+    for number in ("p1", "p9"):
+        assert not missed(player, within(session, with_id(REFUSED, number))).is_refused
+
+
+def test_answer_under_an_id_that_no_question_had_ends_the_wait() -> None:
+    """The call that waits for an answer gets the miss, and is not left silent."""
+    player = asked()
+    session = open_session(player)
+    call = hit(player, within(session, CALL))
+    sent_now(call)
+
+    assert missed(player, within(session, with_id(AGREED, "p9"))).is_refused
+    assert call.delivery is not None
+    assert isinstance(call.delivery.next(), Refusal)
+
+
+def test_call_is_resumed_by_the_id_of_its_last_event() -> None:
+    """A client that lost the stream of a call has the rest on a GET, as often as it asks."""
+    events = tuple(
+        b"id: e%d\ndata: %b\n\n" % (number, message)
+        for number, message in enumerate((progress(1), answer(CALL, text("done"))))
+    )
+    listening = within(ONE, LISTEN)
+    player = player_of(
+        (INITIALIZE, opened(ONE)),
+        (within(ONE, with_token(CALL, 1)), Answer(events, STREAM_HEADERS)),
+        (listening, Answer((), STREAM_HEADERS)),
+    )
+    session = open_session(player)
+    hit(player, within(session, LISTEN))
+    first, _, rest = sent_now(hit(player, within(session, with_token(CALL, 1)))).partition(b"\n\n")
+    last = first.split(b"\n")[0].removeprefix(b"id: ").decode()
+
+    def resumed(event: str) -> Play:
+        headers = (*LISTEN.headers, ("Last-Event-ID", event))
+        return hit(player, within(session, Request("GET", "/mcp", headers, b"")))
+
+    for _ in range(2):
+        again = resumed(last)
+        assert sent_now(again) == rest
+        assert again.delivery is not None
+        assert again.delivery.next() == Ending(End.COMPLETE)
+    # Behind the response nothing is left: clients that come back all the same are kept waiting.
+    over = resumed(rest.split(b"\n")[0].removeprefix(b"id: ").decode())
+    assert over.delivery is not None
+    assert over.delivery.next() == Ending(End.OPEN)
+    made_up = within(session, get("/mcp", ("Last-Event-ID", "made-up")))
+    assert missed(player, made_up).reason is Reason.STATE_UNKNOWN
+
+
+@pytest.mark.parametrize("order", ["ab", "ba", "b"])
+def test_call_that_was_let_go_gets_its_own_result(order: str) -> None:
+    """Whichever calls a client makes, in whatever order, an event id names the stream of its call."""
+    talk = Conversation()
+    talk.response(talk.request(INITIALIZE), opened(ONE))
+    calls = {word: with_id(tool("work", word=word), word) for word in "ab"}
+    primed = {word: b"id: %b1\ndata: \n\n" % word.encode() for word in "ab"}
+    for word in "ab":
+        let_go = Answer((primed[word],), STREAM_HEADERS)
+        talk.response(talk.request(within(ONE, calls[word])), let_go)
+    resumed = [
+        talk.stream(within(ONE, get("/mcp", ("Last-Event-ID", f"{word}1")))) for word in "ab"
+    ]
+    for number, word in reversed([*zip(resumed, "ab", strict=True)]):
+        talk.event(number, answer(calls[word], text(word)))
+        talk.end(number, End.OPEN if word == "a" else End.COMPLETE)
+    talk.response(talk.request(within(ONE, Request("DELETE", "/mcp", (), b""))), ACCEPTED)
+    player = Player(loaded(talk.cassette()))
+    session = open_session(player)
+
+    last = {}
+    for word in order:
+        call = hit(player, within(session, with_id(calls[word], f"my {word}")))
+        last[word] = sent_now(call).split(b"\n")[0].removeprefix(b"id: ").decode()
+    for word in reversed(order):
+        for _ in range(2):
+            rest = hit(player, within(session, get("/mcp", ("Last-Event-ID", last[word]))))
+            assert sent_now(rest) == sse(answer(with_id(calls[word], f"my {word}"), text(word)))
+            assert rest.delivery is not None
+            assert rest.delivery.next() == Ending(End.COMPLETE)
+
+
+def test_what_was_not_recorded_is_said_on_the_stream_that_has_all_responses() -> None:
+    """A client of HTTP+SSE reads nothing else; any other one gets it in response to its request."""
+    endpoint = b"event: endpoint\ndata: /messages?session_id=" + ONE.encode() + b"\n\n"
+    talk = Conversation(redacts=True)
+    listening = talk.stream(get("/sse"))
+    talk.observation(listening).response_bytes(endpoint, talk.tick())
+    talk.end(listening, End.OPEN)
+    player = Player(loaded(talk.cassette()))
+    stream_ = hit(player, get("/sse"))
+    where = sent_now(stream_).decode().split("data: ")[1].strip()
+
+    assert player.respond_on_stream(post(CALL, target=where), b"{}")
+    assert sent_now(stream_) == b"event: message\ndata: {}\n\n"
+    assert not player.respond_on_stream(post(CALL), b"{}")

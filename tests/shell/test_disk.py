@@ -1,0 +1,325 @@
+"""Facts about files: written whole and with care, locked, and never another kind's."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from builders import JOURNAL_HEADER, cassette_of, loaded, tool
+from harness import looped, taping
+from messages import text
+from standin import answering
+
+from mrtr_cassette.core.report.details import details_of
+from mrtr_cassette.core.report.page import START, View
+from mrtr_cassette.errors import CassetteError, UsageError
+from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.disk import locked, reason_of, write_whole
+from mrtr_cassette.shell.files.journals import Journal, journal_path
+from mrtr_cassette.shell.files.reports import REPORT, write_own, write_page
+
+NEW = [b"ne", b"w"]
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Set the umask within a block."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return the names of all files in a folder, hidden ones too."""
+    return {each.name for each in folder.iterdir()}
+
+
+# Files that are written whole
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_new_file_has_the_rights_that_the_user_gives(
+    tmp_path: Path, mask: int, mode: int
+) -> None:
+    """A published cassette has the rights of any new file under the user's umask."""
+    path = tmp_path / "c.json"
+    with umask(mask):
+        cassettes.publish(path, NEW, replace=False)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o600, 0o666, 0o444])
+def test_a_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    """What the user has made readable for others, or for nobody, stays so."""
+    path = tmp_path / "c.json"
+    path.touch()
+    path.chmod(mode)
+    cassettes.publish(path, NEW, replace=True)
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_what_exists_is_replaced_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_links: bool
+) -> None:
+    """It is left alone or replaced whole, also where the file system has no hard links."""
+    path = tmp_path / "c.json"
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not has_links:
+        monkeypatch.setattr(os, "link", refused)
+    cassettes.publish(path, [b"precious"], replace=False)
+    with pytest.raises(CassetteError, match=f"the cassette exists; .* recover {path}"):
+        cassettes.publish(path, NEW, replace=False)
+    assert path.read_bytes() == b"precious"
+    cassettes.publish(path, NEW, replace=True)
+    assert path.read_bytes() == b"new"
+    assert names_in(tmp_path) == {"c.json"}
+
+
+@pytest.mark.parametrize("failing", ["fsync", "fchmod"])
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_write_that_fails_leaves_everything_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, *, replace: bool
+) -> None:
+    """On a full disk the old file stays whole, no part of the new one is left, and it is said."""
+    path = tmp_path / "c.json"
+    if replace:
+        path.write_text("precious")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(CassetteError, match="no space left on the device"):
+        cassettes.publish(path, NEW, replace=replace)
+    monkeypatch.undo()
+    assert [each.read_text() for each in tmp_path.iterdir()] == ["precious"] * replace
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_file_is_written_through_a_link(tmp_path: Path, *, exists: bool) -> None:
+    """A link stays one, and what it leads to is written, also where that is not there yet."""
+    target, link = tmp_path / "there" / "real.json", tmp_path / "c.json"
+    target.parent.mkdir()
+    link.symlink_to(Path("there") / "real.json")
+    if exists:
+        target.write_text("old")
+    cassettes.publish(link, NEW, replace=exists)
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert names_in(target.parent) == {"real.json"}
+
+
+@pytest.mark.parametrize("existing", ["keep", "replace", "append"])
+@looped
+async def test_a_pipe_or_a_device_is_no_cassette(tmp_path: Path, existing: str) -> None:
+    """It is refused before anything is recorded, and nothing takes its place."""
+    pipe, link = tmp_path / "pipe", tmp_path / "null"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(CassetteError, match="is no regular file"):
+            async with taping(path, answering(), existing=existing):
+                pass
+        with pytest.raises(CassetteError, match="is no regular file"):
+            cassettes.publish(path, NEW, replace=True)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert link.is_symlink()
+
+
+def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
+    """What a killed run left of the same file goes with the next write, and nothing else does."""
+    path, other = tmp_path / "c.json", tmp_path / "d.json"
+
+    def killed_while_writing(path: Path) -> Path:
+        seen: set[str] = set()
+
+        def pieces() -> Iterator[bytes]:
+            seen.update(names_in(tmp_path))
+            os.link(tmp_path / next(iter(seen - before)), tmp_path / "kept")
+            yield b""
+
+        before = names_in(tmp_path)
+        write_whole(path, pieces(), replace=True)
+        path.unlink()
+        (name,) = seen - before
+        return (tmp_path / "kept").rename(tmp_path / name)
+
+    of_other = killed_while_writing(other)
+    left = killed_while_writing(path)
+    handle = os.open(of_other, os.O_RDONLY)
+    living = of_other.rename(left.with_name(f"{left.name}x"))
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    of_other.touch()
+    cassettes.tidy(path)
+    os.close(handle)
+    assert names_in(tmp_path) == {living.name, of_other.name}
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("", "is a directory; name a file"),
+        ("none/c.json", "there is no directory .*/none; create it first"),
+        ("file/c.json", "there is no directory"),
+    ],
+)
+def test_a_place_without_a_folder_is_refused(tmp_path: Path, place: str, reason: str) -> None:
+    """So is a folder in the place of a file, before anything is written."""
+    (tmp_path / "file").touch()
+    with pytest.raises(CassetteError, match=reason):
+        cassettes.check_replaceable(tmp_path / place)
+
+
+@pytest.mark.parametrize("length", [240, 247])
+def test_a_name_that_a_journal_can_have_can_be_published(tmp_path: Path, length: int) -> None:
+    """A long name, as a parametrised test may have, is refused at once or can be published."""
+    path = tmp_path / ("n" * (length - 5) + ".json")
+    try:
+        Journal(journal_path(path), JOURNAL_HEADER).close()
+    except CassetteError:
+        return
+    cassettes.publish(path, NEW, replace=False)
+    assert path.read_bytes() == b"new"
+
+
+def test_a_missing_cassette_says_how_to_make_one(tmp_path: Path) -> None:
+    """Where only the journal of a killed recording stands, the message names `recover`."""
+    path = tmp_path / "c.json"
+    with pytest.raises(CassetteError, match=f"^{path}: there is no such cassette; record one with"):
+        cassettes.load_cassette(path)
+    Journal(journal_path(path), JOURNAL_HEADER).close()
+    with pytest.raises(CassetteError, match=f"mrtr-cassette recover {path}"):
+        cassettes.load_cassette(path)
+    with pytest.raises(CassetteError, match="is a directory"):
+        cassettes.load_cassette(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no space left on the device"),
+        (OSError(errno.EACCES, "Permission denied"), "permission denied"),
+        (OSError("Odd"), "odd"),
+    ],
+)
+def test_a_refusal_is_told_in_the_systems_words(error: OSError, reason: str) -> None:
+    """The reason begins small, as it stands behind a colon."""
+    assert reason_of(error) == reason
+
+
+# Reports and pages
+
+
+def test_a_report_is_written_as_a_careful_program_does(tmp_path: Path) -> None:
+    """Through a link, with the file's mode; to a pipe that is read, or to what is open already."""
+    report, link, pipe = tmp_path / "r.json", tmp_path / "link", tmp_path / "pipe"
+    new = b'{"cassette": "c", "interactions": []}'
+    report.write_bytes(b'{"cassettes": []}')
+    report.chmod(0o640)
+    link.symlink_to(report)
+    write_own(link, REPORT, [new])
+    assert link.is_symlink()
+    assert (report.read_bytes(), stat.S_IMODE(report.stat().st_mode)) == (new, 0o640)
+    os.mkfifo(pipe)
+    with pytest.raises(CassetteError, match="can't write the report"):
+        write_own(pipe, REPORT, [b"x"])
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_own(pipe, REPORT, [b"piped"])
+    assert os.read(reader, 100) == b"piped"
+    os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with (tmp_path / "out").open("wb", buffering=0) as file:
+        file.write(b"before\n")
+        write_own(Path(f"/dev/fd/{file.fileno()}"), REPORT, [b"report"])
+    assert (tmp_path / "out").read_bytes() == b"before\nreport"
+
+
+def test_a_page_replaces_a_page_only(tmp_path: Path) -> None:
+    """An earlier page is written anew; any other file, and a folder, stays as it is."""
+    view = View(details_of(loaded(cassette_of((tool("deploy"), text("done"))))))
+    path, told = tmp_path / "page.html", []
+    for _ in range(2):
+        write_page(path, view, lambda *standing: told.append(standing))
+    assert path.read_text("utf-8").startswith(START)
+    assert {total for _, total in told} == {1}
+    for other in (tmp_path / "notes.html", tmp_path / "c.json"):
+        other.write_text("<!doctype html>\nmine")
+        with pytest.raises(UsageError, match="exists and is no page of this program; name another"):
+            write_page(other, view)
+        assert other.read_text() == "<!doctype html>\nmine"
+    for place, reason in (
+        (tmp_path, "is a directory"),
+        (tmp_path / "none" / "page.html", "there is no directory"),
+        (tmp_path / f"{'x' * 300}.html", "file name too long"),
+        (Path("/proc/page.html"), "can't write the page: "),
+    ):
+        with pytest.raises(CassetteError, match=reason):
+            write_page(place, view)
+
+
+# Locks
+
+
+def test_a_lock_is_had_by_one_at_a_time(tmp_path: Path) -> None:
+    """Who can't have it in time is told; the file alone is no lock, and none is left."""
+    (tmp_path / "c.json.lock").touch()
+    with (
+        locked(tmp_path / "c.json", 10),
+        pytest.raises(CassetteError, match="another process has been recording this cassette for"),
+        locked(tmp_path / "c.json", 0),
+    ):
+        pass
+    assert names_in(tmp_path) == set()
+
+
+def test_who_waits_for_a_lock_says_so(tmp_path: Path) -> None:
+    """After a second it is told what is waited for, once; the lock is had as soon as it is free."""
+    cassette, told = tmp_path / "c.json", []
+    held = os.open(tmp_path / "c.json.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(held, fcntl.LOCK_EX)
+
+    def let_go(text: str) -> None:
+        told.append(text)
+        os.close(held)
+
+    with locked(cassette, 300, let_go):
+        assert told == [f"waiting for {cassette}, which another process records"]
+
+
+def test_a_lock_whose_file_went_meanwhile_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was locked has to be what stands there now, or another process could have it too."""
+    lock, stolen = fcntl.flock, []
+
+    def flock(file: int, operation: int) -> None:
+        lock(file, operation)
+        if not stolen:
+            stolen.append(file)
+            (tmp_path / "c.json.lock").unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(tmp_path / "c.json", 0):
+        assert (tmp_path / "c.json.lock").exists()
+    assert stolen
+
+
+def test_a_lock_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
+    """The reason names the file."""
+    with (
+        pytest.raises(CassetteError, match=r"c\.json\.lock: no such file or directory"),
+        locked(tmp_path / "missing" / "c.json", 0),
+    ):
+        pass

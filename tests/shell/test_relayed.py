@@ -1,0 +1,701 @@
+"""Facts about what passes the relay on sockets: it is untouched, sent once, no later than it comes, and a break is no clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from pathlib import Path
+
+import pytest
+from harness import (
+    connected,
+    http,
+    looped,
+    playing,
+    post,
+    raw_body,
+    read,
+    request,
+    taping,
+    until_stopped,
+)
+from messages import compact, message, result
+from standin import (
+    CHUNKED,
+    EVENTS,
+    JSON,
+    Visit,
+    answering,
+    chunk,
+    event,
+    json_response,
+    response,
+    stream_head,
+    upstream,
+)
+
+from mrtr_cassette.errors import UsageError
+from mrtr_cassette.options import RecordOptions
+from mrtr_cassette.shell.runs.recording import recording
+
+ODD_BODIES = {
+    "numbers": b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1E2,"b":-0,"c":1.0,"d":18446744073709551616}}',
+    "duplicate keys": b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}',
+    "lone surrogate": b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"\\ud800"}}',
+    "escapes": b'{"jsonrpc":"2.0","id":"\\u0041","method":"\\/m","params":{"\\u00e9":"\xc3\xa9"}}',
+    "spaces and CRLF": b' {\r\n\t"jsonrpc" : "2.0",\r\n "id":1 , "method":"m" }\r\n\r\n',
+    "no UTF-8": b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}',
+    "byte order mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}',
+    "deep": b"[" * 5000 + b"]" * 5000,
+    "no JSON": b"hello=world&\x00\x01\r\n",
+    "batch": b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"method":"b"}]',
+}
+
+
+@looped
+async def test_request_headers_arrive_with_spelling_and_order(tmp_path: Path) -> None:
+    """All end-to-end headers of a request reach the upstream, repeated ones too; `Host` is its own."""
+    sent = (
+        ("Mcp-Method", "tools/call"),
+        ("mcp-name", "=?base64?w6k=?="),
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Param-Region", "eu"),
+        ("ACCEPT", "application/json;q=0.5, text/event-stream"),
+        ("x-Twice", "one"),
+        ("content-type", "application/json; charset=utf-8"),
+        ("X-twice", "two, three"),
+        ("Cookie", 'a=b; c="d e"; =odd'),
+        ("Cookie", "second=1"),
+        ("Authorization", "Bearer abc"),
+        ("User-Agent", "client/1"),
+        ("Accept-Encoding", "br, gzip"),
+        ("Origin", "http://localhost:3000"),
+        ("X-Empty", ""),
+        ("Content-Length", "2"),
+    )
+    async with taping(tmp_path / "c.json", answering(response(b"ok"))) as tape:
+        await http("POST", tape.url, *(f"{name}: {value}" for name, value in sent[:-1]), body=b"{}")
+    head = tape.server.only.head
+    assert head.line == "POST /mcp HTTP/1.1"
+    assert head.values("host") == [tape.server.authority]
+    assert head.without("host") == sent
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "PROPFIND", "POST"])
+@pytest.mark.parametrize("body", [None, b"", b"abc"])
+@looped
+async def test_nothing_is_added_to_a_bare_request(
+    tmp_path: Path, method: str, body: bytes | None
+) -> None:
+    """A request reaches the upstream with the length that it announces alone, `Host` aside."""
+    async with taping(tmp_path / "c.json", answering(response())) as tape:
+        await http(method, tape.url, body=body)
+    assert tape.server.only.head.line == f"{method} /mcp HTTP/1.1"
+    length = () if body is None else (("Content-Length", str(len(body))),)
+    assert tape.server.only.head.without("host") == length
+
+
+@looped
+async def test_headers_of_one_connection_stay_behind(tmp_path: Path) -> None:
+    """What `Connection` names, and the other hop-by-hop headers, pass in neither direction."""
+    answer = response(b"", "Connection: X-Back", "X-Back: 1", "Keep-Alive: timeout=5", "X-End: 2")
+    async with taping(tmp_path / "c.json", answering(answer)) as tape:
+        back = await http(
+            "GET", tape.url, "Connection: keep-alive, X-Once", "X-Once: 1", "TE: trailers",
+            "Proxy-Connection: keep-alive", "Keep-Alive: 1", "X-Kept: 1",
+        )  # fmt: skip
+    assert tape.server.only.head.without("host") == (("X-Kept", "1"),)
+    assert back.head.without("connection") == (("X-End", "2"), ("Content-Length", "0"))
+
+
+@pytest.mark.parametrize("name", ODD_BODIES)
+@looped
+async def test_bodies_are_untouched_in_both_directions(tmp_path: Path, name: str) -> None:
+    """Whatever bytes a body has, the upstream and the client get them, and replay gives them back."""
+    body = ODD_BODIES[name]
+    async with taping(tmp_path / "c.json", answering(response(body, JSON))) as tape:
+        answer = await post(tape.url, body)
+    assert tape.server.only.body == body
+    assert answer.body == body
+    async with playing(tmp_path / "c.json") as replay:
+        assert (await post(replay.url, body)).body == body
+
+
+@looped
+async def test_a_chunked_request_arrives_whole(tmp_path: Path) -> None:
+    """A request body that comes in chunks is sent on once, whole."""
+    parts = (b'{"jsonrpc":"2.0","id":1,', b'"method":"ping"}')
+    async with taping(tmp_path / "c.json", answering(json_response(result({})))) as tape:
+        body = b"".join(map(chunk, parts)) + chunk(b"")
+        await http("POST", tape.url, JSON, CHUNKED, body=body)
+    assert tape.server.only.body == b"".join(parts)
+    assert read(tmp_path / "c.json")["interactions"][0]["request"]["body"]["method"] == "ping"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/mcp/",
+        "/mcp?a=1&a=2&b",
+        "/mcp?redirect=http://x/%2F?y",
+        "/a%2Fb%20c%7E%c3%A9",
+        "/a%zz%",
+        "//double//slash",
+        "/a/../b/./c",
+        "/.well-known/oauth-protected-resource",
+        "/semi;colon=1:2@3!$&'()*+,=",
+        "/sp+ace?x=%20+%2B&y=[1]|{2}",
+    ],
+)
+@looped
+async def test_targets_are_sent_as_they_came(tmp_path: Path, target: str) -> None:
+    """Escapes, doubled slashes, dots and queries reach the upstream in their spelling."""
+    async with taping(tmp_path / "c.json", answering(response(b"here"))) as tape:
+        assert (await http("GET", tape.url, target=target)).body == b"here"
+    assert tape.server.only.head.line == f"GET {target} HTTP/1.1"
+    async with playing(tmp_path / "c.json") as replay:
+        assert (await http("GET", replay.url, target=target)).body == b"here"
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "HEAD", "PUT", "OPTIONS", "POST"])
+@looped
+async def test_a_request_is_sent_once_whatever_happens(tmp_path: Path, method: str) -> None:
+    """A request whose kept connection breaks is not sent again: the client is told instead."""
+
+    async def script(visit: Visit) -> None:
+        if visit.number == 1:
+            await visit.send(response(b"first"))
+        else:
+            visit.close()
+
+    async with taping(tmp_path / "c.json", script) as tape:
+        assert (await http("GET", tape.url)).body == b"first"
+        assert (await http(method, tape.url)).status == 502
+        assert tape.server.connections == 1
+    assert len(tape.server.received) == 2
+    assert (tape.session.exchanges, tape.session.unreachable) == (1, 1)
+
+
+@looped
+async def test_added_headers_take_the_place_of_the_clients(tmp_path: Path) -> None:
+    """`--header` adds to every request and replaces the client's of that name; it is not kept."""
+    headers = (("x-api-key", "from-option"), ("Mcp-Extra", "option-only"))
+    async with taping(tmp_path / "c.json", answering(response()), headers=headers) as tape:
+        await http("GET", tape.url, "X-Api-Key: from-client", "X-Other: 1")
+    sent = tape.server.only.head.without("host")
+    assert sent == (("X-Other", "1"), *headers)
+    assert "option" not in (tmp_path / "c.json").read_text()
+
+
+@looped
+async def test_userinfo_of_the_upstream_becomes_its_authorization(tmp_path: Path) -> None:
+    """A user and password in the upstream's URL are sent as Basic, and written nowhere."""
+    log: list[str] = []
+    async with upstream(answering(response())) as server:
+        named = server.url.replace("//", "//us%40er:p%3Aw@")
+        async with recording(named, tmp_path / "c.json", RecordOptions(log=log.append)) as session:
+            await http("GET", session.url)
+            journal = (tmp_path / "c.json.journal").read_text()
+    expected = "Basic " + base64.b64encode(b"us@er:p:w").decode()
+    assert server.only.head.values("authorization") == [expected]
+    assert read(tmp_path / "c.json")["upstream"] == server.url
+    for text in (journal, (tmp_path / "c.json").read_text(), *log):
+        assert not any(part in text for part in ("us%40er", "us@er", "p%3Aw", "p:w", expected))
+
+
+@pytest.mark.parametrize("userinfo", ["a%3Ab:c", "us\u20acr:pw", "user:p\u20ac"])
+@looped
+async def test_odd_userinfo_is_used_or_refused(tmp_path: Path, userinfo: str) -> None:
+    """A user or password that Basic can't carry is a usage error, else it is sent as UTF-8."""
+    async with upstream(answering(response())) as server:
+        named = server.url.replace("//", f"//{userinfo}@")
+        try:
+            async with recording(named, tmp_path / "c.json") as session:
+                assert (await http("GET", session.url)).status == 200
+                assert server.only.head.values("authorization")[0].startswith("Basic ")
+        except UsageError:
+            assert server.received == []
+
+
+@looped
+async def test_cookies_are_the_clients_own(tmp_path: Path) -> None:
+    """A cookie that the upstream sets is the client's to send: we keep none for it."""
+    replies = (response(b"", "Set-Cookie: a=1; Path=/"), response())
+    async with upstream(answering(*replies)) as server:
+        # An address has no cookies in many jars; a name has.
+        named = server.url.replace("127.0.0.1", "localhost")
+        async with recording(named, tmp_path / "c.json") as session:
+            for _ in replies:
+                await http("GET", session.url)
+    assert [one.head.without("host") for one in server.received] == [(), ()]
+
+
+@looped
+async def test_the_environment_changes_no_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Proxies and credentials that the environment names are not used: the client used none."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
+    async with taping(tmp_path / "c.json", answering(response(b"here"))) as tape:
+        assert (await http("GET", tape.url)).body == b"here"
+    assert tape.server.only.head.without("host") == ()
+
+
+def _has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loopback")
+@looped
+async def test_an_upstream_on_ipv6_is_reached(tmp_path: Path) -> None:
+    """An upstream whose URL has an IPv6 address in brackets is called at it."""
+    async with (
+        upstream(answering(response(b"six")), host="::1") as server,
+        recording(server.url, tmp_path / "c.json") as session,
+    ):
+        assert (await http("GET", session.url)).body == b"six"
+    assert server.only.head.values("host") == [server.authority]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /?api_key=hunter2 HTTP/9.9.9\r\n",
+        b"GET / HTTP/1.1\r\nAuth\x01orization: Bearer hunter2\r\n",
+        b"GET / HTTP/1.1\r\nContent-Length: hunter2\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: hunter2\r\n",
+        b"GET / HTTP/1.1\r\nCookie: " + b"hunter2" * 50_000 + b"\r\n",
+    ],
+    ids=["version", "name", "length", "framing", "long"],
+)
+@looped
+async def test_malformed_request_is_told_without_what_it_has(tmp_path: Path, head: bytes) -> None:
+    """The log says that a request is no HTTP, and repeats nothing of its target and its headers."""
+    log: list[str] = []
+    async with (
+        upstream(answering()) as server,
+        recording(server.url, tmp_path / "c.json", RecordOptions(log=log.append)) as session,
+        connected(session.url) as client,
+    ):
+        await client.write(head, b"Host: h\r\n\r\n")
+        while await client.raw():
+            pass
+    assert "hunter2" not in "".join(log)
+    assert any("a request could not be handled: " in line for line in log)
+
+
+@looped
+async def test_response_headers_arrive_with_spelling_and_order(tmp_path: Path) -> None:
+    """All end-to-end headers of a response reach the client, repeated ones too, and no others."""
+    sent = (
+        ("server", "upstream/1"),
+        ("Set-Cookie", "a=1; Path=/"),
+        ("set-cookie", "b=2"),
+        ("WWW-Authenticate", 'Bearer realm="x", scope="y"'),
+        ("WWW-Authenticate", "Basic"),
+        ("X-Empty", ""),
+        ("Content-Type", "application/problem+json"),
+        ("ETag", 'W/"1"'),
+        ("Content-Length", "2"),
+    )
+    reply = response(b"{}", *(f"{name}: {value}" for name, value in sent[:-1]))
+    async with taping(tmp_path / "c.json", answering(reply)) as tape:
+        answer = await http("GET", tape.url)
+    assert answer.head.headers == sent
+
+
+STATUSES = {
+    "401": ("401 Unauthorized", 'WWW-Authenticate: Bearer resource_metadata="http://x/y"'),
+    "403": ("403 No Way", "WWW-Authenticate: Bearer", "WWW-Authenticate: Basic"),
+    "405": ("405 Method Not Allowed", "Allow: POST"),
+    "500": ("500 Oh No!", "Content-Type: text/plain"),
+    "503": ("503 ", "Cache-Control: no-store"),
+    "599": ("599 Odder", "X-A: 1"),
+    "307": ("307 Temporary Redirect", "Location: http://127.0.0.1:1/mcp"),
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@looped
+async def test_statuses_pass_with_their_reason(tmp_path: Path, status: str) -> None:
+    """A status reaches the client with its phrase and headers, no redirect is followed, and plays."""
+    line, *headers = STATUSES[status]
+    reply = response(b"why", *headers, status=line)
+    async with taping(tmp_path / "c.json", answering(reply)) as tape:
+        answer = await http("POST", tape.url, body=b"a")
+    assert len(tape.server.received) == 1
+    assert answer.head.line == f"HTTP/1.1 {line}"
+    assert [f"{name}: {value}" for name, value in answer.head.without("content-length")] == headers
+    assert answer.body == b"why"
+    async with playing(tmp_path / "c.json") as replay:
+        played = await http("POST", replay.url, body=b"a")
+    assert (played.status, played.body) == (int(status), b"why")
+
+
+@pytest.mark.parametrize(
+    ("method", "reply"),
+    [
+        ("POST", response(status="202 Accepted")),
+        ("POST", response(b"", JSON, status="202 Accepted")),
+        ("DELETE", response(status="204 No Content", length=False)),
+        ("GET", response(b"", 'ETag: "1"', status="304 Not Modified", length=False)),
+        ("HEAD", response(b"", JSON, "Content-Length: 1234", length=False)),
+        ("GET", response(b"", "X-A: 1")),
+    ],
+)
+@looped
+async def test_empty_answers_pass_as_they_are(tmp_path: Path, method: str, reply: bytes) -> None:
+    """An answer without a body reaches the client with its headers alone, and replay has none too."""
+    async with taping(tmp_path / "c.json", answering(reply)) as tape, connected(tape.url) as client:
+        await client.write(request(method, "/mcp", "Connection: close"))
+        seen = b""
+        while part := await client.raw():
+            seen += part
+    assert seen.replace(b"Connection: close\r\n", b"") == reply
+    async with playing(tmp_path / "c.json") as replay:
+        played = await http(method, replay.url)
+    assert (played.status, played.body, played.is_whole) == (int(reply.split()[1]), b"", True)
+    assert played.head.values("content-type") == (
+        ["application/json"] if JSON.encode() in reply else []
+    )
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
+@looped
+async def test_traffic_that_is_no_rpc_passes_and_plays(tmp_path: Path, method: str) -> None:
+    """Other paths and bodies that are no JSON-RPC are relayed, kept and played by path and body."""
+    replies = (response(b"one", "Content-Type: text/plain"), response(b"two"))
+    body = None if method != "POST" else b"grant_type=x"
+    async with taping(tmp_path / "c.json", answering(*replies)) as tape:
+        assert (await http(method, tape.url, target="/token?a=1", body=body)).body == b"one"
+        assert (await http(method, tape.url, target="/token?a=2", body=body)).body == b"two"
+    async with playing(tmp_path / "c.json") as replay:
+        assert (await http(method, replay.url, target="/token?a=2", body=body)).body == b"two"
+        assert (await http(method, replay.url, target="/token?a=1", body=body)).body == b"one"
+        missed = await http(method, replay.url, target="/token?a=3", body=body)
+    assert missed.status == 404
+    assert missed.body.startswith(b"miss: unknown-method: ")
+
+
+@looped
+async def test_informational_responses_stay_where_they_came_from(tmp_path: Path) -> None:
+    """A 102 or a 103 is not taken for the response, and the client gets that alone."""
+    hints = b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    path = tmp_path / "c.json"
+    script = answering(hints + response(b"final"))
+    async with taping(path, script) as tape, connected(tape.url) as connection:
+        head, content = await connection.ask("GET", "/mcp")
+        assert (head.line, await content.rest()) == ("HTTP/1.1 200 OK", b"final")
+    async with playing(path) as replay:
+        assert (await http("GET", replay.url)).body == b"final"
+
+
+PREFLIGHT = ("Origin: http://localhost:3000", "Access-Control-Request-Method: POST")
+ALLOWED = (
+    "Access-Control-Allow-Origin: http://localhost:3000",
+    "Access-Control-Expose-Headers: Mcp-Session-Id",
+    "Vary: Origin",
+)
+
+
+@looped
+async def test_what_a_page_needs_to_read_comes_back(tmp_path: Path) -> None:
+    """A preflight gets the answer for the headers that it names, and responses their permission."""
+    wanted = ["Access-Control-Request-Headers: a", "Access-Control-Request-Headers: a, b"]
+    replies = [
+        response(b"", *ALLOWED, each.replace("Request", "Allow"), status="204 No Content")
+        for each in wanted
+    ]
+    path = tmp_path / "c.json"
+    async with taping(path, answering(*replies, json_response(result({}), *ALLOWED))) as tape:
+        for each in wanted:
+            await http("OPTIONS", tape.url, *PREFLIGHT, each)
+        await post(tape.url, message("ping"), PREFLIGHT[0])
+    async with playing(path) as replay:
+        # A browser remembers an answer, or asks again.
+        for each in reversed(wanted * 2):
+            preflight = await http("OPTIONS", replay.url, *PREFLIGHT, each)
+            allowed = (*ALLOWED, each.replace("Request", "Allow"))
+            assert preflight.status == 204
+            assert preflight.head.without("connection") == _pairs(*allowed)
+        pong = await post(replay.url, message("ping"), PREFLIGHT[0])
+        assert set(_pairs(*ALLOWED)) <= set(pong.head.headers)
+
+
+def _pairs(*headers: str) -> tuple[tuple[str, str], ...]:
+    parts = (header.partition(": ") for header in headers)
+    return tuple((name, value) for name, _, value in parts)
+
+
+@looped
+async def test_a_head_passes_before_its_body(tmp_path: Path) -> None:
+    """The head of a stream reaches the client before the upstream has sent any event."""
+    gate = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(stream_head(EVENTS, "X-A: 1"))
+        await gate.wait()
+        await visit.send(chunk(event(result({}))), chunk(b""))
+
+    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+        head, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
+        assert head.values("x-a") == ["1"]
+        gate.set()
+        assert await body.rest() == event(result({}))
+
+
+@looped
+async def test_half_an_event_passes_too(tmp_path: Path) -> None:
+    """What arrives is passed on even where an event, a line or a character is not whole."""
+    whole = event(result({"a": "é"}), b"\r\n")
+    gates = [asyncio.Event() for _ in whole]
+
+    async def script(visit: Visit) -> None:
+        await visit.send(stream_head())
+        for at, gate in enumerate(gates):
+            await visit.send(chunk(whole[at : at + 1]))
+            await gate.wait()
+        await visit.send(chunk(b""))
+
+    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
+        for at, gate in enumerate(gates):
+            assert await body.some() == whole[at : at + 1]
+            gate.set()
+        assert await body.some() == b""
+    assert len(read(tmp_path / "c.json")["interactions"][0]["response"]["events"]) == 1
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@looped
+async def test_a_response_that_is_too_large_passes_unrecorded(
+    tmp_path: Path, *, is_stream: bool
+) -> None:
+    """A response larger than allowed reaches the client whole, and the recording says that it lacks it."""
+    body = b"data: " + b"x" * 2000 + b"\n\n"
+    large = stream_head() + chunk(body) + chunk(b"") if is_stream else response(body)
+    script = answering(large, response(b"small"))
+    async with taping(tmp_path / "c.json", script, max_body=1000) as tape:
+        answer = await http("GET", tape.url, target="/large")
+        assert (answer.body, answer.is_whole) == (body, True)
+        assert (await http("GET", tape.url, target="/small")).body == b"small"
+    kept = [one["request"]["http"]["path"] for one in read(tmp_path / "c.json")["interactions"]]
+    # Of a listening stream there is what had passed before.
+    assert kept == (["/large", "/small"] if is_stream else ["/small"])
+    assert tape.session.problem is not None
+    assert any(line.startswith("RECORDING FAILED: ") for line in tape.log)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@looped
+async def test_a_client_that_leaves_a_stream_ends_it_upstream(tmp_path: Path, method: str) -> None:
+    """When the client leaves an open stream the upstream sees that, and what came is kept as open."""
+    left = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(stream_head(), chunk(b": hello\n\n"))
+        await visit.left()
+        left.set()
+
+    async with taping(tmp_path / "c.json", script) as tape:
+        async with connected(tape.url) as client:
+            _, body = await client.ask(method, "/mcp", "Accept: text/event-stream")
+            assert await body.some() == b": hello\n\n"
+        await left.wait()
+    (kept,) = read(tmp_path / "c.json")["interactions"]
+    assert (kept["response"]["end"], raw_body(kept["response"])) == ("open", b": hello\n\n")
+
+
+@looped
+async def test_a_client_that_leaves_before_the_response_ends_the_call_upstream(
+    tmp_path: Path,
+) -> None:
+    """When the client leaves before the head has come the upstream sees that; others go on."""
+    came, left = asyncio.Event(), asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        if visit.number > 1:
+            await visit.send(response(b"ok"))
+            return
+        came.set()
+        await visit.left()
+        left.set()
+
+    async with taping(tmp_path / "c.json", script) as tape:
+        async with connected(tape.url) as client:
+            await client.write(request("POST", "/mcp", JSON, body=compact(message("ping"))))
+            await came.wait()
+        await left.wait()
+        assert (await http("GET", tape.url)).body == b"ok"
+    assert len(tape.server.received) == 2
+    left_alone, _ = read(tmp_path / "c.json")["interactions"]
+    assert left_alone["request"]["body"]["method"] == "ping"
+    assert "response" not in left_alone
+
+
+@looped
+async def test_streams_that_are_open_at_the_end_are_kept(tmp_path: Path) -> None:
+    """Stopping a recording ends its open streams and keeps what they had, as open."""
+    async with (
+        upstream(_open_stream) as server,
+        until_stopped(recording(server.url, tmp_path / "c.json")) as (session, stop),
+        connected(session.url) as client,
+    ):
+        _, body = await client.ask("GET", "/mcp", "Accept: text/event-stream")
+        assert await body.some() == b": hello\n\n"
+        await stop()
+        assert await body.rest() == b""
+        assert not body.is_whole
+    (kept,) = read(tmp_path / "c.json")["interactions"]
+    assert (kept["response"]["end"], raw_body(kept["response"])) == ("open", b": hello\n\n")
+
+
+async def _open_stream(visit: Visit) -> None:
+    await visit.send(stream_head(), chunk(b": hello\n\n"))
+    await visit.left()
+
+
+@pytest.mark.parametrize(
+    "identity", [b"7", b'"a\\u00e9"', b"1E2", b"123456789012345678901234567890"]
+)
+@looped
+async def test_an_upstream_that_is_away_is_a_502_with_the_callers_id(
+    tmp_path: Path, identity: bytes
+) -> None:
+    """Without an upstream the client gets a JSON-RPC error of its own id, and nothing is recorded."""
+    log: list[str] = []
+    async with upstream(answering()) as server:
+        url = server.url
+    async with recording(url, tmp_path / "c.json", RecordOptions(log=log.append)) as session:
+        body = b'{"jsonrpc":"2.0","method":"ping","id":%b}' % identity
+        answer = await post(session.url, body)
+    assert answer.status == 502
+    assert answer.head.values("content-type") == ["application/json"]
+    assert answer.body.startswith(b'{"jsonrpc":"2.0","id":%b,"error":{"code":-32011,' % identity)
+    assert url.removesuffix("/mcp") in answer.json["error"]["message"]
+    assert session.published is None
+    assert not (tmp_path / "c.json").exists()
+    assert (session.exchanges, session.unreachable) == (0, 1)
+    assert len(log) == 1
+
+
+@looped
+async def test_recording_goes_on_after_an_upstream_was_away(tmp_path: Path) -> None:
+    """What the upstream answers after it was away is recorded, and numbered without regard to it."""
+
+    async def script(visit: Visit) -> None:
+        if visit.number == 1:
+            visit.reset()
+        else:
+            await visit.send(json_response(result({}, id=2)))
+
+    async with taping(tmp_path / "c.json", script) as tape:
+        assert (await post(tape.url, message("ping", id=1))).status == 502
+        assert (await post(tape.url, message("ping", id=2))).json == result({}, id=2)
+    (kept,) = read(tmp_path / "c.json")["interactions"]
+    assert kept["request"]["body"]["id"] == 2
+    assert (tape.session.exchanges, tape.session.unreachable) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "reply", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Le", b"what is this?\r\n\r\n"]
+)
+@pytest.mark.parametrize("is_reset", [False, True])
+@looped
+async def test_half_a_head_is_no_response(
+    tmp_path: Path,
+    reply: bytes,
+    *,
+    is_reset: bool,
+) -> None:
+    """An upstream that ends or breaks off before its head is whole gives a 502."""
+
+    async def script(visit: Visit) -> None:
+        await visit.send(reply)
+        if is_reset:
+            visit.reset()
+        else:
+            visit.close()
+
+    async with taping(tmp_path / "c.json", script) as tape:
+        answer = await post(tape.url, message("ping", id=3))
+    assert (answer.status, answer.json["id"]) == (502, 3)
+    assert not (tmp_path / "c.json").exists()
+    assert len(tape.server.received) == 1
+
+
+BREAKS: dict[str, tuple[bytes, bytes]] = {
+    "stream": (stream_head() + chunk(b"data: 1\n\n"), b"data: 1\n\n"),
+    "chunk": (stream_head() + chunk(b"data: 1\n\n") + b"20\r\ndata: 2", b"data: 1\n\ndata: 2"),
+    "chunk's size": (stream_head() + chunk(b"data: 1\n\n") + b"2", b"data: 1\n\n"),
+    "length": (response(b"", JSON, "Content-Length: 100", length=False) + b'{"a":', b'{"a":'),
+    "chunked JSON": (stream_head(JSON) + chunk(b'{"a":'), b'{"a":'),
+    "nothing of it": (stream_head(JSON), b""),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+@pytest.mark.parametrize("is_reset", [False, True])
+@looped
+async def test_a_broken_response_is_no_clean_end(
+    tmp_path: Path,
+    name: str,
+    *,
+    is_reset: bool,
+) -> None:
+    """A response that the upstream breaks off is broken off for the client, and again on replay."""
+    sent, expected = BREAKS[name]
+    gate = asyncio.Event()
+
+    async def script(visit: Visit) -> None:
+        await visit.send(sent)
+        await gate.wait()
+        if is_reset:
+            visit.reset()
+        else:
+            visit.close()
+
+    async with taping(tmp_path / "c.json", script) as tape, connected(tape.url) as client:
+        _, body = await client.ask("POST", "/mcp", JSON, body=compact(message("ping")))
+        seen = await body.until(expected) if expected else b""
+        gate.set()
+        seen += await body.rest()
+        assert (seen, body.is_whole) == (expected, False)
+        await client.closed()
+    kept = read(tmp_path / "c.json")["interactions"][0]["response"]
+    assert kept["end"] == "broken"
+    async with playing(tmp_path / "c.json") as replay:
+        answer = await post(replay.url, message("ping"))
+    assert (answer.body, answer.is_whole) == (expected, False)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+@looped
+async def test_what_came_just_before_the_break_is_passed_on(tmp_path: Path, name: str) -> None:
+    """Bytes that arrive together with the upstream's end still reach the client and the cassette."""
+    sent, expected = BREAKS[name]
+    async with taping(tmp_path / "c.json", answering(sent)) as tape:
+        answer = await post(tape.url, message("ping"))
+    assert (answer.body, answer.is_whole) == (expected, False)
+    kept = read(tmp_path / "c.json")["interactions"][0]["response"]
+    assert kept["end"] == "broken"
+    assert raw_body(kept) == expected if expected else "sha256" not in kept
+
+
+@looped
+async def test_a_body_that_ends_with_its_connection_is_whole(tmp_path: Path) -> None:
+    """A response without length or chunks ends where the upstream closes, which is no break."""
+    reply = response(compact(result({})), JSON, length=False)
+    async with taping(tmp_path / "c.json", answering(reply)) as tape:
+        answer = await post(tape.url, message("ping"))
+    assert (answer.json, answer.is_whole) == (result({}), True)
+    assert "end" not in read(tmp_path / "c.json")["interactions"][0]["response"]
