@@ -381,7 +381,7 @@ def _check_replay(kept: RecordedExchange, request: Request) -> None:
     reply = play.delivery.reply
     assert _without_event_ids(_filled(reply, None)) == _without_event_ids(kept.response.body)
     assert reply.headers == kept.response.headers
-    mine = classify(_filled(reply, play.call.message))
+    mine = classify(_filled(reply, read_call(request).message))
     theirs = classify(kept.response.body)
     assert (mine is None) == (theirs is None)
     if mine is not None and theirs is not None:
@@ -639,15 +639,15 @@ def _ask(playing: Player, cassette: CassetteModel, request: Request) -> None:
             assert b'"id":%b,' % (message.spelled(ID_PATH) or b"") in body
         return
     orjson.dumps(played_event(decision))
-    mine, theirs = decision.call.request, decision.entry.call.request
-    assert (mine.method, mine.target) == (theirs.method, theirs.target)
-    asked, known = decision.call.message, decision.entry.call.message
+    theirs = decision.entry.call.request
+    assert (request.method, request.target) == (theirs.method, theirs.target)
+    asked, known = read_call(request).message, decision.entry.call.message
     assert (asked is None) == (known is None)
     if asked is None or known is None:
         return
     assert asked.kind is known.kind
     if asked.kind is not Kind.RESPONSE:
-        assert _question(mine.body) == _question(theirs.body)
+        assert _question(request.body) == _question(theirs.body)
         place = decision.entry.interaction, decision.entry.turn
         raw = {
             facts.echoed_state_sha256
