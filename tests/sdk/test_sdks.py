@@ -32,7 +32,7 @@ from processes import (
 )
 from traps import Caller, calling
 
-from mrtr_cassette.core.cassette.codec import decode_body
+from mrtr_cassette.core.cassette.load import decode_body
 from mrtr_cassette.core.cassette.model import BodyModel, CassetteModel, HeaderMap, InteractionModel
 
 MISS_CODE = -32010

@@ -1,14 +1,10 @@
-"""A client's configuration of servers on pipes, in which this program takes the place of one.
-
-Rule: every other byte stays, comments too; wrapping and unwrapping gives back the same bytes.
-"""
+"""A client's configuration of servers on pipes, in which this program takes the place of one."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from mrtr_cassette.core.wire.jsonbytes import Span, find_spans, item_spans, splice
@@ -16,8 +12,8 @@ from mrtr_cassette.errors import CassetteError, printable
 
 _SERVERS: Final = ("mcpServers", "servers")
 """Where clients have their servers; the second one is the spelling of VS Code."""
-_PROGRAM: Final = "mrtr-cassette"
-_MODULE: Final = ("-m", "mrtr_cassette")
+_OURS = re.compile(r"(?:^|[/\\])mrtr-cassette(?:\.exe)?$")
+_MODULE: Final = ["-m", "mrtr_cassette"]
 _DASHES: Final = "--"
 _COMMENTS = re.compile(rb'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMAS = re.compile(rb'"(?:\\.|[^"\\])*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
@@ -26,66 +22,39 @@ _ADDED: Final = b', "args":'
 _BOM = b"\xef\xbb\xbf"
 
 
-class _Element(NamedTuple):
-    """An element of `args`, and where it stands."""
-
-    value: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One server of a configuration.
-
-    Attributes:
-        command: where the value of `command` stands.
-        program: that value.
-        array: where the value of `args` stands; None where there is none.
-        args: its elements.
-    """
+class _Entry(NamedTuple):
+    """Where the values of `command` and `args` stand, the items of the latter, and ours in it."""
 
     command: Span
-    program: str
     array: Span | None
-    args: tuple[_Element, ...]
-
-    @property
-    def dashes(self) -> int | None:
-        """At which argument the server's own command begins; None where it is not wrapped."""
-        words = [element.value for element in self.args]
-        name = self.program.replace("\\", "/").rpartition("/")[2]
-        start = len(_MODULE) if tuple(words[: len(_MODULE)]) == _MODULE else 0
-        is_ours = start or name in (_PROGRAM, f"{_PROGRAM}.exe")
-        if not is_ours or words[start + 1 : start + 2] != ["--stdio"] or _DASHES not in words[:-1]:
-            return None
-        return words.index(_DASHES)
+    items: list[Span]
+    ours: int | None
+    """How many arguments there are up to the server's own command; None if it is not wrapped."""
 
 
 def wrapped(data: bytes, path: str, server: str, ours: Sequence[str]) -> bytes:
-    """Return a configuration in which a server is started by this program.
+    """Return a configuration in which a server is started by `ours`, before its own command.
 
-    Args:
-        ours: this program and its arguments, up to where the server's own command begins.
+    Every other byte stays, comments too, and unwrapping gives back the same bytes.
 
     Raises:
         CassetteError: it is no such file, has no such server, or that is wrapped already.
     """
-    entry = _entry(data, path, server)
-    if entry.dashes is not None:
+    command, array, items, there = _entry(data, path, server)
+    if there is not None:
         raise CassetteError(
             path,
             printable(f"the server {server!r} is wrapped already"),
-            hint=f"first: {_PROGRAM} unwrap {path} {server}",
+            hint=f"first: mrtr-cassette unwrap {path} {server}",
         )
-    program, *arguments = ours
-    own = data[entry.command.start : entry.command.end]
-    inner = b", ".join([*(json.dumps(each).encode() for each in (*arguments, _DASHES)), own])
-    if entry.array is None:
-        added = Span(entry.command.end, entry.command.end), _ADDED + b"[%b]" % inner
+    program, *arguments = [json.dumps(each).encode() for each in (*ours, _DASHES)]
+    inner = b", ".join([*arguments, data[command.start : command.end]])
+    if array is None:
+        added = Span(command.end, command.end), _ADDED + b"[%b]" % inner
     else:
-        begin = Span(entry.array.start, entry.array.start + 1)
-        added = begin, b"[" + inner + (b", " if entry.args else b"")
-    return splice(data, [(entry.command, json.dumps(program).encode()), added])
+        begin = array.start + 1
+        added = Span(begin, begin), inner + (b", " if items else b"")
+    return splice(data, [(command, program), added])
 
 
 def unwrapped(data: bytes, path: str, server: str) -> bytes:
@@ -94,24 +63,20 @@ def unwrapped(data: bytes, path: str, server: str) -> bytes:
     Raises:
         CassetteError: it is no such file, has no such server, or that is not wrapped.
     """
-    entry = _entry(data, path, server)
-    place, array = entry.dashes, entry.array
-    if place is None or array is None:
+    command, array, items, ours = _entry(data, path, server)
+    if ours is None or array is None:
         raise CassetteError(path, printable(f"the server {server!r} is not wrapped"))
-    own = entry.args[place + 1].span
-    if place + 2 < len(entry.args):
+    own, removed = items[ours], Span(array.start + 1, items[ours].end)
+    if ours + 1 < len(items):
         # The comma before the next one, and the space behind it, are ours.
         comma = data.index(b",", own.end) + 1
         removed = Span(array.start + 1, comma + data.startswith(b" ", comma))
-    elif data[entry.command.end : array.start] == _ADDED:
-        removed = Span(entry.command.end, array.end)
-    else:
-        removed = Span(array.start + 1, own.end)
-    return splice(data, [(entry.command, data[own.start : own.end]), (removed, b"")])
+    elif data[command.end : array.start] == _ADDED:
+        removed = Span(command.end, array.end)
+    return splice(data, [(command, data[own.start : own.end]), (removed, b"")])
 
 
 def _entry(data: bytes, path: str, server: str) -> _Entry:
-    """Find a server; a name is found as its bytes spell it, or escaped."""
     plain = _without_comments(data)
     at, entry = _member(plain, path, server)
     program = entry.get("command") if isinstance(entry, dict) else None
@@ -124,6 +89,7 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
     args = entry.get("args", [])
     if not isinstance(args, list) or not all(isinstance(each, str) for each in args):
         raise CassetteError(path, printable(f"`args` of the server {server!r} is no list of texts"))
+    # A name is found as its bytes spell it, or escaped.
     names = (server, server.encode("utf-8", "surrogatepass").decode("latin-1"))
     spans = find_spans(plain, [(at, name, key) for name in names for key in ("command", "args")])
     command, array = (
@@ -132,8 +98,14 @@ def _entry(data: bytes, path: str, server: str) -> _Entry:
     )
     if command is None:
         raise CassetteError(path, printable(f"the server {server!r} is spelled in an odd way"))
-    places = () if array is None else item_spans(plain, array)
-    return _Entry(command, program, array, tuple(map(_Element, args, places)))
+    items = [] if array is None else item_spans(plain, array)
+    return _Entry(command, array, items, _ours(program, args))
+
+
+def _ours(program: str, args: list[str]) -> int | None:
+    start = len(_MODULE) if args[: len(_MODULE)] == _MODULE else 0
+    is_ours = (start or _OURS.search(program)) and args[start + 1 : start + 2] == ["--stdio"]
+    return args.index(_DASHES) + 1 if is_ours and _DASHES in args[:-1] else None
 
 
 def _member(plain: bytes, path: str, server: str) -> tuple[str, Any]:

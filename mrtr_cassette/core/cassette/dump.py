@@ -1,31 +1,29 @@
-"""From what was recorded to the bytes of a cassette; `load` reads what was dumped."""
+"""From what was recorded to the bytes of a cassette; and the digest of an exchange."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import orjson
 
-from mrtr_cassette.core.cassette.codec import (
-    encode_body,
-    encode_response_body,
-    exchange_sha256,
-    header_map,
-)
-from mrtr_cassette.core.cassette.model import SCHEMA_ID, VERSION
+from mrtr_cassette.core.cassette.model import SCHEMA_ID, VERSION, HeaderMap
 from mrtr_cassette.core.cassette.recorded import (
     Cassette,
     PushedTurn,
     RecordedExchange,
     RecordedInteraction,
-    RecorderFacts,
     TurnPlace,
 )
-from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Request, Response
+from mrtr_cassette.core.wire.http import SESSION_HEADER, End, Headers, Request, Response
+from mrtr_cassette.core.wire.jsonbytes import is_deep
+from mrtr_cassette.core.wire.sse import read_event
 
 Tree = dict[str, Any]
+_ENDS = {End.COMPLETE: b"", End.OPEN: b"open", End.BROKEN: b"broken"}
 
 
 def dump(cassette: Cassette) -> bytes:
@@ -34,13 +32,7 @@ def dump(cassette: Cassette) -> bytes:
 
 
 def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> Iterator[bytes]:
-    """Yield the file of a recording, piece by piece.
-
-    Args:
-        head: what the file says of the recording; its interactions don't count.
-        interactions: what was recorded, in order; each is asked for when the one before it has
-            been yielded, as there may be many.
-    """
+    """Yield the file of a recording; interactions, of which there may be many, come one by one."""
     facts: list[tuple[int, bytes]] = []
     recorders = {each.id: number for number, each in enumerate(head.recorders, start=1)}
     yield _indented(_head_tree(head)).removesuffix(b"\n}") + b',\n  "interactions": ['
@@ -48,7 +40,7 @@ def dump_pieces(head: Cassette, interactions: Iterable[RecordedInteraction]) -> 
     for interaction in interactions:
         tree = _interaction_tree(interaction)
         facts += [
-            (exchange.number, _line(_facts_tree(exchange, interaction.number, place, recorders)))
+            (exchange.number, compact(_facts_tree(exchange, interaction.number, place, recorders)))
             for exchange, place in zip(interaction.own, interaction.places, strict=True)
             if exchange.number is not None
         ]
@@ -78,30 +70,28 @@ def _head_tree(head: Cassette) -> Tree:
 
 
 def _recording_tree(head: Cassette) -> Tree:
-    return _without_none(
-        {
-            "recorded_at": head.recorded_at,
-            "tool": head.tool,
-            "client": head.client,
-            "recorders": [_recorder_tree(each) for each in head.recorders] or None,
-        }
-    )
-
-
-def _recorder_tree(recorder: RecorderFacts) -> Tree:
-    offset_ms = round(recorder.offset_ms) or None
-    return _without_none(
-        {"id": recorder.id, "wall_ms": round(recorder.wall_ms), "offset_ms": offset_ms}
-    )
+    recorders = [
+        _without_none(
+            {
+                "id": each.id,
+                "wall_ms": round(each.wall_ms),
+                "offset_ms": round(each.offset_ms) or None,
+            }
+        )
+        for each in head.recorders
+    ]
+    tree = {"recorded_at": head.recorded_at, "tool": head.tool, "client": head.client}
+    return _without_none({**tree, "recorders": recorders or None})
 
 
 def _without_none(tree: Tree) -> Tree:
     return {name: value for name, value in tree.items() if value is not None}
 
 
-def _line(tree: Tree) -> bytes:
+def compact(value: Any) -> bytes:
+    """Return a value as JSON."""
     # A copy, as what orjson returns holds on to the 4 KiB that it was written in.
-    return bytes(memoryview(orjson.dumps(tree)))
+    return bytes(memoryview(orjson.dumps(value)))
 
 
 def _indented(tree: Tree) -> bytes:
@@ -166,16 +156,75 @@ def _request_tree(request: Request, *, is_answer: bool = False) -> Tree:
         head = {"headers": headers}
     else:
         head = {"http": {"method": request.method, "path": request.target, "headers": headers}}
-    return {**head, **encode_body(request.body)}
+    return {**head, **_body_tree(request.body)}
 
 
 def _response_tree(response: Response) -> Tree:
+    """Return a response: event by event, or line by line, where it has them."""
     tree: Tree = {}
     if not response.is_lines:
         tree = {"status": response.status, "headers": header_map(response.headers)}
     if response.end is not End.COMPLETE:
         tree["end"] = response.end.value
-    return {**tree, **encode_response_body(response)}
+    if not response.is_framed:
+        return {**tree, **_body_tree(response.body)}
+    raws = [piece.raw for piece in response.pieces if piece.raw]
+    if raws and response.is_lines:
+        tree["lines"] = [_line_tree(raw) for raw in raws]
+    elif raws:
+        tree["events"] = [_event_tree(raw, first=at == 0) for at, raw in enumerate(raws)]
+    return tree
+
+
+def _body_tree(raw: bytes) -> Tree:
+    if not raw:
+        return {}
+    value = _json_that_round_trips(raw)
+    return encode_opaque(raw) if value is None else {"body": value}
+
+
+def _line_tree(raw: bytes) -> Tree:
+    value = _json_that_round_trips(raw[:-1]) if raw.endswith(b"\n") else None
+    return encode_opaque(raw) if value is None else {"data": value}
+
+
+def _event_tree(raw: bytes, *, first: bool) -> Tree:
+    event = read_event(raw, first=first)
+    if event.data is None or len(event.lines) != 1:
+        return encode_opaque(raw)
+    span, value = event.lines[0][1], _json_that_round_trips(event.data)
+    try:
+        before, after = raw[: span.start].decode(), raw[span.end :].decode()
+    except UnicodeDecodeError:
+        value = None
+    if value is None:
+        return encode_opaque(raw)
+    return {"before": before, "data": value, "after": after}
+
+
+def _json_that_round_trips(raw: bytes) -> Any:
+    """Return the value if it gives back the same bytes; None where it doesn't, and for null."""
+    try:
+        value = orjson.loads(raw)
+        return value if orjson.dumps(value) == raw and not is_deep(raw) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def encode_opaque(raw: bytes) -> dict[str, str]:
+    """Return bytes as `text`, or as `base64` where they are not UTF-8."""
+    try:
+        return {"text": raw.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(raw).decode()}
+
+
+def header_map(headers: Headers) -> HeaderMap:
+    """Return headers as a cassette has them: a name that came more than once has a list."""
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 
 def _facts_tree(
@@ -218,3 +267,27 @@ def _times_of(exchange: RecordedExchange, response: Response) -> list[Tree] | No
         | ({} if is_framed else {"size": len(piece.raw)})
         for piece in pieces
     ]
+
+
+def exchange_sha256(request: Request, response: Response | None) -> str:
+    """Return the digest of one exchange, which covers values, and not how the file spells them."""
+    fields = [
+        request.method.encode(),
+        request.target.encode(),
+        _header_fields(request.headers),
+        request.body,
+    ]
+    if response is None:
+        fields += (b"", b"", b"", b"")
+    else:
+        status, headers = b"%d" % response.status, _header_fields(response.headers)
+        fields += (status, headers, _ENDS[response.end], response.body)
+    return hashlib.sha256(_netstrings(fields)).hexdigest()
+
+
+def _header_fields(headers: Headers) -> bytes:
+    return _netstrings([text.encode() for pair in headers for text in pair])
+
+
+def _netstrings(fields: Iterable[bytes]) -> bytes:
+    return b"".join([b"%d:%b," % (len(field), field) for field in fields])

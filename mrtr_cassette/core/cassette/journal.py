@@ -1,9 +1,4 @@
-"""The journal of a recording: a header, then one exchange a line, or what came of one since.
-
-Rule: no flipped bit goes unnoticed. A line that is torn or damaged is never taken for another one.
-
-A line is compact JSON, a space, and the CRC-32 of that JSON in eight hexadecimal digits.
-"""
+"""The lines of a journal: compact JSON, a space, and its CRC-32, which shows any flipped bit."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from zlib import crc32
 
 import orjson
 
-from mrtr_cassette.core.cassette.codec import encode_opaque
+from mrtr_cassette.core.cassette.dump import encode_opaque
 from mrtr_cassette.core.cassette.recorded import (
     RecordedBy,
     RecordedExchange,
@@ -30,7 +25,6 @@ from mrtr_cassette.errors import CassetteError
 JOURNAL_VERSION: Final = 3
 
 CHECKSUM_LENGTH: Final = len(b" 00000000\n")
-"""Bytes of a line after its JSON."""
 
 Existing = Literal["keep", "replace", "append"]
 """What becomes of a cassette that exists when a recording is published."""
@@ -38,20 +32,7 @@ Existing = Literal["keep", "replace", "append"]
 
 @dataclass(frozen=True, slots=True)
 class JournalHeader:
-    """What a recording says of itself, in the journal's first line.
-
-    Attributes:
-        upstream: the server's URL, without credentials; or its command.
-        request_state: whether raw states were replaced by surrogates.
-        recorded_at: when it began, ISO 8601, UTC.
-        existing: what becomes of a cassette that exists.
-        redaction: by which rules secrets became placeholders; None where nothing was redacted.
-        answers: `sealed` where only hashes of users' answers are kept.
-        transport: what is recorded.
-        client: over stdio, hash of the process that started the recorder; else None.
-        recorder: an id that tells its exchanges from those of any other recorder, if known.
-        wall_ms: the wall clock when it began, in milliseconds since 1970, if known.
-    """
+    """What a recording says of itself, in the journal's first line; mostly as its cassette will."""
 
     upstream: str
     request_state: RequestState
@@ -99,15 +80,7 @@ def decode_header(line: bytes, path: str) -> JournalHeader:
 
 
 class Continuation(NamedTuple):
-    """What came of a response since the lines before.
-
-    Attributes:
-        number: that of its exchange.
-        pieces: further pieces of the response.
-        end: how the response stands since then.
-        ended_ms: the time of that.
-        ended_after: how many requests had arrived by then.
-    """
+    """What came of the response of an exchange since the lines before, and how it stands now."""
 
     number: int
     pieces: tuple[Piece, ...]
@@ -132,11 +105,7 @@ def joined(first: RecordedExchange, further: Sequence[Continuation]) -> Recorded
 
 
 def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
-    """Return one exchange, which has a number, as one line.
-
-    Args:
-        continues: its response has only what comes after what is in the lines before.
-    """
+    """Return one exchange as a line; one that continues has only what earlier lines don't have."""
     request, response = exchange.request, exchange.response
     pieces = () if response is None else response.pieces
     encoded = [[encode_opaque(raw), at_ms, after] for raw, at_ms, after in pieces]
@@ -168,9 +137,6 @@ def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes
 
 def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | Continuation:
     """Read a line that `encode_line` wrote, with or without its end.
-
-    Args:
-        recorder: the id of whose journal it stands in, where that is known.
 
     Raises:
         ValueError: it is torn, damaged, or something else.
@@ -206,7 +172,6 @@ def with_checksum(body: bytes) -> bytes:
 
 
 def _parts(line: bytes) -> tuple[bytes, bytes]:
-    """Return a line with its end, and the JSON in it."""
     line = line if line.endswith(b"\n") else line + b"\n"
     return line, line[:-CHECKSUM_LENGTH]
 

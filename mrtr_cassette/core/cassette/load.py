@@ -1,25 +1,30 @@
-"""From the bytes of a cassette to what was recorded: the one place where a file is read."""
+"""From the bytes of a cassette to what was recorded; and the files of edited cassettes."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 from pydantic import ValidationError
 
-from mrtr_cassette.core.cassette.codec import damaged, decode_body, exchange_sha256, headers_of
+from mrtr_cassette.core.cassette.dump import compact, dump, exchange_sha256
 from mrtr_cassette.core.cassette.model import (
     VERSION,
     AnswerModel,
+    BodyModel,
     CassetteModel,
+    EventModel,
     ExchangeFactsModel,
+    HeaderMap,
     HttpModel,
     InteractionModel,
+    LineModel,
     PushedEventModel,
     PushedTurnModel,
     RequestModel,
@@ -39,24 +44,34 @@ from mrtr_cassette.core.cassette.recorded import (
 )
 from mrtr_cassette.core.protocol.jsonrpc import Kind
 from mrtr_cassette.core.protocol.messages import completed_by
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Piece, Request, Response
+from mrtr_cassette.core.wire.http import NO_STATUS, End, Headers, Piece, Request, Response
 from mrtr_cassette.core.wire.lines import line_request
 from mrtr_cassette.core.wire.pointers import escape_pointer
-from mrtr_cassette.errors import CassetteError, shorten
+from mrtr_cassette.errors import CassetteError, printable, shorten
 
 _MERGE_MARK: Final = re.compile(rb"^(?:<{7} |>{7} |={7}\r?$)", re.MULTILINE)
+_FORMS: Final = ("body", "text", "base64", "events", "lines")
+_WITHHELD: Final = re.compile("mrtr-withheld:[0-9]+:[0-9a-f]{64}")
+"""What earlier versions wrote for a body of which they kept only the size and the SHA-256."""
+
+_Place = tuple[int, int, int | None]
+"""Of an exchange in a file: interaction, answered turn, index of a posted answer."""
+
+
+def damaged(path: str, pointer: str, reason: str) -> CassetteError:
+    """Return the error for a place in a file, named by its JSON Pointer."""
+    return CassetteError(
+        path, printable(f"at {pointer}: {reason}"), hint="restore the file, or record it again"
+    )
 
 
 def load(data: bytes, path: str, *, progress: Callable[[int, int], None] | None = None) -> Cassette:
-    """Read a cassette.
-
-    Args:
-        progress: called after each interaction with how many are done, and how many there are.
+    """Read a cassette; `progress` takes how many interactions of how many are done.
 
     Raises:
         CassetteError: no cassette, of another version, damaged, or edited without its digests.
     """
-    return loaded(decode_cassette(data, path), path, progress)
+    return _loaded(decode_cassette(data, path), path, progress)
 
 
 def decode_cassette(data: bytes, path: str) -> CassetteModel:
@@ -127,10 +142,9 @@ def _shown(value: Any) -> str:
     return shorten(repr(value))
 
 
-def loaded(
+def _loaded(
     file: CassetteModel, path: str, progress: Callable[[int, int], None] | None = None
 ) -> Cassette:
-    """Return what a file says, once its turns, branches and digests are found to be right."""
     loader = _Loader(file, path)
     for number, interaction in enumerate(file.interactions, start=1):
         loader.add(number, interaction)
@@ -152,8 +166,6 @@ def loaded(
 
 
 class _Loader:
-    """Builds interactions one after the other; `path` is the file's, as messages show it."""
-
     def __init__(self, file: CassetteModel, path: str) -> None:
         self.recorders = tuple(
             RecorderFacts(each.id, each.wall_ms, each.offset_ms)
@@ -243,7 +255,6 @@ class _Loader:
     def _posted_answers(
         self, number: int, turn_number: int, turn: PushedTurnModel, pointer: str
     ) -> Iterator[PostedAnswer]:
-        """Yield the posted answers of a turn, each of which answers one of its requests."""
         unanswered: set[str] = set()
         for index, event in enumerate(turn.ask.events):
             if event.key in unanswered:
@@ -306,13 +317,8 @@ class _Loader:
         return PushedRequest(event.key, exchange, event.event, event.interaction)
 
     def _exchange(
-        self,
-        place: tuple[int, int, int | None],
-        request: Request,
-        model: ResponseModel | None,
-        pointer: str,
+        self, place: _Place, request: Request, model: ResponseModel | None, pointer: str
     ) -> RecordedExchange:
-        """Return the exchange at a place: interaction, answered turn, index of a posted answer."""
         facts = self._facts.pop(place, None)
         response = None if model is None else self._response(model, facts, pointer)
         if facts is None:
@@ -367,7 +373,7 @@ class _Loader:
         self._check_http({name: headers}, pointer)
         if http is None or headers is None:
             return line_request(body, model.session or "")
-        return Request(intern(http.method), intern(http.path), headers_of(headers), body)
+        return Request(intern(http.method), intern(http.path), _headers_of(headers), body)
 
     def _response(
         self, model: ResponseModel, facts: ExchangeFactsModel | None, pointer: str
@@ -386,7 +392,7 @@ class _Loader:
             ]
         end = End.COMPLETE if model.end is None else End(model.end)
         status = NO_STATUS if model.status is None else model.status
-        return Response(status, headers_of(model.headers or {}), tuple(pieces), end)
+        return Response(status, _headers_of(model.headers or {}), tuple(pieces), end)
 
     def _check_http(self, members: Mapping[str, Any], pointer: str) -> None:
         """Make sure that members of HTTP are there, or over pipes that none of them is."""
@@ -407,3 +413,193 @@ def _cut(raw: bytes, sizes: Iterable[int]) -> Sequence[bytes]:
         at += size
     pieces[-1] += raw[at:]
     return pieces
+
+
+def decode_body(body: BodyModel, path: str, pointer: str) -> tuple[bytes, ...]:
+    """Return the bytes of a body; of an event stream or a pipe, event by event or line by line.
+
+    Raises:
+        CassetteError: two forms at once, or no base64; it names the place, `pointer`.
+    """
+    forms = [form for form in _FORMS if getattr(body, form) is not None]
+    if len(forms) > 1:
+        raise damaged(path, pointer, f"both `{forms[0]}` and `{forms[1]}`")
+    pieces: Sequence[EventModel | LineModel] = body.events or body.lines or ()
+    if pieces:
+        at = f"{pointer}/{forms[0]}"
+        return tuple([_decode_piece(each, path, f"{at}/{n}") for n, each in enumerate(pieces)])
+    if body.body is not None:
+        return (_json_bytes(body.body, path, pointer),)
+    raw = _decode_opaque(body, path, pointer)
+    return (raw,) if raw else ()
+
+
+def _decode_piece(piece: EventModel | LineModel, path: str, pointer: str) -> bytes:
+    if piece.data is None:
+        return _decode_opaque(piece, path, pointer)
+    data = _json_bytes(piece.data, path, pointer)
+    if isinstance(piece, LineModel):
+        return data + b"\n"
+    return (piece.before or "").encode() + data + (piece.after or "").encode()
+
+
+def _json_bytes(value: Any, path: str, pointer: str) -> bytes:
+    try:
+        return compact(value)
+    except TypeError as error:
+        raise damaged(path, pointer, str(error).lower()) from None
+
+
+def _decode_opaque(body: BodyModel | EventModel | LineModel, path: str, pointer: str) -> bytes:
+    if body.text is not None and _WITHHELD.fullmatch(body.text):
+        raise CassetteError(
+            path,
+            f"at {pointer}: the body was withheld by --strict-redaction, so it can't be played",
+            hint="record it again",
+        )
+    if body.base64 is not None:
+        try:
+            return base64.b64decode(body.base64, validate=True)
+        except ValueError as error:
+            raise damaged(path, f"{pointer}/base64", str(error).lower()) from None
+    return (body.text or "").encode()
+
+
+def _headers_of(headers: HeaderMap) -> Headers:
+    """Return the headers of a cassette as pairs."""
+    return tuple(
+        [
+            (name, value)
+            for name, values in headers.items()
+            for value in ([values] if isinstance(values, str) else values)
+        ]
+    )
+
+
+# Edited cassettes
+
+
+class AcceptedEdit(NamedTuple):
+    """The file of an edited cassette, and how many exchanges were edited, moved and removed."""
+
+    data: bytes
+    edited: int
+    moved: int
+    removed: int
+
+
+def accept_edit(data: bytes, path: str) -> AcceptedEdit:
+    """Return a cassette with the digests of what stands in it.
+
+    Raises:
+        CassetteError: it can't be loaded for another reason than its digests.
+    """
+    file = decode_cassette(data, path)
+    facts = file.recording.exchanges
+    digests: dict[_Place, str | None] = {
+        (each.number, *place): exchange_sha256(exchange.request, exchange.response)
+        for each in _loaded(_with_facts(file, []), path).interactions
+        for exchange, place in zip(each.own, each.places, strict=True)
+    }
+    kept = [(facts[index], place) for index, place in sorted(_new_places(facts, digests).items())]
+    accepted = [
+        each.model_copy(
+            update={
+                "interaction": place[0],
+                "turn": place[1],
+                "answer": place[2],
+                "sha256": digests[place],
+            }
+        )
+        for each, place in kept
+    ]
+    return AcceptedEdit(
+        dump(_loaded(_with_facts(file, accepted), path)),
+        edited=sum(each.sha256 != digests[place] for each, place in kept),
+        moved=sum(_place_of(each) != place for each, place in kept),
+        removed=len(facts) - len(kept),
+    )
+
+
+def _with_facts(file: CassetteModel, facts: Sequence[ExchangeFactsModel]) -> CassetteModel:
+    recording = file.recording.model_copy(update={"exchanges": facts})
+    return file.model_copy(update={"recording": recording})
+
+
+def _place_of(facts: ExchangeFactsModel) -> _Place:
+    return facts.interaction, facts.turn, facts.answer
+
+
+def _new_places(
+    facts: Sequence[ExchangeFactsModel], digests: Mapping[_Place, str | None]
+) -> dict[int, _Place]:
+    """Return the present place of each exchange, by its index; removed ones have none.
+
+    An exchange with its digest in its old place has not moved. Otherwise its place is that of an
+    exchange with its digest, or else that of an edited one that moved with those before it.
+    """
+    free, places = dict(digests), {}
+    for index, each in enumerate(facts):
+        if free.get(_place_of(each), "") == each.sha256:
+            places[index] = _place_of(each)
+            del free[_place_of(each)]
+    by_digest: dict[str | None, list[_Place]] = {}
+    for place, digest in reversed(free.items()):
+        by_digest.setdefault(digest, []).append(place)
+    for index, each in enumerate(facts):
+        if index not in places and by_digest.get(each.sha256):
+            places[index] = by_digest[each.sha256].pop()
+            del free[places[index]]
+    moved = {facts[index].interaction: place[0] for index, place in places.items()}
+    shift = 0
+    for index, each in sorted(enumerate(facts), key=lambda item: item[1].interaction):
+        shift = moved.get(each.interaction, each.interaction + shift) - each.interaction
+        place = (each.interaction + shift, each.turn, each.answer)
+        if index not in places and place in free:
+            places[index] = place
+            del free[place]
+    return places
+
+
+def with_responses(cassette: Cassette, responses: Mapping[RecordedExchange, Response]) -> bytes:
+    """Return the file of a cassette in which other responses stand.
+
+    Where the new response ends a conversation in which the recorded one asks, the turns from that
+    ask on go.
+
+    Raises:
+        CassetteError: no cassette can have such a response.
+    """
+    new = {
+        exchange: replace(exchange, response=_in_time_of(exchange, response))
+        for exchange, response in responses.items()
+    }
+    cut = [_without_turns_after_the_end(each, new) for each in cassette.interactions]
+    data = dump(replace(cassette, interactions=tuple(cut)).with_exchanges(new))
+    load(data, cassette.path)
+    return data
+
+
+def _in_time_of(exchange: RecordedExchange, response: Response) -> Response:
+    if not response.is_framed:
+        return replace(response, pieces=(Piece(response.body, 0, 0),))
+    old = () if exchange.response is None else exchange.response.pieces
+    end = Piece(b"", exchange.ended_ms, exchange.ended_after or exchange.number or 0)
+    known = [piece for piece in old if piece.after] or [end]
+    times = known + known[-1:] * len(response.pieces)
+    pieces = [
+        time._replace(raw=piece.raw) for piece, time in zip(response.pieces, times, strict=False)
+    ]
+    return replace(response, pieces=tuple(pieces))
+
+
+def _without_turns_after_the_end(
+    interaction: RecordedInteraction, new: Mapping[RecordedExchange, RecordedExchange]
+) -> RecordedInteraction:
+    """Return an interaction up to the first response that asks no more."""
+    for position, exchange in enumerate(interaction.exchanges):
+        if exchange in new and exchange.ask is not None and new[exchange].ask is None:
+            turns = [turn for turn in interaction.pushed_turns if turn.position <= position]
+            exchanges = interaction.exchanges[: position + 1]
+            return replace(interaction, exchanges=exchanges, pushed_turns=tuple(turns))
+    return interaction

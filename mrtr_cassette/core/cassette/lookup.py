@@ -1,7 +1,4 @@
-"""What a request is looked up by: its call, state and answers, without what differs every time.
-
-Source: docs/matching.md.
-"""
+"""What a request is looked up by (docs/matching.md), and the caller's values, which don't count."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ _NO_ANSWERS = f'{{"{INPUT_RESPONSES}":{{}}}}'
 class LookupKey(NamedTuple):
     """What two requests share if and only if they get the same recorded exchanges.
 
-    Attributes:
-        call: the call.
-        state: hash of the request state that a retry echoes, or None.
-        answers: canonical text of a retry's answers and their shape, or None.
+    Of a retry it has the hash of the state, and the canonical text of the answers and their shape.
     """
 
     call: CallKey

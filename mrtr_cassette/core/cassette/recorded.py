@@ -1,4 +1,4 @@
-"""What is known of what was recorded: exchanges, interactions, a whole cassette."""
+"""What was recorded, as values: exchanges, interactions, a whole cassette."""
 
 from __future__ import annotations
 
@@ -37,21 +37,10 @@ class RecorderFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedExchange:
-    """One request and its response, as they are kept.
+    """One request and its response; `number` is its place in arrival order, from 1.
 
-    Two of them are equal only if they are the same one: equal calls may be recorded often.
-
-    Attributes:
-        number: place in the order in which requests arrived, from 1; None where a cassette doesn't
-            tell.
-        request: the request.
-        response: the response, or None where none began.
-        started_ms: when the request had arrived, in milliseconds since the recording began.
-        ended_ms: when the response ended.
-        issued_sha256: hash of the raw request state that the response issued, or None.
-        echoed_sha256: hash of the raw request state that the request carried, or None.
-        ended_after: how many requests had arrived when the response ended, if known.
-        recorded_by: which recorder saw it, if known.
+    The hashes are of the raw request states that the response issued and the request carried.
+    `ended_after` tells how many requests had arrived when the response ended.
     """
 
     number: int | None
@@ -64,11 +53,9 @@ class RecordedExchange:
     ended_after: int | None = None
     recorded_by: RecordedBy | None = None
 
-    # The messages are read each time anew.
-
     @property
     def call(self) -> Call:
-        """The request, read."""
+        """The request, read anew each time, as all messages are."""
         return read_call(self.request)
 
     @property
@@ -110,14 +97,9 @@ class RecordedExchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushedRequest:
-    """A request that the server sent of itself, to be answered by a JSON-RPC response.
+    """A request that the server sent of itself, in the response of the call or a listening stream.
 
-    Attributes:
-        key: our name for it within its turn, such as `elicitation-1`.
-        exchange: in whose response it stands: the call's own, or a listening stream.
-        piece: index of the piece of that response that completes it.
-        interaction: number of the interaction whose last response that is, where it is not the
-            one that was pending.
+    `piece` completes it; `interaction` is the one that the exchange ends, if not the pending one.
     """
 
     key: str
@@ -157,13 +139,7 @@ def posted_answer(response: Message | None) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PushedTurn:
-    """Pushed requests that were open together, and the answers to them.
-
-    Attributes:
-        position: index of the exchange that was pending meanwhile, among those of its interaction.
-        asked: the requests, in the order in which they came.
-        answers: the answers, in the order in which they came; a request may have none.
-    """
+    """Pushed requests that were open together, while the exchange at a position was pending."""
 
     position: int
     asked: tuple[PushedRequest, ...]
@@ -189,24 +165,14 @@ def asking_turn(position: int, pushed_turns: Iterable[PushedTurn]) -> int:
 
 
 class TurnPlace(NamedTuple):
-    """Where in its interaction an exchange stands.
-
-    Attributes:
-        turn: number of the turn that its request answers, from 1; 0 for the first request.
-        answer: index of a posted answer among those of its turn; None for any other exchange.
-    """
+    """The turn that an exchange answers, or 0; and which posted answer of it, if it is one."""
 
     turn: int
     answer: int | None = None
 
 
 class Branch(NamedTuple):
-    """Where an interaction parts from another one: that one's ask, answered in another way.
-
-    Attributes:
-        of: number of the other interaction, from 1.
-        turn: number of the turn whose ask they share, from 1.
-    """
+    """The interaction and its turn whose ask another interaction answers in another way."""
 
     of: int
     turn: int
@@ -216,16 +182,8 @@ class Branch(NamedTuple):
 class RecordedInteraction:
     """One logical call: its exchanges from the first request to the last response.
 
-    The exchange at index `position` answers, in its request, the ask of the one before it.
-    What the server pushed meanwhile, and what was posted in return, stands in `pushed_turns`.
-
-    Attributes:
-        number: its number in the cassette, from 1.
-        exchanges: all of them but posted answers; it shares the first ones with the interaction
-            that it parts from.
-        branch: where it parts from another interaction, or None.
-        is_orphan: its first request continues a state that no recorded ask issued.
-        pushed_turns: its turns in which the server pushed the asks, in order.
+    Each of `exchanges` answers, in its request, the ask of the one before it; posted answers stand
+    in `pushed_turns`. A branch shares the first exchanges with the interaction that it parts from.
     """
 
     number: int
@@ -246,18 +204,14 @@ class RecordedInteraction:
     def own(self) -> tuple[RecordedExchange, ...]:
         """The exchanges that no earlier interaction has, posted answers after all others."""
         shared = self.shared
-        own = self.exchanges[shared:]
-        if not self.pushed_turns:
-            return own
         turns = (turn for turn in self.pushed_turns if turn.position >= shared)
-        return (*own, *(answer.exchange for turn in turns for answer in turn.answers))
+        answers = (answer.exchange for turn in turns for answer in turn.answers)
+        return (*self.exchanges[shared:], *answers)
 
     @property
     def places(self) -> tuple[TurnPlace, ...]:
         """Where in the interaction each exchange of `own` stands."""
         shared = self.shared
-        if not self.pushed_turns:
-            return tuple([TurnPlace(at) for at in range(shared, len(self.exchanges))])
         positions = [turn.position for turn in self.pushed_turns]
         places = [
             TurnPlace(position and position + bisect_left(positions, position))
@@ -283,20 +237,9 @@ class RecordedInteraction:
 
 @dataclass(frozen=True, slots=True)
 class Cassette:
-    """A recording, loaded.
+    """A recording, loaded; `model.CassetteModel` describes its values.
 
-    Attributes:
-        path: the file's path, as messages show it.
-        upstream: the server's URL, without credentials; or its command.
-        request_state: whether raw states were replaced by surrogates.
-        redaction: by which rules secrets became placeholders; None where nothing was redacted.
-        seals_answers: of what users answered only hashes were kept.
-        recorded_at: ISO 8601, UTC.
-        tool: name and version of the program that recorded it.
-        interactions: in the order of the file.
-        transport: what it was recorded over.
-        client: over stdio, hash of the process that started the recorder; else None.
-        recorders: those that saw the exchanges; none where that is not known.
+    `path` is the file's, as messages show it.
     """
 
     path: str
@@ -321,42 +264,34 @@ class Cassette:
         Args:
             pieces: for each exchange the new index of each piece of its response, where they moved.
         """
+        if not changed:
+            return self
 
-        def new(each: RecordedExchange) -> RecordedExchange:
-            return changed.get(each, each)
+        def asked(each: PushedRequest) -> PushedRequest:
+            piece = pieces[each.exchange][each.piece] if pieces else each.piece
+            return replace(each, exchange=changed.get(each.exchange, each.exchange), piece=piece)
 
-        def turn_of(turn: PushedTurn) -> PushedTurn:
-            asked = [
-                replace(
-                    each,
-                    exchange=new(each.exchange),
-                    piece=pieces[each.exchange][each.piece] if pieces else each.piece,
-                )
-                for each in turn.asked
-            ]
-            answers = [PostedAnswer(each.key, new(each.exchange)) for each in turn.answers]
-            return PushedTurn(turn.position, tuple(asked), tuple(answers))
+        def answer(each: PostedAnswer) -> PostedAnswer:
+            return replace(each, exchange=changed.get(each.exchange, each.exchange))
+
+        def turn(each: PushedTurn) -> PushedTurn:
+            return PushedTurn(
+                each.position, tuple(map(asked, each.asked)), tuple(map(answer, each.answers))
+            )
 
         interactions = [
             replace(
-                each,
-                exchanges=tuple(map(new, each.exchanges)),
-                pushed_turns=tuple(map(turn_of, each.pushed_turns)),
+                one,
+                exchanges=tuple([changed.get(each, each) for each in one.exchanges]),
+                pushed_turns=tuple(map(turn, one.pushed_turns)),
             )
-            for each in (self.interactions if changed else ())
+            for one in self.interactions
         ]
-        return replace(self, interactions=tuple(interactions)) if changed else self
+        return replace(self, interactions=tuple(interactions))
 
 
 class PushedAsk(NamedTuple):
-    """A pushed request in the response that it stands in.
-
-    Attributes:
-        interaction: number of the interaction that it belongs to.
-        turn: number of its turn there.
-        call: the request during which the server asked.
-        request: the pushed request.
-    """
+    """A pushed request, its turn in which interaction, and the call during which it was asked."""
 
     interaction: int
     turn: int

@@ -1,9 +1,4 @@
-"""Sessions of recorded exchanges: who opens and ends one, which streams listen, who resumes one.
-
-Rule: a client without a session shares the one session that has no id.
-Source: MCP 2025-11-25, "Session Management", "Resumability and Redelivery"; MCP 2024-11-05, "HTTP
-with SSE".
-"""
+"""Sessions and streams of recorded exchanges, as MCP 2025-11-25 and 2024-11-05 (SSE) have them."""
 
 from __future__ import annotations
 
@@ -31,15 +26,12 @@ E = TypeVar("E")
 _STARTS: Final = (b"event: endpoint", b"event:endpoint")
 _LONGEST: Final = 8 * 1024
 """Bytes up to which the end of the event is waited for."""
-_URL = re.compile(rb"(?<=[\r\n])(data: ?)(https?://)([^/\r\n]*)(?=[/\r\n])")
+_URL = re.compile(rb"(?<=[\r\n])data: ?(https?://)([^/\r\n]*)(?=[/\r\n])")
 _END = re.compile(rb"\n\r?\n|\r\r")
 
 
 def opened_session(response: Response | None) -> str:
-    """Return the id of the session that a recorded response opens.
-
-    It stands in a header, or in the URL that the client has to post to.
-    """
+    """Return the session that a response opens, by a header or in the URL to post to."""
     if response is None:
         return NO_SESSION
     session = header_value(response.headers, SESSION_HEADER)
@@ -51,9 +43,8 @@ def opened_session(response: Response | None) -> str:
 
 def endpoint_in(first_event: bytes) -> bytes | None:
     """Return the URL that a client of HTTP+SSE has to post to, or None for any other event."""
-    if b"event: endpoint" not in first_event and b"event:endpoint" not in first_event:
-        return None
-    return read_event(first_event, first=True).data
+    is_endpoint = any(start in first_event for start in _STARTS)
+    return read_event(first_event, first=True).data if is_endpoint else None
 
 
 def listens(call: Call, response: Response | None) -> bool:
@@ -115,11 +106,7 @@ class Streams(Generic[E]):
         self._begun: dict[tuple[str, str], E] = {}
 
     def add(self, exchange: RecordedExchange, known_as: E) -> E | None:
-        """Take the next exchange in arrival order, and what stands for it.
-
-        Returns:
-            what stands for the exchange with which the stream began that this one resumes.
-        """
+        """Take the next exchange in arrival order; return what the one it resumes is known as."""
         request = exchange.request
         session = session_of(request) or opened_session(exchange.response)
         begun = self._begun.get((session, resumed_event(request)))
@@ -129,12 +116,9 @@ class Streams(Generic[E]):
 
 
 class EndpointPassing:
-    """Passes the beginning of an event stream, in which the URL to post to loses the server's host.
+    """Takes the server's host out of the URL to post to, with which an event stream begins.
 
-    Nothing else changes, and nothing waits but the beginning of the event that has it.
-
-    Attributes:
-        is_over: nothing can change any more.
+    Nothing waits but the beginning of that event; `is_over` tells that nothing can change any more.
     """
 
     def __init__(self, authority: str) -> None:
@@ -147,22 +131,16 @@ class EndpointPassing:
         """Take the next bytes, and return those that pass."""
         if self.is_over:
             return chunk
-        held = self._held + chunk
+        self._held = held = self._held + chunk
         may_begin = any(held.startswith(start) or start.startswith(held) for start in _STARTS)
-        if may_begin and not _END.search(held) and len(held) < _LONGEST:
-            self._held = held
-            return b""
-        self._held = held
-        return self.finish()
+        waits = may_begin and not _END.search(held) and len(held) < _LONGEST
+        return b"" if waits else self.finish()
 
     def finish(self) -> bytes:
         """Return what was held; nothing is from now on."""
         held, self._held, self.is_over = self._held, b"", True
-        if not held.startswith(_STARTS):
-            return held
         end = _END.search(held)
-        event, rest = (held, b"") if end is None else (held[: end.end()], held[end.end() :])
-        return _URL.sub(self._without_host, event) + rest
-
-    def _without_host(self, match: re.Match[bytes]) -> bytes:
-        return match[1] if match[3].lower() == self._authority else match[0]
+        url = _URL.search(held, 0, len(held) if end is None else end.end())
+        if not held.startswith(_STARTS) or url is None or url[2].lower() != self._authority:
+            return held
+        return held[: url.start(1)] + held[url.end() :]

@@ -1,11 +1,8 @@
-"""A recording of one transport as it would be of the other; what can't be said there is named.
-
-Source: MCP 2026-07-28, basic, "Transports".
-"""
+"""A recording of one transport as it would be of the other (MCP 2026-07-28, "Transports")."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +16,6 @@ from mrtr_cassette.core.wire.http import (
     POST_HEADERS,
     SESSION_HEADER,
     End,
-    Headers,
     Piece,
     Request,
     Response,
@@ -33,15 +29,11 @@ ENDPOINT: Final = "/mcp"
 FIRST_SESSION: Final = "mrtr-session:0"
 """The session of what was recorded with the first start of a server on pipes."""
 
-_STREAM: Headers = (("Content-Type", EVENT_STREAM),)
-_HEADER_MISMATCH = -32020
+_STREAM: Final = (("Content-Type", EVENT_STREAM),)
+_HEADER_MISMATCH: Final = -32020
 
-
-_Changed = tuple[Response | None, Sequence[int]]
-"""A response over the other transport, and for each old piece its index there.
-
-The response is None where it says nothing.
-"""
+_Changed = tuple[Request, Response | None, list[int]]
+"""An exchange over the other transport, and for each old piece of the response its index there."""
 
 
 class _UnsayableError(Exception):
@@ -55,12 +47,12 @@ def over_pipes(cassette: Cassette) -> Cassette:
         CassetteError: something in it can't be said over pipes.
     """
     if cassette.transport == "stdio":
-        return _changed(cassette, _with_session, _kept)
+        return _changed(cassette, _with_session)
     targets = {each.exchanges[0].request.target for each in cassette.interactions}
     if len(targets) > 1:
         reason = f"it has {len(targets)} endpoints, and a server on pipes has one"
         raise _unsayable(cassette, reason)
-    return _changed(cassette, _line_of, _lines_of)
+    return _changed(cassette, _as_lines)
 
 
 def over_http(cassette: Cassette) -> Cassette:
@@ -71,8 +63,7 @@ def over_http(cassette: Cassette) -> Cassette:
     """
     if cassette.transport == "http":
         return cassette
-    upstream = f"http://localhost{ENDPOINT}"
-    return replace(_changed(cassette, _post_of, _body_of), upstream=upstream)
+    return replace(_changed(cassette, _as_post), upstream=f"http://localhost{ENDPOINT}")
 
 
 def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
@@ -84,70 +75,51 @@ def _unsayable(cassette: Cassette, reason: str) -> CassetteError:
     )
 
 
-def _changed(
-    cassette: Cassette,
-    request_of: Callable[[Request], Request],
-    response_of: Callable[[Request, Response | None], _Changed],
-) -> Cassette:
-    """Return a cassette with other requests and responses; branches share some exchanges."""
+def _changed(cassette: Cassette, change: Callable[[RecordedExchange], _Changed]) -> Cassette:
     made: dict[RecordedExchange, RecordedExchange] = {}
-    places: dict[RecordedExchange, Sequence[int]] = {}
+    places: dict[RecordedExchange, list[int]] = {}
     for interaction in cassette.interactions:
-        answers = [each.exchange for turn in interaction.pushed_turns for each in turn.answers]
-        for each in (*interaction.exchanges, *answers):
-            if each in made:
-                continue
+        for each in interaction.own:
             try:
-                response, places[each] = response_of(each.request, each.response)
-                made[each] = replace(each, request=request_of(each.request), response=response)
+                request, response, places[each] = change(each)
             except _UnsayableError as error:
                 raise _unsayable(cassette, f"interaction {interaction.number}: {error}") from None
+            made[each] = replace(each, request=request, response=response)
     return cassette.with_exchanges(made, places)
 
 
-# Pipes as they were recorded
+def _with_session(exchange: RecordedExchange) -> _Changed:
+    request, response = exchange.request, exchange.response
+    if not request.header(SESSION_HEADER):
+        request = line_request(request.body, FIRST_SESSION)
+    return request, response, [] if response is None else [*range(len(response.pieces))]
 
 
-def _with_session(request: Request) -> Request:
-    if request.header(SESSION_HEADER):
-        return request
-    return line_request(request.body, FIRST_SESSION)
-
-
-def _kept(_request: Request, response: Response | None) -> _Changed:
-    return response, () if response is None else range(len(response.pieces))
-
-
-# From HTTP to pipes
-
-
-def _line_of(request: Request) -> Request:
+def _as_lines(exchange: RecordedExchange) -> _Changed:
+    request, response = exchange.request, exchange.response
     if request.method != "POST":
         raise _UnsayableError(f"{request.method} {request.target} means nothing there")
     if request.header(SESSION_HEADER):
         raise _UnsayableError("it is part of an HTTP session (protocol versions before 2026-07-28)")
-    return line_request(on_one_line(request.body), FIRST_SESSION)
-
-
-def _lines_of(request: Request, response: Response | None) -> _Changed:
+    line = line_request(on_one_line(request.body), FIRST_SESSION)
     if response is None:
-        return None, ()
+        return line, None, []
     said = list(_said_over_http(response))
     messages = [classify(raw) for raw, _ in said if raw]
     if _is_about_headers(messages):
         raise _UnsayableError("its headers decided the response, and pipes have none")
     if response.status >= 300 and not any(messages):
         raise _UnsayableError(f"its response is HTTP {response.status}, which is no message")
-    message = classify(request.body)
+    message = exchange.call.message
     if message is not None and message.kind is not Kind.REQUEST and not any(messages):
-        return None, [0] * len(said)
+        return line, None, [0] * len(said)
     pieces: list[Piece] = []
     places = []
     for raw, piece in said:
         places.append(len(pieces))
         if raw:
             pieces.append(piece._replace(raw=on_one_line(raw) + b"\n"))
-    return Response(NO_STATUS, (), tuple(pieces), response.end), places
+    return line, Response(NO_STATUS, (), tuple(pieces), response.end), places
 
 
 def _said_over_http(response: Response) -> Iterator[tuple[bytes, Piece]]:
@@ -164,8 +136,7 @@ def _said_over_http(response: Response) -> Iterator[tuple[bytes, Piece]]:
 
 def _is_about_headers(messages: list[Message | None]) -> bool:
     errors = [message.tree.get("error") for message in messages if message is not None]
-    codes = [error.get("code") for error in errors if isinstance(error, dict)]
-    return _HEADER_MISMATCH in codes
+    return any(isinstance(each, dict) and each.get("code") == _HEADER_MISMATCH for each in errors)
 
 
 def on_one_line(raw: bytes) -> bytes:
@@ -173,37 +144,27 @@ def on_one_line(raw: bytes) -> bytes:
     return raw.strip(b"\r\n").replace(b"\r\n", b"  ").replace(b"\n", b" ")
 
 
-# From pipes to HTTP
-
-
-def _post_of(request: Request) -> Request:
-    if opens_channel(request):
-        return request
-    if classify(request.body) is None:
-        raise _UnsayableError("a line of the client is no message")
-    return Request("POST", ENDPOINT, POST_HEADERS, request.body)
-
-
-def _body_of(request: Request, response: Response | None) -> _Changed:
+def _as_post(exchange: RecordedExchange) -> _Changed:
+    request, response = exchange.request, exchange.response
+    is_channel = opens_channel(request)
+    if not is_channel:
+        if exchange.call.message is None:
+            raise _UnsayableError("a line of the client is no message")
+        request = Request("POST", ENDPOINT, POST_HEADERS, request.body)
     if response is None:
-        return Response(ACCEPTED, (), (), End.COMPLETE), ()
-    said: list[Piece] = []
-    places = []
+        return request, Response(ACCEPTED, (), (), End.COMPLETE), []
+    pieces: list[Piece] = []
+    places, kinds = [], []
     for piece in response.pieces:
-        places.append(len(said))
+        places.append(len(pieces))
+        message = classify(piece.raw)
         # Clients pass over what servers print by mistake.
-        if classify(piece.raw) is not None:
-            said.append(piece)
-    if opens_channel(request) and said:
+        if message is not None:
+            kinds.append(message.kind)
+            pieces.append(piece._replace(raw=piece.raw.strip(b"\r\n")))
+    if is_channel and pieces:
         raise _UnsayableError("the server speaks of its own accord")
-    is_response = len(said) == 1 and _is_response(said[0].raw) and response.end is End.COMPLETE
-    pieces = [piece._replace(raw=piece.raw.strip(b"\r\n")) for piece in said]
-    if is_response:
-        return Response(200, JSON_HEADERS, tuple(pieces), End.COMPLETE), places
+    if kinds == [Kind.RESPONSE] and response.end is End.COMPLETE:
+        return request, Response(200, JSON_HEADERS, tuple(pieces), End.COMPLETE), places
     events = [piece._replace(raw=b"event: message\ndata: %b\n\n" % piece.raw) for piece in pieces]
-    return Response(200, _STREAM, tuple(events), response.end), places
-
-
-def _is_response(raw: bytes) -> bool:
-    message = classify(raw)
-    return message is not None and message.kind is Kind.RESPONSE
+    return request, Response(200, _STREAM, tuple(events), response.end), places

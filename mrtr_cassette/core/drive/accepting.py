@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mrtr_cassette.core.cassette.edit import with_responses
+from mrtr_cassette.core.cassette.load import with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.compare.responses import elicitation_id
 from mrtr_cassette.core.compare.values import Change, Verdict

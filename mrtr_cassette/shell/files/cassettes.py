@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from mrtr_cassette.core.cassette.edit import AcceptedEdit, accept_edit
-from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.load import AcceptedEdit, accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.core.record.publish_check import ExposedSecret, exposed_secrets
 from mrtr_cassette.errors import CassetteError

@@ -36,8 +36,7 @@ from hypothesis import strategies as st
 from messages import NO, YES, asks, text
 from pushed_cassettes import branched, pushing_cassettes, said_of_turns
 
-from mrtr_cassette.core.cassette.codec import exchange_sha256
-from mrtr_cassette.core.cassette.dump import dump, dump_pieces
+from mrtr_cassette.core.cassette.dump import dump, dump_pieces, exchange_sha256
 from mrtr_cassette.core.cassette.journal import decode_line, encode_line
 from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.model import SCHEMA_ID, VERSION, schema

@@ -24,8 +24,7 @@ from messages import NO, YES, Json, asks, text
 from pushed_cassettes import branched
 
 from mrtr_cassette.core.cassette.dump import dump
-from mrtr_cassette.core.cassette.edit import accept_edit, with_responses
-from mrtr_cassette.core.cassette.load import load
+from mrtr_cassette.core.cassette.load import accept_edit, load, with_responses
 from mrtr_cassette.core.cassette.recorded import Cassette
 from mrtr_cassette.errors import CassetteError
 
