@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 35_460,
-    "modules of the package": 147,
-    "lines of tests": 53_140,
+    "lines of the package": 35_183,
+    "modules of the package": 145,
+    "lines of tests": 53_138,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
