@@ -21,7 +21,7 @@ from mrtr_cassette.core.cassette.load import decode_cassette, load
 from mrtr_cassette.core.cassette.model import CassetteModel
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RequestState
 from mrtr_cassette.core.record.assembly import assemble, head_of
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.replay.diagnosis import Miss
 from mrtr_cassette.core.replay.player import Play, Player

@@ -15,9 +15,8 @@ from mrtr_cassette.core.cassette.lookup import caller_values
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.protocol.calls import read_call
 from mrtr_cassette.core.protocol.jsonrpc import ID_PATH, Kind, Message, classify
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.record.sealing import Seen
 from mrtr_cassette.core.wire.http import (
     EVENT_STREAM,
     JSON_HEADERS,
@@ -115,8 +114,9 @@ class ServerSession:
         """Return a pushed request as it would be recorded: as the response to its call."""
         piece = Piece(push.message.raw, 0.0, 0)
         response = Response(200, JSON_HEADERS, (piece,), End.COMPLETE)
-        seen = Seen(push.exchange, push.call, response, True, True, 0.0, 0.0, 0)
-        exchange = self.recorder.seal(seen).exchange
+        request = push.call.request
+        seen = RecordedExchange(push.exchange, request, response, 0.0, 0.0, None, None, 0)
+        exchange = self.recorder.seal(seen, push.call).exchange
         sealed = None if exchange.response is None else classify(exchange.response.body)
         return exchange, sealed or push.message
 

@@ -6,9 +6,13 @@ block only. What an earlier recording wrote stays as it is; a new one goes on fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from itertools import chain
 from sys import intern
+from typing import Any
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import (
@@ -22,9 +26,12 @@ from mrtr_cassette.core.cassette.recorded import (
     RecorderFacts,
 )
 from mrtr_cassette.core.cassette.sessions import Streams
-from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.calls import NO_SESSION, Call
 from mrtr_cassette.core.protocol.messages import ask_in
 from mrtr_cassette.core.record.history import (
+    NEVER,
+    Moment,
+    Rank,
     SessionFacts,
     ended_with_session,
     ends_of,
@@ -33,10 +40,14 @@ from mrtr_cassette.core.record.history import (
     session_facts,
     streams_of_closing,
 )
-from mrtr_cassette.core.record.linking import LinkedInteraction, LinkFacts, link
+from mrtr_cassette.core.record.linking import (
+    LinkedInteraction,
+    LinkedTurn,
+    LinkFacts,
+    link,
+    link_pushes,
+)
 from mrtr_cassette.core.record.naming import Names
-from mrtr_cassette.core.record.order import in_order
-from mrtr_cassette.core.record.pushes import LinkedTurn, link_pushes
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End
 
@@ -107,13 +118,13 @@ class _Assembly:
         self._facts = {number: _earlier_facts(each) for number, each in self._finished.items()}
         for interaction in cassette.interactions:
             branch, shared = interaction.branch, interaction.shared
-            chain = [numbers[exchange] for exchange in interaction.exchanges]
+            chain_ = [numbers[exchange] for exchange in interaction.exchanges]
             branch_of = None if branch is None else self._linked[branch.of - 1]
-            linked = LinkedInteraction(chain, branch_of, shared, interaction.is_orphan)
+            linked = LinkedInteraction(chain_, branch_of, shared, interaction.is_orphan)
             self._linked.append(linked)
             for turn in interaction.pushed_turns:
                 if turn.position >= shared:
-                    self._earlier_turns.setdefault(chain[turn.position], []).append(turn)
+                    self._earlier_turns.setdefault(chain_[turn.position], []).append(turn)
             for position, exchange in enumerate(interaction.own, start=shared):
                 number = numbers[exchange]
                 call = self._facts[number].call
@@ -141,7 +152,6 @@ class _Assembly:
         begun = link(calls, self._linked, earlier)
         counted_on = {self._offset + number: place for number, place in places.items()}
         linked = [*self._linked, *in_order(begun, self._history, ends, self._content, counted_on)]
-        self._facts = {**earlier, **self._facts}
         self._name(linked, pushes)
         return self._finished_interactions(linked, pushes)
 
@@ -158,9 +168,7 @@ class _Assembly:
         begun = streams.add(exchange, number)
         resumes = None if begun is None or self._history[begun].listens else begun
         asks = facts.asked_keys is not None
-        history = session_facts(exchange, call, key, asks=asks, resumes=resumes)
-        self._history[number] = history
-        self._names.add(number, exchange, history.session)
+        self._history[number] = session_facts(exchange, call, key, asks=asks, resumes=resumes)
 
     def _content(self, number: int) -> str:
         """Return the digest of an exchange without what every recording has anew."""
@@ -177,9 +185,11 @@ class _Assembly:
             turns = [turn for number in own for turn in pushes.get(number, ())]
             for number in [*own, *(number for turn in turns for _, number in turn.answers)]:
                 if number > 0:
-                    call = self._names.name(number, self._exchanges[number])
-                    calls[number] = call or calls[number]
-        self._names.name_states(linked, calls)
+                    exchange, session = self._exchanges[number], self._history[number].session
+                    named = self._exchanges[number] = self._names.name(number, exchange, session)
+                    if named is not exchange:
+                        calls[number] = sha256_of("\n".join(named.call.key()))
+        self._names.name_states(linked, self._exchanges, calls)
 
     def _finished_interactions(
         self, linked: Sequence[LinkedInteraction], pushes: _Pushes
@@ -206,15 +216,10 @@ class _Assembly:
         self, turn: LinkedTurn, position: int, number: int, by_last: Mapping[int, int]
     ) -> PushedTurn:
         """Return a turn of the exchange at a position of its interaction."""
-        asked = [
-            PushedRequest(
-                push.key,
-                self._finish(push.number),
-                push.piece,
-                None if push.number == number else by_last[push.number],
-            )
-            for push in turn.asked
-        ]
+        asked = []
+        for push in turn.asked:
+            elsewhere = None if push.number == number else by_last[push.number]
+            asked.append(PushedRequest(push.key, self._finish(push.number), push.piece, elsewhere))
         answers = [
             PostedAnswer(turn.asked[place].key, self._finish(posted))
             for place, posted in turn.answers
@@ -229,7 +234,8 @@ class _Assembly:
                 response = replace(exchange.response, end=End.COMPLETE)
                 ended_after = max(exchange.ended_after or 0, self._ended[number])
                 exchange = replace(exchange, response=response, ended_after=ended_after)
-            self._finished[number] = self._names.put_into(number, exchange)
+            session = self._history[number].session
+            self._finished[number] = self._names.put_into(number, exchange, session)
         return self._finished[number]
 
 
@@ -237,27 +243,170 @@ def _facts(exchange: RecordedExchange, call: Call, key: str) -> LinkFacts:
     """Return what linking needs to know of an exchange, whose call and call key these are."""
     response, answers, issued = exchange.response, call.answers, exchange.issued_sha256
     ask = None if response is None else ask_in(call.message, response)
-    facts = LinkFacts(intern(sha256_of(key)), intern(call.caller), intern(call.client))
-    if answers is not None:
-        keys = frozenset(answers.input_responses or ())
-        facts = replace(facts, answered_keys=keys, echoed=exchange.echoed_sha256)
-    if ask is not None and response is not None:
-        facts = replace(
-            facts,
-            asked_keys=frozenset(ask.input_requests),
-            issued=() if issued is None else (issued,),
-            asked_after=response.pieces[ask.piece].after,
-        )
-    return facts
+    return LinkFacts(
+        intern(sha256_of(key)),
+        intern(call.caller),
+        intern(call.client),
+        answered_keys=None if answers is None else frozenset(answers.input_responses or ()),
+        echoed=None if answers is None else exchange.echoed_sha256,
+        asked_keys=None if ask is None else frozenset(ask.input_requests),
+        issued=() if ask is None or issued is None else (issued,),
+        asked_after=response.pieces[ask.piece].after if ask and response else 0,
+    )
 
 
 def _earlier_facts(exchange: RecordedExchange) -> LinkFacts:
     """Return the same of an exchange of an earlier recording: any later request may answer it."""
     call, ask = exchange.call, exchange.ask
     facts = _facts(exchange, call, "\n".join(call.key()))
-    if ask is None:
-        return facts
     states = set(facts.issued)
-    if ask.request_state is not None:
+    if ask is not None and ask.request_state is not None:
         states.add(sha256_of(ask.request_state))
     return replace(facts, issued=tuple(states), asked_after=0)
+
+
+# The order of the file: what was over before something else began stands before it. Of what
+# overlapped, content decides: arrival means nothing there.
+
+Content = Callable[[int], str]
+"""Returns what stands for the content of an exchange, without what every recording has anew."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Unit:
+    """Interactions that stand together: one and its branches, or those of a session."""
+
+    interactions: tuple[LinkedInteraction, ...]
+    start: int
+    """Number of the first request."""
+    end: int
+    """How many requests had arrived when it was over."""
+    rank: Rank
+    key: tuple[tuple[Any, ...], ...]
+    """By what overlapping ones are ordered: what is to know of each first request."""
+
+
+def in_order(
+    interactions: Sequence[LinkedInteraction],
+    facts: Mapping[int, SessionFacts],
+    ends: Mapping[int, Moment],
+    content: Content,
+    places: Mapping[int, int] | None = None,
+) -> list[LinkedInteraction]:
+    """Return the interactions in the order of a cassette.
+
+    `places` comes before the order in which requests arrived, `content` where calls are the same.
+    """
+    # What parts from an interaction of an earlier recording has no place of its own.
+    first = [each for each in interactions if each.numbers[0] < 0]
+    sessions: dict[str, list[_Unit]] = {}
+    units: list[_Unit] = []
+    for unit in _families(interactions[len(first) :], facts, ends):
+        session = facts[unit.start].session
+        if session == NO_SESSION:
+            units.append(unit)
+        else:
+            sessions.setdefault(session, []).append(unit)
+    units += [_session(own, content) for own in sessions.values()]
+    by_place: dict[int, list[_Unit]] = {}
+    for unit in units:
+        by_place.setdefault((places or {}).get(unit.start, 0), []).append(unit)
+    ordered = [unit for place in sorted(by_place) for unit in _ordered(by_place[place], content)]
+    return [*first, *(each for unit in ordered for each in unit.interactions)]
+
+
+def _families(
+    interactions: Iterable[LinkedInteraction],
+    facts: Mapping[int, SessionFacts],
+    ends: Mapping[int, Moment],
+) -> Iterator[_Unit]:
+    """Yield each interaction with its branches, as they arrived."""
+    families: dict[int, list[LinkedInteraction]] = {}
+    for interaction in interactions:
+        families.setdefault(interaction.numbers[0], []).append(interaction)
+    resumed: Counter[int] = Counter()
+    for number, family in families.items():
+        each = facts[number]
+        # A listening stream ends when nobody wants it any more, which says nothing of what it is.
+        end = number if each.listens else ends[number].after
+        identity = each.request_id or ""
+        key: tuple[Any, ...] = each.rank, each.text, len(identity), identity
+        if each.resumes is not None:
+            call = facts[each.resumes]
+            resumed[each.resumes] += 1
+            identity = call.request_id or ""
+            key = call.rank, call.text, len(identity), identity, resumed[each.resumes]
+        yield _Unit(tuple(family), number, end, each.rank, (key,))
+
+
+def _session(units: Sequence[_Unit], content: Content) -> _Unit:
+    """Return the interactions of a session as one unit."""
+    streams = [unit for unit in units if unit.rank is Rank.LISTENING]
+    ordered = _ordered([unit for unit in units if unit.rank is not Rank.LISTENING], content)
+    handshake = [at for at, unit in enumerate(ordered, start=1) if unit.rank < Rank.LISTENING]
+    after = handshake[-1] if handshake else 0
+    ordered[after:after] = _sorted(streams, content)
+    ends = [unit.end for unit in ordered if unit.end < NEVER.after]
+    return _Unit(
+        tuple(chain.from_iterable(unit.interactions for unit in ordered)),
+        min(unit.start for unit in units),
+        max(ends, default=NEVER.after),
+        ordered[0].rank,
+        tuple(chain.from_iterable(unit.key for unit in ordered)),
+    )
+
+
+def _ordered(units: Iterable[_Unit], content: Content) -> list[_Unit]:
+    """Return units so that each stands after those that were over before it began."""
+    ordered: list[_Unit] = []
+    overlapping: list[_Unit] = []
+    end = 0
+    for unit in sorted(units, key=lambda unit: unit.start):
+        if unit.start > end:
+            ordered += _by_content(overlapping, content)
+            overlapping = []
+        overlapping.append(unit)
+        end = max(end, unit.end)
+    return ordered + _by_content(overlapping, content)
+
+
+def _by_content(units: Sequence[_Unit], content: Content) -> list[_Unit]:
+    """Return units, which stand as they began, ordered by content as far as they may be."""
+    if len(units) < 2:
+        return list(units)
+    places = {unit: at for at, unit in enumerate(_sorted(units, content))}
+    ends = [(unit.end, places[unit]) for unit in units]
+    heapify(ends)
+    placed: set[int] = set()
+    ordered: list[_Unit] = []
+    free: list[tuple[int, _Unit]] = []
+    begun = 0
+    while len(ordered) < len(units):
+        while ends[0][1] in placed:
+            heappop(ends)
+        # Whatever began after the first of these was over has to wait for it.
+        while begun < len(units) and units[begun].start <= ends[0][0]:
+            heappush(free, (places[units[begun]], units[begun]))
+            begun += 1
+        place, unit = heappop(free)
+        placed.add(place)
+        ordered.append(unit)
+    return ordered
+
+
+def _sorted(units: Sequence[_Unit], content: Content) -> list[_Unit]:
+    """Return units by their content alone."""
+    alike: dict[tuple[Any, ...], list[_Unit]] = {}
+    for unit in units:
+        alike.setdefault(unit.key, []).append(unit)
+    ordered: list[_Unit] = []
+    for key in sorted(alike):
+        same = alike[key]
+        if len(same) > 1:
+            same.sort(key=lambda unit: (_content_of(unit, content), unit.start))
+        ordered += same
+    return ordered
+
+
+def _content_of(unit: _Unit, content: Content) -> str:
+    return "\n".join(content(number) for each in unit.interactions for number in each.own)

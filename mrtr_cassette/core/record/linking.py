@@ -1,13 +1,29 @@
-"""Join retries to the asks that they answer: which exchanges are one interaction.
+"""Link answers to asks: retries to input-required results, posted answers to pushed requests.
 
 A retry is joined by request state; without one, by call and keys; otherwise it begins an
 interaction of its own. Arrival order never outranks a state, so parallel identical calls don't mix.
+A push in a call's own stream belongs to that call. One on a listening stream belongs to the call
+that is pending in its session; where there is none or more than one, to the stream itself.
+Source: MCP 2025-11-25, "Elicitation", "Sampling", "Roots"; docs/matching.md, "Linking".
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Generic, NamedTuple, TypeVar
+
+from mrtr_cassette.core.protocol.calls import Call
+from mrtr_cassette.core.protocol.dialect import InputRequest
+from mrtr_cassette.core.protocol.jsonrpc import Message
+from mrtr_cassette.core.record.history import Moment, SessionFacts
+
+P = TypeVar("P")
+
+# Retries and asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +43,8 @@ class LinkFacts:
     asked_keys: frozenset[str] | None = None
     """The keys of an ask's `inputRequests`; None where the response is no ask."""
     issued: tuple[str, ...] = ()
-    """Hashes by which a retry may echo the state that the ask issued, if it issued one.
-
-    An earlier cassette issues another state on replay than the server did.
-    """
+    """Hashes by which a retry may echo the state that the ask issued, if it issued one: an earlier
+    cassette issues another state on replay than the server did."""
     asked_after: int = 0
     """How many requests had arrived when the ask was whole: only later ones can answer it."""
 
@@ -66,7 +80,6 @@ class _PlacedAsk:
 class _SameAsks:
     """Asks that the same retries can answer: all open ones, and the last one that was answered."""
 
-    keys: frozenset[str]
     waiting: list[_PlacedAsk] = field(default_factory=list)
     answered: _PlacedAsk | None = None
 
@@ -88,12 +101,11 @@ class _Asks:
         self._alike: dict[tuple[str, str], dict[frozenset[str], _SameAsks]] = {}
 
     def add(self, ask: _PlacedAsk, *, is_answered: bool = False) -> None:
-        """Add the newest ask."""
         facts = ask.facts
-        keys = facts.asked_keys or frozenset()
         places = [((facts.call, f"state {state}"), frozenset[str]()) for state in facts.issued]
-        for place, kept in places or [((facts.call, f"client {facts.client}"), keys)]:
-            asks = self._alike.setdefault(place, {}).setdefault(kept, _SameAsks(kept))
+        of_client = (facts.call, f"client {facts.client}"), facts.asked_keys or frozenset()
+        for place, keys in places or [of_client]:
+            asks = self._alike.setdefault(place, {}).setdefault(keys, _SameAsks())
             if is_answered:
                 asks.answered = ask
             else:
@@ -120,12 +132,12 @@ class _Asks:
         numbers = [*interaction.numbers[: ask.position], number]
         return LinkedInteraction(numbers, interaction, ask.position, interaction.is_orphan)
 
-    def _answered_by(self, facts: LinkFacts) -> list[_SameAsks]:
-        """Return where the ask may stand that a retry answers."""
+    def _answered_by(self, facts: LinkFacts) -> Iterable[_SameAsks]:
         if facts.echoed is not None:
-            return [*self._alike.get((facts.call, f"state {facts.echoed}"), {}).values()]
+            return self._alike.get((facts.call, f"state {facts.echoed}"), {}).values()
         of_call = self._alike.get((facts.call, f"client {facts.client}"), {})
-        return [asks for asks in of_call.values() if (facts.answered_keys or set()) <= asks.keys]
+        answered = facts.answered_keys or frozenset()
+        return [asks for keys, asks in of_call.items() if answered <= keys]
 
 
 def link(
@@ -165,3 +177,174 @@ def _asks_of(earlier: Iterable[LinkedInteraction], facts: Mapping[int, LinkFacts
         if exchange.asked_keys is not None:
             asks.add(_PlacedAsk(exchange, *places[number]), is_answered=number in answered)
     return asks
+
+
+# Pushed requests and posted answers
+
+_KINDS = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+
+
+@dataclass(slots=True, eq=False)
+class PushTurn(Generic[P]):
+    """Pushed requests that were open together, and the answers to them."""
+
+    owner: int
+    """Number of the exchange in whose interaction they are asked."""
+    asked: list[P] = field(default_factory=list)
+    answers: list[tuple[int, int]] = field(default_factory=list)
+    """Of each answer, the place of the request in `asked`, and the exchange that posted it."""
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def key_for(self, method: str) -> str:
+        """Return the key of one more request."""
+        kind = _KINDS.get(method)
+        if kind is None:
+            name = method.rpartition("/")[2]
+            kind = name if _PLAIN_NAME.fullmatch(name) else "request"
+        self._counts[kind] += 1
+        return f"{kind}-{self._counts[kind]}"
+
+
+class PushTurns(Generic[P]):
+    """The turns of pushed requests, fed with calls, pushes, answers and ends in their order.
+
+    A turn begins with the first push after all pushes before it were answered. Sessions never touch
+    each other, whatever ids they share. It is fed while a recording runs, and again when its
+    journal is published. Identities are canonical texts of ids.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[str, dict[int, tuple[str | None, Call | None]]] = {}
+        self._turns: dict[int, PushTurn[P]] = {}
+        self._open: dict[tuple[str, str | None], deque[tuple[PushTurn[P], int]]] = {}
+
+    def begun(
+        self, session: str, number: int, identity: str | None, call: Call | None = None
+    ) -> None:
+        """Take a call."""
+        self._pending.setdefault(session, {})[number] = identity, call
+
+    def pushed(
+        self, session: str, number: int, identity: str | None, *, shared: bool
+    ) -> tuple[PushTurn[P], Call | None]:
+        """Take a request that the server pushed; the caller appends to what the turn asked.
+
+        Args:
+            session: that of the exchange in whose response the request stands.
+            number: this exchange, or the one that it resumes.
+            identity: that of the request.
+            shared: the response is a stream that tells what other requests caused.
+
+        Returns:
+            the turn; and the pending call that it belongs to, where that is not the exchange.
+        """
+        pending = self._pending.get(session)
+        call: Call | None = None
+        if shared and pending and len(pending) == 1:
+            ((number, (_, call)),) = pending.items()
+            shared = False
+        turn = self._turns.get(number)
+        # On a stream that calls share, whether requests overlap is chance.
+        if turn is None or shared or len(turn.answers) == len(turn.asked):
+            turn = self._turns[number] = PushTurn(number)
+        self._open.setdefault((session, identity), deque()).append((turn, len(turn.asked)))
+        return turn, call
+
+    def is_open(self, session: str, identity: str | None) -> bool:
+        """Tell whether a pushed request waits for its answer."""
+        return (session, identity) in self._open
+
+    def answered(self, session: str, identity: str | None, number: int) -> P | None:
+        """Take a response that the client posted; return the oldest request with its id."""
+        waiting = self._open.get((session, identity))
+        if waiting is None:
+            return None
+        turn, place = waiting.popleft()
+        if not waiting:
+            del self._open[session, identity]
+        turn.answers.append((place, number))
+        return turn.asked[place]
+
+    def responded(self, session: str, identity: str | None) -> None:
+        """Take the response to a call, on whatever stream it came."""
+        pending = self._pending.get(session, {})
+        for number, (own, _) in pending.items():
+            if own == identity:
+                del pending[number]
+                return
+
+    def ended(self, session: str, number: int, *, goes_on: bool = False) -> None:
+        """Take the end of a response; where it was accepted only, the call goes on."""
+        if self._turns:
+            self._turns.pop(number, None)
+        if not goes_on and (pending := self._pending.get(session)):
+            pending.pop(number, None)
+
+
+class OpenPush(NamedTuple):
+    """A pushed request that waits for its answer."""
+
+    exchange: int
+    """Number of the exchange in whose interaction it is asked."""
+    call: Call
+    """The request of that exchange."""
+    key: str
+    """Our name for it within its turn."""
+    request: InputRequest
+    message: Message
+
+
+class LinkedPush(NamedTuple):
+    """A pushed request of a journal: our name for it, its exchange and the piece that ends it."""
+
+    key: str
+    number: int
+    piece: int
+
+
+LinkedTurn = PushTurn[LinkedPush]
+
+# What happens in a session; of several things at one moment, the smaller one comes first.
+_REQUEST, _PUSH, _END = range(3)
+
+
+def link_pushes(
+    facts: Mapping[int, SessionFacts], ends: Mapping[int, Moment]
+) -> dict[int, list[LinkedTurn]]:
+    """Return the turns of a recording in order, by the exchange that was pending meanwhile."""
+    pushing = {each.session for each in facts.values() if each.pushes}
+    events: list[tuple[int, bool, float, int, int, int]] = []
+    for number, each in facts.items():
+        if each.session in pushing:
+            # Whatever came after this request has a later time.
+            events.append((number, False, 0.0, _REQUEST, number, 0))
+            events.append((ends[number].after, True, ends[number].at_ms, _END, number, 0))
+            for at, push in enumerate(() if each.posted_id is not None else each.pushes):
+                events.append((push.moment.after, True, push.moment.at_ms, _PUSH, number, at))
+    machine = PushTurns[LinkedPush]()
+    turns: dict[int, list[LinkedTurn]] = {}
+    for _, _, _, what, number, at in sorted(events):
+        exchange = facts[number]
+        session = exchange.session
+        if what == _PUSH:
+            push = exchange.pushes[at]
+            owner = number if exchange.resumes is None else exchange.resumes
+            turn, _ = machine.pushed(session, owner, push.id, shared=exchange.listens)
+            if not turn.asked:
+                turns.setdefault(turn.owner, []).append(turn)
+            turn.asked.append(LinkedPush(turn.key_for(push.method), number, push.piece))
+        elif what == _END:
+            machine.ended(session, number)
+        elif exchange.posted_id is not None:
+            machine.answered(session, exchange.posted_id, number)
+        elif exchange.request_id is not None and not exchange.listens:
+            machine.begun(session, number, exchange.request_id)
+    for turn in chain.from_iterable(turns.values()):
+        # In which order they were posted means nothing.
+        turn.answers.sort()
+    return turns

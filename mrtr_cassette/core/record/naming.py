@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.record.history import is_journal_token, without_token
+from mrtr_cassette.core.record.history import is_journal_token
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
     ELICITATION_SURROGATE_BYTES,
@@ -118,27 +118,22 @@ class SecretNumbers:
 class Names:
     """The names and numbers of a recording.
 
-    Exchanges are added in arrival order and named in the file's order, states after that.
+    Exchanges are named in the file's order, states after all of them. Events and elicitations are
+    counted in each session, by its number, which is 0 for what has none.
     """
 
     def __init__(self) -> None:
         self._secrets = SecretNumbers()
-        self._with_secrets: set[int] = set()
         self._occurrences: Counter[str] = Counter()
         self._highest: Counter[str] = Counter()
-        # States: hashes of those that an exchange issued and echoed, and their names.
-        self._raw: dict[int, tuple[str | None, str | None]] = {}
         self._issued_by: dict[int, str] = {}
         self._echoed_by: dict[int, str] = {}
         self._states: dict[str, str] = {}
-        # Sessions, and the ids of events and elicitations, which are counted in each.
-        self._session_of: dict[int, str] = {}
         self._sessions: dict[str, str] = {}
         self._last_session = 0
-        self._event_ids: dict[int, list[str]] = {}
         self._events: dict[tuple[str, str], str] = {}
         self._last_event: Counter[int] = Counter()
-        self._elicitation_ids: dict[int, list[bytes]] = {}
+        self._with_events: set[int] = set()
         self._elicitations: dict[str, dict[bytes, bytes]] = {}
         self._last_elicitation: Counter[int] = Counter()
 
@@ -167,53 +162,30 @@ class Names:
             session = header_value(headers, SESSION_HEADER)
             if session:
                 self._sessions[sha256_of(session)] = session
-                number_in = SESSION_SURROGATE.fullmatch(session)
-                if number_in is not None:
-                    self._last_session = max(self._last_session, int(number_in[1]))
+                self._last_session = max(self._last_session, _number_of(session))
 
-    def add(self, number: int, exchange: RecordedExchange, session: str) -> None:
-        """Take note of an exchange of this recording, and of its session as the journal has it."""
-        if renumbered(exchange, without_token) is not exchange:
-            self._with_secrets.add(number)
-        if exchange.issued_sha256 is not None or exchange.echoed_sha256 is not None:
-            self._raw[number] = exchange.issued_sha256, exchange.echoed_sha256
-        if session:
-            self._session_of[number] = session
-        response = exchange.response
-        for piece in () if response is None else response.pieces:
-            if _ELICITATION in piece.raw:
-                found = _ISSUED_ID.findall(piece.raw)
-                self._elicitation_ids.setdefault(number, []).extend(found)
-        if response is not None and response.is_event_stream:
-            ids = [raw.decode() for piece in response.pieces for raw in _event_ids(piece.raw)]
-            if ids:
-                self._event_ids[number] = ids
-
-    def name(self, number: int, exchange: RecordedExchange) -> str | None:
-        """Number the secrets of an exchange, and name its session, its events and its questions.
+    def name(self, number: int, exchange: RecordedExchange, session: str) -> RecordedExchange:
+        """Name what is new in an exchange of this recording, in its session; states come later.
 
         Returns:
-            the hash of its call key as the cassette has it, where secrets stand in the exchange.
+            the exchange with the numbers of its secrets, or itself where it has none.
         """
-        session = self._session_of.get(number, "")
-        name = reveal_text(session, self._name_session) if session else ""
-        match = SESSION_SURROGATE.fullmatch(name)
-        place = 0 if match is None else int(match[1])
-        for identity in self._elicitation_ids.get(number, ()):
-            names = self._elicitations.setdefault(session, {})
-            if identity not in names:
-                self._last_elicitation[place] += 1
-                surrogate = elicitation_surrogate(place, self._last_elicitation[place])
-                names[identity] = surrogate.encode()
-        for sha256 in self._event_ids.get(number, ()):
-            # A resumed stream has events again under the same ids.
-            if (session, sha256) not in self._events:
-                self._last_event[place] += 1
-                self._events[session, sha256] = event_surrogate(place, self._last_event[place])
-        if number not in self._with_secrets:
-            return None
-        numbered = renumbered(exchange, self._secrets.number)
-        return sha256_of("\n".join(numbered.call.key()))
+        place = _number_of(reveal_text(session, self._name_session))
+        response = exchange.response
+        for piece in () if response is None else response.pieces:
+            for identity in _ISSUED_ID.findall(piece.raw) if _ELICITATION in piece.raw else ():
+                names = self._elicitations.setdefault(session, {})
+                if identity not in names:
+                    self._last_elicitation[place] += 1
+                    surrogate = elicitation_surrogate(place, self._last_elicitation[place])
+                    names[identity] = surrogate.encode()
+            for sha256 in _event_ids(piece.raw) if response and response.is_event_stream else ():
+                self._with_events.add(number)
+                # A resumed stream has events again under the same ids.
+                if (session, sha256) not in self._events:
+                    self._last_event[place] += 1
+                    self._events[session, sha256] = event_surrogate(place, self._last_event[place])
+        return renumbered(exchange, self._secrets.number)
 
     def _name_session(self, sha256: str) -> str:
         if sha256 not in self._sessions:
@@ -222,7 +194,10 @@ class Names:
         return self._sessions[sha256]
 
     def name_states(
-        self, interactions: Iterable[LinkedInteraction], calls: Mapping[int, str]
+        self,
+        interactions: Iterable[LinkedInteraction],
+        exchanges: Mapping[int, RecordedExchange],
+        calls: Mapping[int, str],
     ) -> None:
         """Name every state, by the hashes of the call keys as the cassette has them."""
         # Where interactions were taken out by hand, the count is too low.
@@ -233,10 +208,20 @@ class Names:
                 continue
             call = calls[recorded[0]]
             occurrence = self._occurrence(interaction, call)
+            before: int | None = None
             for turn, number in enumerate(interaction.numbers):
-                if turn >= interaction.shared and number in self._raw:
-                    before = interaction.numbers[turn - 1] if turn else None
-                    self._name_states_of(number, before, call, occurrence, turn)
+                if turn >= interaction.shared and number > 0:
+                    exchange = exchanges[number]
+                    issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
+                    if issued is not None:
+                        name = state_surrogate(call, occurrence, turn + 1)
+                        self._issued_by[number] = name
+                        self._states.setdefault(issued, name)
+                    if echoed is not None:
+                        answered = self._issued_by.get(before or 0)
+                        unknown = state_surrogate(call, occurrence, 0)
+                        self._echoed_by[number] = answered or self._states.get(echoed) or unknown
+                before = number
 
     def _occurrence(self, interaction: LinkedInteraction, call: str) -> int:
         """Return the number in the surrogates of an interaction: a new one, unless it has one."""
@@ -247,31 +232,15 @@ class Names:
         self._occurrences[call] += 1
         return self._occurrences[call]
 
-    def _name_states_of(
-        self, number: int, before: int | None, call: str, occurrence: int, turn: int
-    ) -> None:
-        issued, echoed = self._raw[number]
-        if issued is not None:
-            name = state_surrogate(call, occurrence, turn + 1)
-            self._issued_by[number] = name
-            self._states.setdefault(issued, name)
-        if echoed is not None:
-            answered = None if before is None else self._issued_by.get(before)
-            unknown = state_surrogate(call, occurrence, 0)
-            self._echoed_by[number] = answered or self._states.get(echoed) or unknown
-
-    def put_into(self, number: int, exchange: RecordedExchange) -> RecordedExchange:
-        """Return an exchange of this recording with the names and numbers in it.
+    def put_into(self, number: int, exchange: RecordedExchange, session: str) -> RecordedExchange:
+        """Return a named exchange with the names of states and ids in it.
 
         States of other exchanges that it repeats are replaced too.
         """
-        if number in self._with_secrets:
-            exchange = renumbered(exchange, self._secrets.number)
-        session = self._session_of.get(number, "")
         has_names = self._states or self._echoed_by or self._sessions or self._events
         if not has_names and session not in self._elicitations:
             return exchange
-        issued, echoed = self._raw.get(number, (None, None))
+        issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
         own = {} if echoed is None else {echoed: self._echoed_by[number]}
         request = _request_with(exchange.request, self._change(number, session, own))
         if issued is not None and number in self._issued_by:
@@ -291,19 +260,23 @@ class Names:
         def event_of(sha256: str) -> str | None:
             return self._events.get((session, sha256)) or name_of(sha256)
 
+        by_header = {SESSION_HEADER: self._name_session, LAST_EVENT_ID_HEADER: event_of}
+
         def change(raw: bytes, name: str) -> bytes:
             if elicitations:
                 raw = _TOKEN.sub(lambda match: elicitations.get(match[0], match[0]), raw)
-            if name:
-                by_name = {SESSION_HEADER: self._name_session, LAST_EVENT_ID_HEADER: event_of}
-                return reveal(raw, by_name.get(name, name_of))
-            if number in self._event_ids:
+            if not name and number in self._with_events:
                 spans = event_id_spans(raw)
                 ids = [(span, reveal(raw[span.start : span.end], event_of)) for span in spans]
                 raw = splice(raw, ids)
-            return reveal(raw, name_of)
+            return reveal(raw, by_header.get(name, name_of))
 
         return change
+
+
+def _number_of(session: str) -> int:
+    match = SESSION_SURROGATE.fullmatch(session)
+    return 0 if match is None else int(match[1])
 
 
 def _count_on(last: Counter[int], surrogates: Iterable[tuple[bytes, ...]]) -> None:
@@ -312,10 +285,10 @@ def _count_on(last: Counter[int], surrogates: Iterable[tuple[bytes, ...]]) -> No
         last[int(session)] = max(last[int(session)], int(index))
 
 
-def _event_ids(raw: bytes) -> Iterator[bytes]:
+def _event_ids(raw: bytes) -> Iterator[str]:
     """Yield the hashes that stand for the ids of events."""
     if b"id: sha256" in raw or b"id:sha256" in raw:
         for span in event_id_spans(raw):
             match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
             if match is not None:
-                yield match[2]
+                yield match[2].decode()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import repeat
+from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.core.cassette.sessions import endpoint_in, listens
@@ -19,8 +20,8 @@ from mrtr_cassette.core.protocol.calls import (
 )
 from mrtr_cassette.core.protocol.dialect import InputRequired, input_request
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message, classify
-from mrtr_cassette.core.record.pushes import OpenPush, PushTurns
-from mrtr_cassette.core.record.sealing import Sealer, Seen, kept_of_response
+from mrtr_cassette.core.record.linking import OpenPush, PushTurns
+from mrtr_cassette.core.record.sealing import Sealer, kept_of_response
 from mrtr_cassette.core.secrets.credentials import Given
 from mrtr_cassette.core.wire.http import (
     ACCEPTED,
@@ -35,6 +36,7 @@ from mrtr_cassette.core.wire.http import (
     Piece,
     Request,
     Response,
+    content_coding,
     header_value,
     is_event_stream,
     readable,
@@ -47,16 +49,25 @@ _LONGEST_LENGTH = 19
 """Digits of a `Content-Length` that no body reaches."""
 
 
+class Due(NamedTuple):
+    """An exchange that has to be written now; nothing has been taken out of it yet."""
+
+    exchange: RecordedExchange
+    call: Call
+    continues: bool = False
+    """Its response has only what came since it was written before."""
+
+
 @dataclass(slots=True)
 class Recorder(Sealer):
-    """One recording: numbers what arrives, and seals what it has seen."""
+    """One recording: numbers what arrives, and seals what is due."""
 
     largest_body: int = LARGEST_BODY
     """Bytes up to which a response is kept."""
     most_events: int = 100_000
     """Events up to which one is kept; each costs memory of its own, however small."""
     arrived: int = 0
-    pushes: PushTurns[Call, OpenPush] = field(default_factory=PushTurns)
+    pushes: PushTurns[OpenPush] = field(default_factory=PushTurns)
 
     def shown(self, text: str, *, is_target: bool = False) -> str:
         """Return a text, or a request's target, as a log may have it: sealed and redacted."""
@@ -71,32 +82,30 @@ class Recorder(Sealer):
     def label(self, call: Call) -> str:
         """Return a call as a log may name it: without arguments, sealed and redacted."""
         request = call.request
-        if not call.method:
-            if request.is_line:
-                return line_label(call)
-            return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"
-        return self.shown(str(CallKey("", call.method, call.name, "")))
+        if call.method:
+            return self.shown(str(CallKey("", call.method, call.name, "")))
+        if request.is_line:
+            return line_label(call)
+        return f"{printable(request.method)} {self.shown(request.target, is_target=True)}"
 
     def has_asked(self, call: Call) -> bool:
         """Tell whether a request, which has not been received yet, answers an open push."""
-        message = call.message
+        message, request = call.message, call.request
         if message is None or message.kind is not Kind.RESPONSE:
             return False
-        return self.pushes.is_open(_channel_of(call.request), message.id)
+        channel = header_value(request.headers, SESSION_HEADER) or request.target
+        return self.pushes.is_open(channel, message.id)
 
     def was_given(self, given: Given) -> None:
         """Look for the credentials in what the user gives for the server from now on."""
         if self.credentials is not None:
             self.credentials.was_given(given)
 
-    def session_opened(self, url: str) -> None:
-        """Look for the session id in the URL that a server of HTTP+SSE gave from now on."""
-        if self.credentials is not None:
-            self.credentials.seen(tuple((SESSION_HEADER, each) for each in ids_given_in(url)))
-
     def read(self, request: Request) -> Call:
         """Read a request, which may be compressed."""
-        return read_call(readable(request, self.largest_body))
+        if content_coding(request.headers):
+            request = readable(request, self.largest_body)
+        return read_call(request)
 
     def request_received(self, request: Request, at_ms: float) -> Observation:
         """Begin an exchange; its request has arrived whole."""
@@ -110,13 +119,13 @@ class Observation:
     """One exchange while it passes, which says when it is due on disk.
 
     What an input returns has to be written before anything of the input is passed on: a killed
-    recording lacks nothing that a client has. That is what makes the client's response whole, and
-    each message of a stream that tells what other requests cause. What passes later is due at the
-    end, once.
+    recording lacks nothing that a client has. Due is what makes the client's response whole, and
+    each message of a stream that tells what other requests cause. What passes later is due once, at
+    the end.
     """
 
     def __init__(self, recorder: Recorder, number: int, call: Call, at_ms: float) -> None:
-        """Begin with the request."""
+        request, message = call.request, call.message
         self.recorder = recorder
         self.number = number
         self.call = call
@@ -135,12 +144,12 @@ class Observation:
         """What the request answers."""
         self.pushed: list[OpenPush] = []
         """What the server has pushed in this response and nobody has taken."""
-        self._is_line = call.request.method == NO_METHOD
+        self._is_line = request.method == NO_METHOD
         self._has_begun = False
         self._headers: Headers = ()
-        self._decoder = _UNCODED
+        self._decoder: ContentDecoder | None = None
         self._framer: SseFramer | None = None
-        self._arrived: list[Piece] = []
+        self._coded: list[Piece] = []
         self._pieces: list[Piece] = []
         self._missing: int | None = None
         self._written: int | None = None
@@ -148,13 +157,13 @@ class Observation:
         self._was_due = False
         self._has_more = False
         """The exchange was due whole, and more has come since."""
-        self._channel = _channel_of(call.request)
-        self._call_id: str | None = None
-        message = call.message
+        self._channel = header_value(request.headers, SESSION_HEADER) or request.target
+        """What all requests of a session share, whether a header or the URL has its id."""
+        self._is_call = False
         if message is None:
             return
         if message.kind is Kind.REQUEST and message.method != "subscriptions/listen":
-            self._call_id = message.id
+            self._is_call = True
             recorder.pushes.begun(self._channel, number, message.id, call)
         elif message.kind is Kind.RESPONSE:
             self.answered = recorder.pushes.answered(self._channel, message.id, number)
@@ -190,7 +199,7 @@ class Observation:
         """The session id that the response names, or an empty string."""
         return header_value(self._headers, SESSION_HEADER)
 
-    def response_started(self, status: int, headers: Headers, at_ms: float = 0.0) -> Seen | None:
+    def response_started(self, status: int, headers: Headers, at_ms: float = 0.0) -> Due | None:
         """Take the response's head."""
         self.status = status
         # Over pipes only a request gets a response, and the beginning of the channel.
@@ -198,35 +207,37 @@ class Observation:
         self._headers = headers
         if self.recorder.credentials is not None:
             self.recorder.credentials.seen(headers)
-        coding, self._missing = _framing_of(headers)
+        length = header_value(headers, "content-length")
+        if length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH:
+            self._missing = int(length)
+        coding = content_coding(headers)
         if coding:
             self._decoder = ContentDecoder(coding, self.recorder.largest_body)
         if is_event_stream(headers):
             self._framer = SseFramer()
         if (self._framer is not None or self._is_line) and not coding:
-            begun = Response(status, headers, (), End.OPEN)
-            self.is_listening = listens(self.call, begun)
+            self.is_listening = listens(self.call, Response(status, headers, (), End.OPEN))
             if self.is_listening and status != NO_STATUS:
                 return self._so_far(at_ms)
         return None
 
-    def response_bytes(self, chunk: bytes, at_ms: float) -> Seen | None:
+    def response_bytes(self, chunk: bytes, at_ms: float) -> Due | None:
         """Take the next bytes of the response's body, before they are passed on.
 
         Raises:
             BodyTooLargeError: the body is larger, or has more events, than what is kept.
         """
-        recorder = self.recorder
+        recorder, decoder = self.recorder, self._decoder
         self.size += len(chunk)
         if self.size > recorder.largest_body:
             raise BodyTooLargeError(self.label, recorder.largest_body)
         if self._missing is not None:
             self._missing -= len(chunk)
             self.is_answered = self.is_answered or self._missing <= 0
-        if self._decoder is not _UNCODED and self._decoder.coding:
-            self._arrived.append(Piece(chunk, at_ms, recorder.arrived))
-            chunk = self._decoder.decode(chunk)
-            if self._decoder.is_bomb:
+        if decoder is not None:
+            self._coded.append(Piece(chunk, at_ms, recorder.arrived))
+            chunk = decoder.decode(chunk)
+            if decoder.is_bomb:
                 raise BodyTooLargeError(self.label, LARGEST_RATIO, "times its size")
         if self._framer is not None:
             self._messages_passed(self._framer.feed(chunk), at_ms)
@@ -238,12 +249,12 @@ class Observation:
             self._has_more = True
         elif self.is_answered:
             self._was_due = True
-            return self.seen(End.COMPLETE, at_ms)
+            return self._due(End.COMPLETE, at_ms)
         elif self.is_listening and len(self._pieces) > (self._written or 0):
             return self._so_far(at_ms)
         return None
 
-    def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Seen | None:
+    def response_ended(self, at_ms: float, end: End = End.COMPLETE) -> Due | None:
         """Take the end of the bytes, whatever caused it."""
         goes_on = self.status == ACCEPTED
         self.recorder.pushes.ended(self._channel, self.number, goes_on=goes_on)
@@ -257,12 +268,53 @@ class Observation:
             return None
         since = None if self._was_due else self._written
         self._was_due, self._has_more = True, False
-        return self.seen(end, at_ms, since=since)
+        return self._due(end, at_ms, since)
 
-    def _so_far(self, at_ms: float) -> Seen:
+    def take_pushed(self) -> list[OpenPush]:
+        """Return what the server has pushed in this response since this was asked last."""
+        pushed, self.pushed = self.pushed, []
+        return pushed
+
+    def seal(self, end: End, at_ms: float) -> RecordedExchange:
+        """Seal the exchange as it is now, and return it ready for the disk."""
+        due = self._due(end, at_ms)
+        exchange, self.ask, _ = self.recorder.seal(due.exchange, due.call)
+        return exchange
+
+    def _so_far(self, at_ms: float) -> Due:
         """Return what has come of a stream since it was due last."""
         since, self._written = self._written, len(self._pieces)
-        return self.seen(End.OPEN, at_ms, since=since)
+        return self._due(End.OPEN, at_ms, since)
+
+    def _due(self, end: End, at_ms: float, since: int | None = None) -> Due:
+        """Return the exchange as it is now; `since` pieces of the response are on disk already."""
+        end = End.COMPLETE if self.is_answered else end
+        pieces = self._pieces[since:] if since else self._pieces
+        headers, decoder = kept_of_response(self._headers), self._decoder
+        if decoder is not None:
+            # One that was sent whole and yet is cut short goes on as it came.
+            is_cut = end is End.COMPLETE and self._framer is None and not decoder.is_whole
+            if decoder.is_known and not decoder.failed and not is_cut:
+                headers = tuple(
+                    (name, value) for name, value in headers if name.lower() != "content-encoding"
+                )
+            else:
+                pieces = self._coded
+        if self._missing is not None and self._framer is None and len(pieces) > 1:
+            # Where the size was known from the start, the rhythm is the network's.
+            pieces = [pieces[-1]._replace(raw=b"".join([piece.raw for piece in pieces]))]
+        response = Response(self.status, headers, tuple(pieces), end) if self._has_begun else None
+        exchange = RecordedExchange(
+            self.number,
+            self.call.request,
+            response,
+            self.started_ms,
+            at_ms,
+            issued_sha256=None,
+            echoed_sha256=None,
+            ended_after=self.recorder.arrived,
+        )
+        return Due(exchange, self.call, continues=since is not None)
 
     def _messages_passed(self, messages: Sequence[bytes], at_ms: float) -> None:
         """Take the next events or lines."""
@@ -286,89 +338,38 @@ class Observation:
         """Take note of what an event or a line says."""
         endpoint = endpoint_in(raw) if is_first and self.call.message is None else None
         if endpoint is not None:
-            url = endpoint.decode("latin-1")
-            self._channel = _target_of(url)
-            self.recorder.session_opened(url)
+            self._opens_session(endpoint.decode("latin-1"))
         data = raw if self._is_line else read_event(raw, first=is_first).data
         message = None if data is None else classify(data)
         if message is None:
             return
+        pushes = self.recorder.pushes
         if message.kind is Kind.REQUEST:
             self._was_pushed(message)
         elif message.kind is Kind.RESPONSE:
             request = self.call.message
             if request is not None and request.kind is Kind.REQUEST and message.id == request.id:
                 self.is_answered = True
-                self.recorder.pushes.ended(self._channel, self.number)
+                pushes.ended(self._channel, self.number)
             else:
-                self.recorder.pushes.responded(self._channel, message.id)
+                pushes.responded(self._channel, message.id)
+
+    def _opens_session(self, url: str) -> None:
+        """Take the URL that a client of HTTP+SSE has to post to; it may be path and query only."""
+        is_target = url.startswith("/")
+        self._channel = url if is_target else f"/{url.partition('://')[2].partition('/')[2]}"
+        if self.recorder.credentials is not None:
+            ids = tuple((SESSION_HEADER, each) for each in ids_given_in(url))
+            self.recorder.credentials.seen(ids)
 
     def _was_pushed(self, message: Message) -> None:
         turn, call = self.recorder.pushes.pushed(
-            self._channel, self.number, message.id, shared=self._call_id is None
+            self._channel, self.number, message.id, shared=not self._is_call
         )
         key, request = turn.key_for(message.method), input_request(message.method, message.params)
         turn.asked.append(OpenPush(turn.owner, call or self.call, key, request, message))
         self.pushed.append(turn.asked[-1])
 
-    def take_pushed(self) -> list[OpenPush]:
-        """Return what the server has pushed in this response since this was asked last."""
-        pushed, self.pushed = self.pushed, []
-        return pushed
 
-    def seen(self, end: End, at_ms: float, *, since: int | None = None) -> Seen:
-        """Return the exchange as it is now; `since` pieces of the response are on disk already."""
-        end = End.COMPLETE if self.is_answered else end
-        pieces = self._pieces[since:] if since else self._pieces
-        headers = kept_of_response(self._headers)
-        if self._decoder is not _UNCODED and self._decoder.coding:
-            # One that was sent whole and yet is cut short goes on as it came.
-            is_cut = end is End.COMPLETE and self._framer is None and not self._decoder.is_whole
-            if self._decoder.is_known and not self._decoder.failed and not is_cut:
-                headers = tuple(
-                    (name, value) for name, value in headers if name.lower() != "content-encoding"
-                )
-            else:
-                pieces = self._arrived
-        return Seen(
-            self.number,
-            self.call,
-            Response(self.status, headers, tuple(pieces), end),
-            self._has_begun,
-            # Where the size was known from the start, the rhythm is the network's.
-            self._missing is None or self._framer is not None,
-            self.started_ms,
-            at_ms,
-            self.recorder.arrived,
-            continues=since is not None,
-        )
-
-    def seal(self, end: End, at_ms: float) -> RecordedExchange:
-        """Seal the exchange as it is now, and return it ready for the disk."""
-        exchange, self.ask, _ = self.recorder.seal(self.seen(end, at_ms))
-        return exchange
-
-
-_UNCODED = ContentDecoder("")
 _PIECE: Callable[[tuple[bytes, float, int]], Piece] = partial(tuple.__new__, Piece)
 """Makes a piece of its values without a call of Python's for each: a stream has many."""
-
-# Headers come again with call after call; what they mean is worked out once.
-
-
-@lru_cache(maxsize=1024)
-def _framing_of(headers: Headers) -> tuple[str, int | None]:
-    """Return the content coding of a response, and its length in bytes or None."""
-    length = header_value(headers, "content-length")
-    is_length = length.isascii() and length.isdigit() and len(length) < _LONGEST_LENGTH
-    return header_value(headers, "content-encoding"), int(length) if is_length else None
-
-
-def _channel_of(request: Request) -> str:
-    """Return what all requests of a session share, whether a header or the URL has its id."""
-    return header_value(request.headers, SESSION_HEADER) or request.target
-
-
-def _target_of(url: str) -> str:
-    """Return path and query of a URL that may have only these."""
-    return url if url.startswith("/") else f"/{url.partition('://')[2].partition('/')[2]}"

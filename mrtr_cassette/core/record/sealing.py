@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Literal, NamedTuple
@@ -20,7 +20,6 @@ from mrtr_cassette.core.protocol.messages import response_to, splice_pieces
 from mrtr_cassette.core.secrets.credentials import Credentials, KnownStates
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.sealed import (
-    SEALED_HASH_BYTES,
     StatePlace,
     find_states,
     may_have_states,
@@ -31,13 +30,16 @@ from mrtr_cassette.core.secrets.sealed import (
 )
 from mrtr_cassette.core.wire.http import (
     LAST_EVENT_ID_HEADER,
+    NO_STATUS,
     SESSION_HEADER,
+    End,
     Headers,
     Piece,
     Request,
     Response,
     content_coding,
     header_value,
+    is_plain_ascii,
     kept_request_headers,
     kept_response_headers,
     why_unread,
@@ -49,25 +51,7 @@ Side = Literal["request", "response"]
 
 _IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 _OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
-
-
-class Seen(NamedTuple):
-    """An exchange as it passed: nothing has been taken out of it yet."""
-
-    number: int
-    """Place of the request in arrival order, from 1."""
-    call: Call
-    response: Response
-    has_begun: bool
-    """There is a response at all."""
-    is_paced: bool
-    """Its pieces came when the server had them, and not as the network cut them."""
-    started_ms: float
-    ended_ms: float
-    ended_after: int
-    """How many requests had arrived by then."""
-    continues: bool = False
-    """Its response has only what came since it was written before."""
+_NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 
 
 class Unread(NamedTuple):
@@ -102,17 +86,14 @@ class Sealer:
     known: KnownStates = field(default_factory=KnownStates)
     """The states that were issued or echoed."""
 
-    def seal(self, seen: Seen) -> Sealed:
+    def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
-        call, received = seen.call, seen.call.request
+        received, response = call.request, seen.response or _NOTHING
         headers = _kept_of_request(received.headers, self.kept_headers)
-        request = Request(received.method, received.target, headers, received.body)
-        response, body = seen.response, seen.response.body
-        if not seen.is_paced and len(response.pieces) > 1:
-            response = replace(response, pieces=(response.pieces[-1]._replace(raw=body),))
-        unread = unread_bodies(received, response, body)
+        request, body = replace(received, headers=headers), response.body
+        unread = _unread_bodies(received, response, body)
         if b"id:" in body:
-            response = seal_event_ids(response)
+            response = _with_sealed_event_ids(response)
         is_retry = call.message is not None and not _OF_RETRIES.isdisjoint(call.message.params)
         answers = call.answers if is_retry else None
         echoed = None if answers is None else answers.request_state
@@ -121,7 +102,7 @@ class Sealer:
         issued = result.get(REQUEST_STATE) if isinstance(result, dict) else None
         # Most exchanges have no state: one look at both bodies says so.
         if self.seals and (len(self.known) or may_have_states(request.body + body)):
-            request, response, states = seal_states(request, response, self.known)
+            request, response, states = _seal_states(request, response, self.known)
             if located is None and states:
                 # What was not understood, such as an ask that broke off, may issue one too.
                 issued = states[0]
@@ -130,16 +111,13 @@ class Sealer:
         if self.redactor is not None:
             request, response = redacted(request, response, self.redactor)
         if self.credentials is not None and len(self.credentials.known):
-            request, response = without_credentials(request, response, self.credentials)
-        exchange = RecordedExchange(
-            number=seen.number,
+            request, response = _without_credentials(request, response, self.credentials)
+        exchange = replace(
+            seen,
             request=request,
-            response=response if seen.has_begun else None,
-            started_ms=seen.started_ms,
-            ended_ms=seen.ended_ms,
+            response=None if seen.response is None else response,
             issued_sha256=sha256_of(issued) if isinstance(issued, str) else None,
             echoed_sha256=None if echoed is None else sha256_of(echoed),
-            ended_after=seen.ended_after,
         )
         return Sealed(exchange, None if result is None else recognise(result), unread)
 
@@ -167,15 +145,12 @@ def _with_sealed_ids(headers: Headers) -> Headers:
 # States
 
 
-def seal_states(
+def _seal_states(
     request: Request, response: Response, known: KnownStates
 ) -> tuple[Request, Response, list[str]]:
     """Replace states where they are known to stand, then wherever they are repeated.
 
-    The states of both are known from now on.
-
-    Returns:
-        what was sealed, and the raw states that the response has.
+    Returns also the raw states of the response; the states of both are known from now on.
     """
 
     def sealed(state: str) -> str:
@@ -185,50 +160,35 @@ def seal_states(
         return sealed_hash(state) if partly == state else partly
 
     echoed, issued = find_states(request.body), _states_in(response)
-    bodies = request.body, response.body
     if echoed:
-        replaced = replaced_states(echoed, sealed)
-        bodies = _without_hashes(request.body, replaced), response.body
-        request = replace(request, body=splice(request.body, replaced))
+        body = splice(request.body, replaced_states(echoed, sealed))
+        request = replace(request, body=body)
     if issued:
-        replaced = replaced_states(issued, sealed_hash)
-        bodies = bodies[0], _without_hashes(response.body, replaced)
-        response = replace(response, pieces=splice_pieces(response.pieces, replaced))
+        pieces = splice_pieces(response.pieces, replaced_states(issued, sealed_hash))
+        response = replace(response, pieces=pieces)
     for place in (*echoed, *issued):
         known.remember(place.state)
-    if known.may_be_in(_all_text(request, response, *bodies)):
+    if known.may_be_in(_all_text(request, response)):
         request = replace(
             request,
             target=known.seal_text(request.target),
             headers=_with_values(request.headers, known.seal_text),
             body=known.seal(request.body),
         )
-        headers, body = _with_values(response.headers, known.seal_text), response.body
-        response = _changed(response, headers, known.seal, body, known.seal(body))
+        headers = _with_values(response.headers, known.seal_text)
+        response = _changed(response, headers, known.seal)
     return request, response, [place.state for place in issued]
-
-
-def _without_hashes(raw: bytes, replaced: Iterable[tuple[Span, bytes]]) -> bytes:
-    """Return a body without the states for which hashes will stand: there is nothing to find."""
-    return splice(raw, [(span, b"") for span, new in replaced if SEALED_HASH_BYTES.fullmatch(new)])
 
 
 def _with_values(headers: Headers, change: Callable[[str], str]) -> Headers:
     return tuple([(name, change(value)) for name, value in headers])
 
 
-def _all_text(
-    request: Request, response: Response, request_body: bytes, response_body: bytes
-) -> bytes:
-    """Return all that both say with these bodies, for one look at all of it."""
-    target = request.target.encode("utf-8", "surrogatepass")
-    headers = _text_of(request.headers), _text_of(response.headers)
-    return b"\0".join((target, *headers, request_body, response_body))
-
-
-@lru_cache(maxsize=1024)
-def _text_of(headers: Headers) -> bytes:
-    return "\0".join([value for _, value in headers]).encode("utf-8", "surrogatepass")
+def _all_text(request: Request, response: Response) -> bytes:
+    """Return all that both say, for one look at all of it."""
+    values = [value for _, value in (*request.headers, *response.headers)]
+    head = "\0".join([request.target, *values]).encode("utf-8", "surrogatepass")
+    return b"\0".join((head, request.body, response.body))
 
 
 def _states_in(response: Response) -> list[StatePlace]:
@@ -252,21 +212,19 @@ def _states_in(response: Response) -> list[StatePlace]:
     return states
 
 
-def seal_event_ids(response: Response) -> Response:
+def _with_sealed_event_ids(response: Response) -> Response:
     """Replace the ids of events: servers make them up anew in each recording."""
     if not response.is_event_stream:
         return response
-    pieces = tuple([_with_sealed_event_id(piece) for piece in response.pieces])
-    return response if pieces == response.pieces else replace(response, pieces=pieces)
+    return replace(response, pieces=tuple(map(_with_sealed_event_id, response.pieces)))
 
 
 def _with_sealed_event_id(piece: Piece) -> Piece:
-    raw = piece.raw
-    ids = [(span, raw[span.start : span.end]) for span in event_id_spans(raw)]
-    sealed = [
-        (span, sealed_hash(each.decode("utf-8", "surrogateescape")).encode()) for span, each in ids
-    ]
-    return piece._replace(raw=splice(raw, sealed)) if ids else piece
+    raw, sealed = piece.raw, []
+    for span in event_id_spans(raw):
+        identity = raw[span.start : span.end].decode("utf-8", "surrogateescape")
+        sealed.append((span, sealed_hash(identity).encode()))
+    return piece._replace(raw=splice(raw, sealed)) if sealed else piece
 
 
 # Secrets and credentials
@@ -276,46 +234,35 @@ def redacted(request: Request, response: Response, redactor: Redactor) -> tuple[
     """Replace the secrets in an exchange by placeholders."""
     content_type = header_value(response.headers, "content-type")
     request, headers = redactor.request(request), redactor.headers(response.headers)
-    body = response.body
-    changed = redactor.body(body, content_type)
-    if changed != body or headers != response.headers:
-        change = partial(redactor.body, content_type=content_type)
-        response = _changed(response, headers, change, body, changed)
-    return request, response
+    return request, _changed(response, headers, partial(redactor.body, content_type=content_type))
 
 
-def without_credentials(
+def _without_credentials(
     request: Request, response: Response, credentials: Credentials
 ) -> tuple[Request, Response]:
     """Replace the credentials that an exchange repeats."""
-    if not credentials.known.may_be_in(_all_text(request, response, request.body, response.body)):
+    if not credentials.known.may_be_in(_all_text(request, response)):
         return request, response
-    headers, body = credentials.sealed_headers(response.headers), response.body
-    response = _changed(response, headers, credentials.sealed, body, credentials.sealed(body))
-    return credentials.sealed_request(request), response
+    headers = credentials.sealed_headers(response.headers)
+    return credentials.sealed_request(request), _changed(response, headers, credentials.sealed)
 
 
-def _changed(
-    response: Response,
-    headers: Headers,
-    change: Callable[[bytes], bytes],
-    body: bytes,
-    changed: bytes,
-) -> Response:
+def _changed(response: Response, headers: Headers, change: Callable[[bytes], bytes]) -> Response:
     """Change a body: piece by piece, or whole, as what is changed may stand across two chunks."""
-    pieces = response.pieces
-    if changed != body and response.is_framed:
+    pieces, body = response.pieces, response.body
+    changed = change(body)
+    if changed == body:
+        return response if headers == response.headers else replace(response, headers=headers)
+    if response.is_framed:
         pieces = tuple([piece._replace(raw=change(piece.raw)) for piece in pieces])
-    elif changed != body:
+    else:
         pieces = (pieces[-1]._replace(raw=changed),)
     return Response(response.status, headers, pieces, response.end)
 
 
-def unread_bodies(request: Request, response: Response, body: bytes) -> list[Unread]:
-    """Return which bodies of an exchange can't be read; `body` is the response's."""
-    raw = request.body + body
+def _unread_bodies(request: Request, response: Response, body: bytes) -> list[Unread]:
     is_coded = content_coding(request.headers) or content_coding(response.headers)
-    if not is_coded and raw.isascii() and b"\0" not in raw:
+    if not is_coded and is_plain_ascii(request.body) and is_plain_ascii(body):
         return []
     unread = [Unread("request", why_unread(request)), Unread("response", why_unread(response))]
     return [each for each in unread if each.reason]

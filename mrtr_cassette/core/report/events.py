@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from mrtr_cassette.core.cassette.recorded import PushedAsk
 from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.dialect import InputRequest
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.diagnosis import Harmless, Miss

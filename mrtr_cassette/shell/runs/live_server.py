@@ -14,7 +14,7 @@ from mrtr_cassette.core.drive.conversation import (
     NeedsAnswers,
 )
 from mrtr_cassette.core.drive.server_session import Requests, resumption
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation
 from mrtr_cassette.core.wire.http import Headers, Request, is_event_stream
 from mrtr_cassette.errors import UpstreamError

@@ -16,8 +16,8 @@ from mrtr_cassette.core.drive.appending import Unrecorded
 from mrtr_cassette.core.protocol.calls import CallKey
 from mrtr_cassette.core.protocol.dialect import InputRequired
 from mrtr_cassette.core.record.publish_check import ExchangeOutcome, outcome_of, why_not_publish
-from mrtr_cassette.core.record.recorder import Observation, Recorder
-from mrtr_cassette.core.record.sealing import Seen, Unread
+from mrtr_cassette.core.record.recorder import Due, Observation, Recorder
+from mrtr_cassette.core.record.sealing import Unread
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.report.events import (
     failed_said,
@@ -288,10 +288,10 @@ class ExchangeRecording:
         self.observation = None
         self._watcher.failed(error)
 
-    def _write(self, due: Seen, observation: Observation) -> None:
+    def _write(self, due: Due, observation: Observation) -> None:
         """Write what is due to the journal."""
         watcher = self._watcher
-        exchange, ask, unread = watcher.recorder.seal(due)
+        exchange, ask, unread = watcher.recorder.seal(due.exchange, due.call)
         if ask is not None and observation.ask is None and watcher.on_ask is not None:
             watcher.on_ask(observation.call.key(), ask)
         observation.ask = ask

@@ -40,7 +40,7 @@ from mrtr_cassette.core.drive.server_session import (
     listing_beside,
     outcome,
 )
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 from mrtr_cassette.core.record.recorder import Observation, Recorder
 from mrtr_cassette.core.secrets.sealed import sealed_hash
 from mrtr_cassette.core.wire.http import End, Request

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mrtr_cassette.core.record.assembly import in_order
 from mrtr_cassette.core.record.history import (
     Moment,
     Rank,
@@ -15,7 +16,6 @@ from mrtr_cassette.core.record.history import (
     ends_of,
 )
 from mrtr_cassette.core.record.linking import LinkedInteraction
-from mrtr_cassette.core.record.order import in_order
 
 
 class Log:

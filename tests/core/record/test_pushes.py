@@ -12,7 +12,7 @@ from messages import YES, text
 from pushing import SESSION, PushingSession, elicit, posted, roots, sample
 
 from mrtr_cassette.core.protocol.calls import read_call
-from mrtr_cassette.core.record.pushes import OpenPush
+from mrtr_cassette.core.record.linking import OpenPush
 
 CALL = tool("deploy")
 OTHER = with_id(tool("other"), 2)

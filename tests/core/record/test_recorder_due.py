@@ -9,8 +9,7 @@ import pytest
 from builders import JSON_HEADERS, STREAM_HEADERS, answer, get, post, progress, rpc, sse, tool
 from messages import asks, text
 
-from mrtr_cassette.core.record.recorder import Recorder
-from mrtr_cassette.core.record.sealing import Seen
+from mrtr_cassette.core.record.recorder import Due, Recorder
 from mrtr_cassette.core.wire.http import End, Headers, Request
 from mrtr_cassette.errors import BodyTooLargeError
 
@@ -68,11 +67,11 @@ class Transcript:
         """Expect that nothing else was written."""
         assert self.due is None, "\n".join(self.lines)
 
-    def _came(self, entry: str, due: Seen | None) -> Transcript:
+    def _came(self, entry: str, due: Due | None) -> Transcript:
         self.done()
         self.lines.append(entry)
         if due is not None:
-            exchange, ask, _ = self.recorder.seal(due)
+            exchange, ask, _ = self.recorder.seal(due.exchange, due.call)
             response = exchange.response
             assert response is not None
             self.due, self.continues = (response.end, response.body), due.continues
@@ -217,7 +216,7 @@ def test_request_without_a_response_is_due_when_its_client_leaves() -> None:
     due = recorder.request_received(post(CALL), 1.0).response_ended(2.0, End.OPEN)
 
     assert due is not None
-    exchange, ask, _ = recorder.seal(due)
+    exchange, ask, _ = recorder.seal(due.exchange, due.call)
     assert (exchange.response, ask) == (None, None)
 
 
