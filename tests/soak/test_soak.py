@@ -8,7 +8,7 @@ from pathlib import Path
 
 from soak.soak import soak, table
 
-COUNTS = {"SIGKILL": 25, "SIGTERM": 2, "publishing": 2, "file limit": 2}
+COUNTS = {"SIGKILL": 8, "SIGTERM": 1, "publishing": 1, "file limit": 1}
 
 
 def test_no_exchange_is_lost_however_a_recorder_ends(tmp_path: Path) -> None:
