@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 35_074,
     "modules of the package": 143,
-    "lines of tests": 53_137,
+    "lines of tests": 53_136,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
