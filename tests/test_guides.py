@@ -15,7 +15,7 @@ import yaml
 from harness import run_here
 from shown import ROOT, Session
 
-GUIDES = "agents answers ci diff pytest servers stdio updating verify".split()
+GUIDES = ["agents", "answers", "ci", "diff", "pytest", "servers", "stdio", "updating", "verify"]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
