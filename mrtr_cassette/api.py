@@ -46,8 +46,8 @@ from mrtr_cassette.options import (
     default_of,
 )
 from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import merge_files
 from mrtr_cassette.shell.files.log import Announcer
-from mrtr_cassette.shell.files.publishing import merge_files
 from mrtr_cassette.shell.files.stores import location
 from mrtr_cassette.shell.runs.answerers import load_answers
 from mrtr_cassette.shell.runs.background import Proxy, result_in_thread

@@ -121,9 +121,9 @@ def recover(cassette: Location) -> None:
     CASSETTE is written from the journal beside it, which goes; that of a cassette in a store is in
     this directory.
     """
+    from mrtr_cassette.shell.files.cassettes import recover_journal
     from mrtr_cassette.shell.files.disk import is_locked
     from mrtr_cassette.shell.files.journals import journal_path, stands
-    from mrtr_cassette.shell.files.publishing import recover_journal
 
     journal = journal_path(cassette)
     if not stands(journal):
@@ -164,7 +164,7 @@ def merge(recordings: tuple[Location, ...], output: Location, *, force: bool) ->
     several recorders is one call. The files may be cassettes and journals, also of killed runs, in
     any order; they are only read. What is in several of them counts once.
     """
-    from mrtr_cassette.shell.files.publishing import merge_files
+    from mrtr_cassette.shell.files.cassettes import merge_files
 
     with progress_shown("writing", output) as progress:
         merge = merge_files(recordings, output, replaces=force, progress=progress)

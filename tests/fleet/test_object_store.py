@@ -20,8 +20,8 @@ from standin import answering, json_response
 
 from mrtr_cassette.errors import CassetteError
 from mrtr_cassette.shell.files import cassettes
+from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.journals import journal_path
-from mrtr_cassette.shell.files.publishing import recover_journal
 from mrtr_cassette.shell.files.stores import StoreFile
 
 s3fs = pytest.importorskip("s3fs")

@@ -26,7 +26,7 @@ from standin import (
 
 from mrtr_cassette.errors import UsageError
 from mrtr_cassette.options import RecordOptions
-from mrtr_cassette.shell.files.publishing import publish_journal
+from mrtr_cassette.shell.files.cassettes import publish_journal
 from mrtr_cassette.shell.runs.recording import recording
 
 NOT_LED = -32012

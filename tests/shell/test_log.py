@@ -47,7 +47,7 @@ def test_work_is_told_of_every_second(
     now = 0.0
     standings: list[tuple[int, int, float]] = []
     clock = Clock(lambda: now, asyncio.sleep)
-    progress = Progress(lambda *standing: standings.append(standing), clock, told_after=1)
+    progress = Progress(lambda *standing: standings.append(standing), clock)
     for done in range(step, total + 1, step):
         now = done * seconds_each
         progress(done, total)
@@ -59,5 +59,5 @@ def test_more_than_was_guessed_is_all() -> None:
     standings: list[tuple[int, int, float]] = []
     times = iter((0.0, 2.0))
     clock = Clock(lambda: next(times), asyncio.sleep)
-    Progress(lambda *standing: standings.append(standing), clock, told_after=1)(5, 1)
+    Progress(lambda *standing: standings.append(standing), clock)(5, 1)
     assert standings == [(5, 5, 0.0)]

@@ -61,7 +61,6 @@ async def test_a_long_load_tells_how_far_it_is(tmp_path: Path) -> None:
         ReplayOptions(log=lines.append),
         on_event=events.append,
         clock=clock,
-        told_after=1,
     ):
         pass
     assert lines == [f"reading {path}: 2 of 3 interactions, 1 s left"]

@@ -159,27 +159,6 @@ def test_the_library_takes_a_url(stored: StoreFile) -> None:
     assert diff(URL, URL).is_same
 
 
-@pytest.mark.parametrize("changes", [1, 9])
-def test_what_is_replaced_while_it_is_fetched_is_fetched_again(
-    stored: StoreFile, store: Any, monkeypatch: pytest.MonkeyPatch, changes: int
-) -> None:
-    """A driver may fetch in parts; what it returns counts if nothing was put meanwhile."""
-    fetch, versions = MemoryFileSystem.cat_file, [b"%d" % number * 9 for number in range(changes)]
-
-    def in_parts(self: Any, path: str) -> bytes:
-        begun: bytes = fetch(self, path)[:3]
-        if versions:
-            store.pipe_file(URL, versions.pop())
-        return begun + fetch(self, path)[3:]
-
-    monkeypatch.setattr(MemoryFileSystem, "cat_file", in_parts)
-    if changes == 1:
-        assert cassettes.read_file(stored) == b"0" * 9
-    else:
-        with pytest.raises(CassetteError, match="it was replaced while it was fetched, 5 times"):
-            cassettes.read_file(stored)
-
-
 def refusing(error: Exception) -> Callable[..., Any]:
     """Return what fails in the place of a driver's method."""
 

@@ -89,21 +89,6 @@ class Continuation(NamedTuple):
     ended_after: int
 
 
-def joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
-    """Return an exchange with what came of its response in further lines."""
-    response = first.response
-    if not further or response is None:
-        return first
-    last = further[-1]
-    added = chain.from_iterable(each.pieces for each in further)
-    return replace(
-        first,
-        response=replace(response, pieces=(*response.pieces, *added), end=last.end),
-        ended_ms=last.ended_ms,
-        ended_after=last.ended_after,
-    )
-
-
 def encode_line(exchange: RecordedExchange, *, continues: bool = False) -> bytes:
     """Return one exchange as a line; one that continues has only what earlier lines don't have."""
     request, response = exchange.request, exchange.response
@@ -164,6 +149,57 @@ def decode_line(line: bytes, recorder: str | None = None) -> RecordedExchange | 
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"no exchange: {error}") from None
+
+
+class JournalContent(NamedTuple):
+    """What was read of a journal: the exchanges by number, and what is lost, in words."""
+
+    header: JournalHeader
+    exchanges: dict[int, RecordedExchange]
+    lost: str | None
+
+
+def decode_journal(data: bytes, path: str) -> JournalContent:
+    """Read a journal; the last line about an exchange counts, with those that continue it.
+
+    Raises:
+        CassetteError: its first line is not one of ours.
+    """
+    first, *lines = data.split(b"\n")
+    header = decode_header(first, path)
+    found: dict[int, tuple[RecordedExchange, list[Continuation]]] = {}
+    problems = []
+    for at, line in enumerate(lines, start=2):
+        try:
+            decoded = decode_line(line, header.recorder)
+        except ValueError:
+            if line:
+                problems.append(f"line {at} is not whole ({len(line):,} bytes)")
+            continue
+        if isinstance(decoded, RecordedExchange):
+            found[decoded.number or 0] = decoded, []
+        elif decoded.number in found:
+            found[decoded.number][1].append(decoded)
+        else:
+            problems.append(f"line {at} continues a response whose beginning is lost")
+    exchanges = {number: _joined(*parts) for number, parts in found.items()}
+    return JournalContent(
+        header, exchanges, "; ".join([f"{each}; it is left out" for each in problems]) or None
+    )
+
+
+def _joined(first: RecordedExchange, further: Sequence[Continuation]) -> RecordedExchange:
+    response = first.response
+    if not further or response is None:
+        return first
+    last = further[-1]
+    added = chain.from_iterable(each.pieces for each in further)
+    return replace(
+        first,
+        response=replace(response, pieces=(*response.pieces, *added), end=last.end),
+        ended_ms=last.ended_ms,
+        ended_after=last.ended_after,
+    )
 
 
 def with_checksum(body: bytes) -> bytes:

@@ -1,7 +1,4 @@
-"""Files as a careful program writes them, locks between processes, and the system's words.
-
-Rule: a link stays a link, what is no file is never replaced by one, and a file keeps its mode.
-"""
+"""Files as a careful program writes them, locks between processes, and the system's words."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ def real_path(path: Path) -> Path:
 
 
 def write_whole(path: Path, pieces: Iterable[bytes], *, replace: bool) -> None:
-    """Write a file so that a reader sees the old one or the new one, through links.
+    """Write a file, through links and with its mode; a reader sees the old one or the new one.
 
     Raises:
         FileExistsError: it exists, and is not to be replaced.
@@ -96,20 +93,18 @@ def _prefix_for(target: Path) -> str:
 
 
 def _temporary_file(target: Path) -> tuple[int, Path]:
-    """Make a file beside another one, locked, so that no other run takes it for a leftover."""
     while True:
+        # It is locked, so that no other run takes it for a leftover.
         handle, name = tempfile.mkstemp(prefix=_prefix_for(target), dir=target.parent)
         # Some file systems have no locks, and so no leftovers are removed from them.
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX)
-        temporary = Path(name)
-        if temporary.exists():
-            return handle, temporary
+        if stands_at(Path(name), handle):
+            return handle, Path(name)
         os.close(handle)
 
 
 def _put_where_nothing_is(temporary: Path, target: Path) -> None:
-    """Give a file its name, unless something else has it."""
     try:
         os.link(temporary, target)
     except FileExistsError:
@@ -122,7 +117,6 @@ def _put_where_nothing_is(temporary: Path, target: Path) -> None:
 
 
 def _mode_of(target: Path) -> int:
-    """Return the mode that a file has, or that a new one gets."""
     try:
         return stat.S_IMODE(target.stat().st_mode) & 0o777
     except FileNotFoundError:
@@ -153,44 +147,66 @@ def change_config(path: Path, change: Callable[[bytes], bytes]) -> Path:
     return backup
 
 
-_held: Final[dict[Path, int]] = {}
-"""The locks of this process."""
-
-
 @contextmanager
 def locked(
     cassette: Path, patience_s: float, tell: Callable[[str], None] = lambda _text: None
 ) -> Iterator[None]:
-    """Lock a cassette for recording until the block ends.
+    """Lock a cassette for recording until the block ends; `tell` takes a line about a long wait.
 
-    The lock is a file beside the cassette, which is removed when the block ends. The lock file of a
-    dead process blocks no other process. While a process waits for a lock, the files of those that
-    it holds name it.
-
-    Args:
-        tell: takes a line about a wait that lasts.
+    The lock is a file beside the cassette. That of a dead process blocks no other process.
 
     Raises:
-        CassetteError: another process holds the lock for too long, or waits for one that this
-            process holds; or the lock can't be made.
+        CassetteError: another process holds the lock for too long, or it can't be made.
     """
-    path = _lock_of(cassette)
-    try:
-        _held[path] = _lock(cassette, patience_s, tell)
-    except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
-    finally:
-        _note(b"")
+    # Tests name one file in several ways, and processes find each other by it.
+    path = cassette.with_name(cassette.name + ".lock").resolve()
+    began, is_told = time.monotonic(), False
+    while (file := _locked_now(path)) is None:
+        waited_s = time.monotonic() - began
+        if waited_s > patience_s:
+            raise CassetteError(
+                cassette,
+                f"another process has been recording this cassette for {patience_s:.0f} s",
+                hint="wait for its end, or end it; tests with several cassettes have to open them "
+                "in the same order",
+            )
+        if waited_s > _SILENT_S and not is_told:
+            is_told = True
+            tell(f"waiting for {cassette}, which another process records")
+        time.sleep(_LOOK_S)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
-        os.close(_held.pop(path))
+        os.close(file)
 
 
-def _lock_of(cassette: Path) -> Path:
-    # Tests name one file in several ways, and processes find each other by it.
-    return cassette.with_name(cassette.name + ".lock").resolve()
+def _locked_now(path: Path) -> int | None:
+    """Return a lock file, open; None where another process holds it."""
+    while True:
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise CassetteError(path, reason_of(error)) from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        except OSError as error:
+            os.close(file)
+            raise CassetteError(path, reason_of(error)) from None
+        # The process that held it may have removed the file that this one opened.
+        if stands_at(path, file):
+            return file
+        os.close(file)
+
+
+def stands_at(path: Path, file: int) -> bool:
+    """Tell whether the file at a path is one that is open."""
+    with suppress(OSError):
+        return os.path.samestat(path.stat(), os.fstat(file))
+    return False
 
 
 def is_locked(path: Path) -> bool:
@@ -206,66 +222,3 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(file)
     return False
-
-
-def _lock(cassette: Path, patience_s: float, tell: Callable[[str], None]) -> int:
-    """Return the locked file of a cassette."""
-    path, began = _lock_of(cassette), time.monotonic()
-    is_told = False
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The process that held it may have removed the file that this one opened.
-            if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
-                return file
-        except FileNotFoundError:
-            pass
-        except BlockingIOError:
-            os.close(file)
-            waited_s = time.monotonic() - began
-            _give_up(cassette, waited_s, patience_s)
-            if waited_s > _SILENT_S and not is_told:
-                is_told = True
-                tell(f"waiting for {cassette}, which another process records")
-            time.sleep(_LOOK_S)
-            continue
-        os.close(file)
-
-
-def _give_up(cassette: Path, waited_s: float, patience_s: float) -> None:
-    """Raise if waiting for a cassette any longer makes no sense.
-
-    Of processes that wait for each other only that one gives up which waits for the last name.
-    """
-    if waited_s > patience_s:
-        raise CassetteError(
-            cassette,
-            f"another process has been recording this cassette for {patience_s:.0f} s",
-            hint="wait for its end, or end it",
-        )
-    path = _lock_of(cassette)
-    _note(os.fsencode(path))
-    circle = [path]
-    while circle[-1] not in _held:
-        try:
-            awaited = circle[-1].read_bytes()
-        except OSError:
-            return
-        if not awaited or Path(os.fsdecode(awaited)) in circle:
-            return
-        circle.append(Path(os.fsdecode(awaited)))
-    if path == max(circle):
-        raise CassetteError(
-            cassette,
-            "another process records this cassette, and waits for "
-            f"{circle[-1].with_suffix('')}, which this one records",
-            hint="open them in the same order in each test",
-        )
-
-
-def _note(awaited: bytes) -> None:
-    """Write into the lock files that this process holds which one it waits for."""
-    for file in _held.values():
-        os.ftruncate(file, 0)
-        os.pwrite(file, awaited, 0)

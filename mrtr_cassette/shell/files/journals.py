@@ -1,29 +1,22 @@
-"""The journal of a recording on disk: written by one process, and read one exchange at a time.
-
-Rule: an earlier journal is never written over.
-"""
+"""The journal of a recording on disk, which one process writes; an earlier one stays."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BufferedReader
 from pathlib import Path
 
 from mrtr_cassette.core.cassette.journal import (
-    Continuation,
+    JournalContent,
     JournalHeader,
     decode_header,
-    decode_line,
+    decode_journal,
     encode_header,
-    joined,
 )
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
 from mrtr_cassette.errors import CassetteError
-from mrtr_cassette.shell.files.disk import is_locked, reason_of
+from mrtr_cassette.shell.files.disk import is_locked, reason_of, stands_at
 from mrtr_cassette.shell.files.stores import Location
 
 _JOURNAL_SUFFIX = ".journal"
@@ -90,12 +83,8 @@ class Journal:
         Raises:
             CassetteError: another program has removed it, or put another file in its place.
         """
-        ours = os.fstat(self._file)
+        is_in_place = stands_at(self.path, self._file)
         os.close(self._file)
-        try:
-            is_in_place = os.path.samestat(self.path.stat(), ours)
-        except OSError:
-            is_in_place = False
         if not is_in_place:
             raise CassetteError(
                 self.path, "another program removed or replaced the journal; what it had is lost"
@@ -103,7 +92,6 @@ class Journal:
 
 
 def _created(path: Path) -> int:
-    """Create a journal's file, locked, and return it open."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
     file = os.open(path, flags, 0o600)
     try:
@@ -130,27 +118,10 @@ def journal_in_the_way(path: Path, cassette: Location | None = None) -> Cassette
 
 
 def client_of(path: Path) -> str | None:
-    """Return which client's recording a journal is of; None where nobody can tell."""
-    with suppress(CassetteError):
-        return header_of(path).client
+    """Return which client's recording a journal is of, if that can be told."""
+    with suppress(OSError, CassetteError), path.open("rb") as file:
+        return decode_header(file.readline(), str(path)).client
     return None
-
-
-def header_of(path: Path, place: Location | None = None) -> JournalHeader:
-    """Return the header of a journal, which was fetched from `place` if that is given.
-
-    Raises:
-        CassetteError: there is no journal, or its first line is not one of ours.
-    """
-    with _opened(path) as file:
-        return decode_header(file.readline(), str(place or path))
-
-
-def _opened(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise CassetteError(path, reason_of(error)) from None
 
 
 def stands(journal: Path) -> bool:
@@ -170,73 +141,14 @@ def unpublished(cassette: Location) -> str | None:
     )
 
 
-class RecordedJournal(Mapping[int, RecordedExchange]):
-    """The exchanges of a journal by number, each read when it is asked for.
+def read_journal(path: Path, place: Location | None = None) -> JournalContent:
+    """Read a journal whole, which was fetched from `place` if that is given.
 
-    Attributes:
-        header: what the recording says of itself.
-        lost: what can't be read, in words, or None.
+    Raises:
+        CassetteError: there is no journal, or its first line is not one of ours.
     """
-
-    def __init__(self, path: Path) -> None:
-        """Find the exchanges; the last line about one counts, with those that continue it.
-
-        Raises:
-            CassetteError: there is no journal, or its first line is not one of ours.
-        """
-        # A journal may be larger than memory: of an exchange its lines' places and sizes are kept.
-        self._places: dict[int, array[int]] = {}
-        self._file = _opened(path)
-        try:
-            self.header = decode_header(self._file.readline(), str(path))
-            self.lost = "; ".join(self._find()) or None
-        except BaseException:
-            self.close()
-            raise
-
-    def _find(self) -> Iterator[str]:
-        """Take note of the lines; yield what is wrong with any."""
-        at = self._file.tell()
-        for number, line in enumerate(self._file, start=2):
-            problem = self._problem_of(line, at)
-            if problem is not None:
-                yield f"line {number} {problem}; it is left out"
-            at += len(line)
-
-    def _problem_of(self, line: bytes, at: int) -> str | None:
-        """Take note of the line at a place; return what is wrong with it, or None."""
-        try:
-            decoded = decode_line(line)
-        except ValueError:
-            size = len(line.rstrip(b"\n"))
-            return f"is not whole ({size:,} bytes)" if size else None
-        if isinstance(decoded, RecordedExchange):
-            self._places[decoded.number or 0] = array("Q", (at, len(line)))
-        elif decoded.number in self._places:
-            self._places[decoded.number].extend((at, len(line)))
-        else:
-            return "continues a response whose beginning is lost"
-        return None
-
-    def __getitem__(self, number: int) -> RecordedExchange:
-        """Read one exchange, which may go on in further lines."""
-        places = self._places[number]
-        first, *further = [
-            decode_line(os.pread(self._file.fileno(), size, at), self.header.recorder)
-            for at, size in zip(places[::2], places[1::2], strict=True)
-        ]
-        if not isinstance(first, RecordedExchange):
-            raise TypeError("unreachable because a continuation has no place of its own")
-        return joined(first, [each for each in further if isinstance(each, Continuation)])
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over the numbers of the exchanges."""
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        """Count the exchanges."""
-        return len(self._places)
-
-    def close(self) -> None:
-        """Let go of the file, which stays."""
-        self._file.close()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CassetteError(path, reason_of(error)) from None
+    return decode_journal(data, str(place or path))

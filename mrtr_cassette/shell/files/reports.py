@@ -1,4 +1,4 @@
-"""What is written for people, reports and pages: each takes the place of its own kind only."""
+"""Reports and pages on disk: each takes the place of its own kind only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mrtr_cassette.shell.files.disk import check_writable, reason_of, write_whol
 
 
 class WrittenKind(NamedTuple):
-    """What is written for people: how messages name it, and how a file of this kind begins."""
+    """How messages name a kind of file, and how it begins."""
 
     noun: str
     start: re.Pattern[bytes]
@@ -33,7 +33,6 @@ REPORT: Final = WrittenKind(
         re.VERBOSE,
     ),
 )
-"""What a replay or a verification came to, in any of its formats."""
 PAGE: Final = WrittenKind("page", re.compile(re.escape(START.encode())))
 
 _BEGINNING: Final = 32 * 1024
@@ -84,7 +83,7 @@ def write_own(path: Path, kind: WrittenKind, pieces: Iterable[bytes]) -> None:
 
 
 def _can_be_replaced(path: Path) -> bool:
-    """Tell whether a path is one of a file, or of nothing, and not one of what is open already."""
+    # What is open already is written to, and not replaced.
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:

@@ -1,9 +1,4 @@
-"""Cassettes in a store, which is where fsspec reads and writes.
-
-Rule: what is on this machine is a `Path` and costs nothing here; a URL is shown without the
-credentials in it; a reader of the store sees the old cassette or the new one.
-Source: https://filesystem-spec.readthedocs.io
-"""
+"""Cassettes in a store, which fsspec reads and writes; what is on this machine is a `Path`."""
 
 from __future__ import annotations
 
@@ -26,14 +21,12 @@ _PUTS_WHOLE: Final = frozenset(
 _WITH_CONTAINERS: Final = ("abfs", "az", "wasb")
 """What the schemes begin with whose URLs have a container where others have a user."""
 _HIDDEN: Final = "***"
-_FETCHES: Final = 5
-"""How often a cassette is fetched that is replaced meanwhile."""
 
 
 class StoreFile(NamedTuple):
     """A cassette in a store, with as much of `Path` as cassettes need.
 
-    The URL may have credentials in it; `folder` is where this machine keeps files about it.
+    `folder` is where this machine keeps files about it.
     """
 
     url: str
@@ -80,16 +73,10 @@ class StoreFile(NamedTuple):
         return kind is not None
 
     def read_bytes(self) -> bytes:
-        """Fetch it whole: drivers fetch in parts, between which it may be replaced."""
+        """Fetch it whole."""
         with self._opened() as (store, path):
-            for _ in range(_FETCHES):
-                before = _facts_of(store, path)
-                data: bytes = store.cat_file(path)
-                if _facts_of(store, path) == before:
-                    return data
-        raise BlockingIOError(
-            errno.EAGAIN, f"it was replaced while it was fetched, {_FETCHES} times"
-        )
+            data: bytes = store.cat_file(path)
+            return data
 
     def write(self, pieces: Iterable[bytes], *, replace: bool) -> None:
         """Put it whole: by one put, or under another name and then moved.
@@ -121,12 +108,7 @@ class StoreFile(NamedTuple):
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, str]]:
-        """Give what reads and writes the store, and the place in it.
-
-        Raises:
-            UsageError: what is needed for the store is not installed.
-            OSError: in the place of whatever the driver raises.
-        """
+        """Give the driver and the place in it; whatever the driver raises becomes an OSError."""
         try:
             from fsspec.core import url_to_fs
             from fsspec.registry import available_protocols
@@ -176,26 +158,13 @@ class StoreFile(NamedTuple):
 
 def _kind_of(store: Any, path: str) -> str | None:
     """Return what stands in a place of a store, in fsspec's words; None where nothing does."""
-    try:
-        kind: str = store.info(path)["type"]
-    except FileNotFoundError:
-        return None
-    return kind
-
-
-def _facts_of(store: Any, path: str) -> dict[str, Any]:
-    """Return what a store says of a file, by which it is seen that it was replaced."""
-    store.invalidate_cache()
-    # Where files have a time of their last use, this is what SFTP calls it.
-    return {name: fact for name, fact in store.info(path).items() if name != "time"}
+    with suppress(FileNotFoundError):
+        return str(store.info(path)["type"])
+    return None
 
 
 def _created(store: Any, path: str, data: bytes) -> bool:
-    """Put an object where nothing is; return False where the store knows no such condition.
-
-    Raises:
-        FileExistsError: something is there.
-    """
+    """Put an object where nothing is; return False where the store knows no such condition."""
     try:
         store.pipe_file(path, data, mode="create")
     except Exception:  # noqa: BLE001  drivers don't tell the two apart

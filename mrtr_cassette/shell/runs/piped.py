@@ -17,9 +17,9 @@ from mrtr_cassette.core.wire.lines import Line, opens_channel
 from mrtr_cassette.errors import CassetteError, LineTooLongError, UsageError
 from mrtr_cassette.options import RecordOptions, ReplayOptions
 from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.disk import is_locked
 from mrtr_cassette.shell.files.log import CLOCK, Announcer, OnEvent
-from mrtr_cassette.shell.files.publishing import recover_journal
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.pipes.lines import OWN_PIPES, LineWriter, lines_from
 from mrtr_cassette.shell.pipes.processes import (

@@ -23,8 +23,12 @@ from mrtr_cassette.core.report.runs import UnplayedError
 from mrtr_cassette.errors import CassetteError, MrtrCassetteError, UsageError, counted
 from mrtr_cassette.options import Existing, RecordOptions, ReplayOptions, VerifyOptions
 from mrtr_cassette.shell.files import disk, journals
-from mrtr_cassette.shell.files.cassettes import load_cassette, publish
-from mrtr_cassette.shell.files.publishing import discard_journal, publish_journal
+from mrtr_cassette.shell.files.cassettes import (
+    discard_journal,
+    load_cassette,
+    publish,
+    publish_journal,
+)
 from mrtr_cassette.shell.files.stores import path_of
 from mrtr_cassette.shell.runs.background import in_thread
 from mrtr_cassette.shell.runs.client_starts import (

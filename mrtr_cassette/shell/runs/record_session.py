@@ -43,8 +43,8 @@ from mrtr_cassette.errors import (
 )
 from mrtr_cassette.options import RecordOptions
 from mrtr_cassette.shell.files import cassettes, journals
+from mrtr_cassette.shell.files.cassettes import publish_journal, recorded_so_far
 from mrtr_cassette.shell.files.log import Announcer, Clock, told_by
-from mrtr_cassette.shell.files.publishing import publish_journal, recorded_so_far
 from mrtr_cassette.shell.files.stores import Location
 
 OnAsk = Callable[[CallKey, InputRequired], None]

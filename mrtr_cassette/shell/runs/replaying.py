@@ -35,7 +35,7 @@ from mrtr_cassette.core.wire.http import JSON_HEADERS, End, Request
 from mrtr_cassette.errors import Terms, UsageError
 from mrtr_cassette.options import ReplayOptions
 from mrtr_cassette.shell.files import cassettes
-from mrtr_cassette.shell.files.log import CLOCK, TOLD_AFTER, Announcer, Clock, OnEvent, told_by
+from mrtr_cassette.shell.files.log import CLOCK, Announcer, Clock, OnEvent, told_by
 from mrtr_cassette.shell.files.stores import Location
 from mrtr_cassette.shell.http.access import listening
 from mrtr_cassette.shell.http.server import RequestTimeouts
@@ -109,7 +109,6 @@ async def replaying(
     *,
     on_event: OnEvent | None = None,
     clock: Clock = CLOCK,
-    told_after: int = TOLD_AFTER,
     drain_s: float = 0.0,
 ) -> AsyncIterator[ReplaySession]:
     """Serve a cassette until the block ends; requests under way have `drain_s` seconds to end then.
@@ -120,7 +119,7 @@ async def replaying(
     """
     admin = Admin(options)
     announcer = Announcer(options.log, admin.told(on_event), options.terms)
-    cassette, server = load_server(path, over_http, options, announcer, clock, told_after)
+    cassette, server = load_server(path, over_http, options, announcer, clock)
     player = server.player
     target = served_target(cassette)
     with listening(options) as listener:
@@ -155,14 +154,13 @@ def load_server(
     options: ReplayOptions,
     announcer: Announcer,
     clock: Clock = CLOCK,
-    told_after: int = TOLD_AFTER,
 ) -> tuple[Cassette, ReplayServer]:
     """Load a cassette, and return it as one of the transport that is served, and its server.
 
     Raises:
         CassetteError: the cassette can't be read, or not be played over the transport.
     """
-    progress = told_by(announcer, "reading", path, clock, told_after)
+    progress = told_by(announcer, "reading", path, clock)
     paced = options.pace == "recorded"
     with cassettes.without_collection():
         cassette = over(cassettes.load_cassette(path, progress))

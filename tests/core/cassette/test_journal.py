@@ -1,3 +1,5 @@
+"""Facts about journals: whole lines come back, and no flipped bit goes unnoticed."""
+
 from __future__ import annotations
 
 import json
@@ -6,30 +8,18 @@ from itertools import product
 from typing import Any
 
 import pytest
-from builders import (
-    STREAM_HEADERS,
-    Answer,
-    exchange,
-    get,
-    post,
-    progress,
-    retry,
-    sse,
-    stream,
-    tool,
-    values_of,
-)
-from messages import asks, text
+from builders import STREAM_HEADERS, Answer, exchange, get, progress, retry, sse, tool, values_of
+from messages import asks
 
 from mrtr_cassette.core.cassette.journal import (
     CHECKSUM_LENGTH,
-    Continuation,
+    JournalContent,
     JournalHeader,
     decode_header,
+    decode_journal,
     decode_line,
     encode_header,
     encode_line,
-    joined,
     with_checksum,
 )
 from mrtr_cassette.core.cassette.recorded import RecordedBy, RecordedExchange
@@ -38,40 +28,16 @@ from mrtr_cassette.core.wire.http import End
 from mrtr_cassette.errors import CassetteError
 
 CALL = tool("deploy", env="prod")
-
 STREAM = Answer((sse(b"{}"), b": \xff\n\n"), STREAM_HEADERS, end=End.OPEN)
-
-
-@pytest.mark.parametrize(
-    "recorded",
-    [
-        exchange(CALL, text("done")),
-        exchange(b"\xff\x00", b"\xfe"),
-        exchange(rb'"\ud800"', b'"\xed\xa0\x80"'),
-        exchange(get("/mcp?x=1", ("Accept", "é")), STREAM),
-        exchange(CALL, Answer((), status=0, end=End.OPEN)),
-        exchange(CALL, asks("ok", state="S"), number=7),
-        exchange(retry(CALL, {"ok": 1}, state="S"), Answer((b"a", b"b"), end=End.BROKEN)),
-    ],
-)
-def test_journal_line_comes_back(recorded: Any) -> None:
-    """An exchange is one line, and comes back as it was; the line cut short is refused."""
-    line = encode_line(recorded)
-
-    assert line.count(b"\n") == 1
-    assert values_of(decode_line(line)) == values_of(recorded)
-    for cut in range(len(line) - 1):
-        with pytest.raises(ValueError, match=r"."):
-            decode_line(line[:cut])
-
-
-@pytest.mark.parametrize("body", [b"5", b"{}", b'{"continues":1}', b'{"number":1,"request":5}'])
-def test_journal_line_of_another_shape_is_refused(body: bytes) -> None:
-    """JSON that is no exchange is refused by the one documented error."""
-    with pytest.raises(ValueError, match=r"."):
-        decode_line(with_checksum(body))
-
-
+EXCHANGES = [
+    exchange(CALL, asks("ok", state="S"), number=1),
+    exchange(get("/mcp?x=1", ("Accept", "é")), STREAM, number=2),
+    exchange(CALL, Answer((), status=0, end=End.OPEN), number=3),
+    exchange(b"\xff\x00", b"\xfe", number=4),
+    exchange(rb'"\ud800"', b'"\xed\xa0\x80"', number=5),
+    exchange(retry(CALL, {"ok": 1}, state="S"), Answer((b"a", b"b"), end=End.BROKEN), number=6),
+]
+LINES = [encode_line(each) for each in EXCHANGES]
 HEADER = JournalHeader(
     "http://localhost:8000/mcp",
     "sealed",
@@ -79,136 +45,150 @@ HEADER = JournalHeader(
     "append",
     RedactionRules(("x+y",), ("pin",), ("jwt",)),
     "sealed",
+    recorder="1" * 32,
+    wall_ms=1.5,
 )
-BARE = replace(HEADER, redaction=None, answers=None, existing="keep", request_state="verbatim")
+BARE = JournalHeader("u", "verbatim", "now", "keep")
 
 
-NAMED = replace(HEADER, recorder="1" * 32, wall_ms=1.5)
+def read(*lines: bytes, header: JournalHeader = BARE) -> JournalContent:
+    """Read a journal with these lines behind its header."""
+    return decode_journal(encode_header(header) + b"".join(lines), "j")
 
 
-@pytest.mark.parametrize("header", [HEADER, BARE, NAMED])
-def test_header_comes_back(header: JournalHeader) -> None:
-    """What a recording says of itself is one line, with or without the line's end."""
-    line = encode_header(header)
+def known(content: JournalContent) -> dict[int, Any]:
+    """Return what was read, for comparing."""
+    return {number: values_of(each) for number, each in content.exchanges.items()}
 
-    assert line.count(b"\n") == 1
-    assert decode_header(line, "j") == decode_header(line[:-1], "j") == header
+
+KNOWN = known(read(*LINES))
+
+
+@pytest.mark.parametrize("header", [HEADER, BARE])
+def test_header_and_exchanges_come_back(header: JournalHeader) -> None:
+    """Each is a line, and comes back as it was, with its recorder where the header names one."""
+    content = read(*LINES, header=header)
+
+    assert (content.header, content.lost) == (header, None)
+    assert [line.count(b"\n") for line in (*LINES, encode_header(header))] == [1] * 7
+    for number, each in enumerate(EXCHANGES, start=1):
+        assert values_of(decode_line(LINES[number - 1])) == values_of(each)
+        named = None if header.recorder is None else RecordedBy(header.recorder, number)
+        assert content.exchanges[number].recorded_by == named
+
+
+def test_every_prefix_has_its_whole_lines() -> None:
+    """Wherever a journal was cut, whole lines come back and the torn one is reported."""
+    head, data = len(encode_header(HEADER)), encode_header(HEADER) + b"".join(LINES[:3])
+    ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    for cut in range(head - 1, len(data) + 1):
+        content = decode_journal(data[:cut], "j")
+        # A line is whole without the newline that ends it.
+        whole = sum(end <= cut for end in ends[1:])
+        assert sorted(content.exchanges) == list(range(1, whole + 1))
+        rest = cut - max(end for end in ends if end <= cut) - 1
+        torn = f"line {whole + 2} is not whole ({rest:,} bytes); it is left out"
+        assert content.lost == (torn if rest > 0 else None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\x00" * 30,
+        b'{"number":2}',
+        LINES[1][:-2],
+        LINES[1][1:-1],
+        *(
+            with_checksum(body)[:-1]
+            for body in (b"5", b"[]", b"{}", b'{"continues":1}', b'{"number":1,"request":5}')
+        ),
+    ],
+)
+def test_a_damaged_line_costs_only_itself(bad: bytes) -> None:
+    """Each line that can't be read is reported, and those around it are kept."""
+    content = read(LINES[0], bad + b"\n", LINES[2], b"{\n")
+
+    assert known(content) == {1: KNOWN[1], 3: KNOWN[3]}
+    lost = f"line 3 is not whole ({len(bad)} bytes); it is left out"
+    assert content.lost == f"{lost}; line 5 is not whole (1 bytes); it is left out"
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_goes_unnoticed(bit: int) -> None:
+    """One in a line costs that line, or two where it was the end of one; one in a header all."""
+    whole = b"".join(LINES[:3])
+    for at in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1 << bit
+        content = read(bytes(damaged))
+        assert content.lost or at == len(whole) - 1
+        assert known(content).items() <= KNOWN.items()
+    line = encode_header(HEADER)
+    for at in range(len(line) - 1):
+        damaged = bytearray(line)
+        damaged[at] ^= 1 << bit
+        with pytest.raises(CassetteError):
+            decode_journal(bytes(damaged), "j")
+
+
+def test_the_last_line_about_an_exchange_counts() -> None:
+    """A journal that tells of an exchange twice gives the last state."""
+    content = read(*LINES, encode_line(replace(EXCHANGES[2], number=1)))
+
+    assert known(content) == {**KNOWN, 1: values_of(replace(EXCHANGES[2], number=1))}
+
+
+def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
+    """What came of a stream since has the pieces, and how it stands since then."""
+    events = [sse(progress(at)) for at in (1, 2, 3)]
+    whole = exchange(get("/mcp"), Answer(tuple(events), STREAM_HEADERS, end=End.OPEN), number=7)
+    assert whole.response is not None
+    parts = [
+        replace(
+            whole,
+            response=replace(whole.response, pieces=whole.response.pieces[some], end=end),
+            ended_ms=float(at),
+            ended_after=at,
+        )
+        for at, (some, end) in enumerate(
+            [(slice(1), End.OPEN), (slice(1, 3), End.OPEN), (slice(0), End.COMPLETE)]
+        )
+    ]
+    first, *further = [encode_line(each, continues=at > 0) for at, each in enumerate(parts)]
+
+    content = read(first, *further)
+
+    ended = replace(whole.response, end=End.COMPLETE)
+    expected = replace(whole, response=ended, ended_ms=2.0, ended_after=2)
+    assert (known(content), content.lost) == ({7: values_of(expected)}, None)
+    lost = "line 2 continues a response whose beginning is lost; it is left out"
+    assert read(further[0])[1:] == ({}, lost)
+    assert isinstance(decode_line(first), RecordedExchange)
 
 
 def header_with(**members: Any) -> bytes:
-    """Return a header's line with other members; None removes one."""
+    """Return a header's line with other members."""
     tree = json.loads(encode_header(HEADER)[:-CHECKSUM_LENGTH]) | members
-    return with_checksum(json.dumps({k: v for k, v in tree.items() if v != "gone"}).encode())
+    return with_checksum(json.dumps(tree).encode())
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"", r"^j: its first line is not that of a journal"),
-        (b'{"version":1}\n', r"^j: its first line is not that of a journal"),
-        (b"[1] 00000000", r"^j: its first line is not that of a journal"),
-        (header_with(journal="1"), r"^j: its first line is not that of a journal"),
-        (header_with(journal=True), r"^j: its first line is not that of a journal"),
-        (
-            header_with(journal=99),
-            r"^j: journal version 99, and this program reads version 3; publish it with the version",
+        *product(
+            (b"", b'{"version":1}\n', b"[1] 00000000", b"\xff\n", header_with(journal="1")),
+            ["^j: its first line is not that of a journal"],
         ),
-        (
-            header_with(journal=2, piece=1),
-            r"^j: journal version 2, and this program reads version 3; publish it with the version",
+        *product(
+            (header_with(journal=99), header_with(journal=2, piece=1)),
+            [r"^j: journal version \d+, and this program reads version 3; publish it with the v"],
         ),
-        (encode_header(HEADER).replace(b"8000", b"8001"), r"^j: its first line is damaged"),
+        (header_with(journal=True), "^j: its first line is not that of a journal"),
+        (encode_header(HEADER).replace(b"8000", b"8001"), "^j: its first line is damaged"),
     ],
 )
 def test_header_that_cannot_be_meant_is_refused(line: bytes, message: str) -> None:
     """A damaged header, a nonsense value or another version is an error that names it."""
-    with pytest.raises(CassetteError, match=message):
-        decode_header(line, "j")
-
-
-def test_exchange_knows_its_recorder() -> None:
-    """Where the journal names one."""
-    found = decode_line(encode_line(exchange(CALL, text("x"), number=4)), "r")
-
-    assert isinstance(found, RecordedExchange)
-    assert found.recorded_by == RecordedBy("r", 4)
-
-
-def test_no_flipped_bit_of_a_header_goes_unnoticed() -> None:
-    """Each bit counts, those of the checksum and of the line's end too."""
-    line = encode_header(HEADER)
-    for at, bit in product(range(len(line) - 1), range(8)):
-        damaged = bytearray(line)
-        damaged[at] ^= 1 << bit
-        # As reading lines does it.
-        with pytest.raises(CassetteError):
-            decode_header(bytes(damaged).partition(b"\n")[0], "j")
-
-
-LINES = [
-    encode_line(exchange(CALL, asks("ok", state="S"), number=1)),
-    encode_line(exchange(post(b"\xff"), STREAM, number=2)),
-    encode_line(exchange(CALL, Answer((), status=0, end=End.OPEN), number=3)),
-]
-
-
-@pytest.mark.parametrize("bit", range(8))
-def test_no_flipped_bit_of_a_journal_goes_unnoticed(bit: int) -> None:
-    """A flipped bit costs the line that it is in, or two where it was the end of one."""
-    whole = b"".join(LINES)
-    known = [values_of(decode_line(line)) for line in LINES]
-    for at in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[at] ^= 1 << bit
-        read, lost = [], 0
-        for line in lines_of(damaged):
-            try:
-                read.append(values_of(decode_line(line)))
-            except ValueError:
-                lost += 1
-        assert lost or at == len(whole) - 1
-        assert [values for values in known if values in read] == read
-
-
-def lines_of(data: bytearray) -> list[bytes]:
-    """Return lines as a file has them: only a line feed ends one."""
-    return [line for line in bytes(data).split(b"\n") if line]
-
-
-def test_lines_that_continue_an_exchange_are_joined_to_it() -> None:
-    """What came of a stream since has the pieces, and how it stands since then."""
-    whole = exchange(get("/mcp"), stream(progress(1), progress(2), progress(3), end=End.OPEN))
-    assert whole.response is not None
-    pieces = whole.response.pieces
-    lines = [
-        encode_line(
-            replace(
-                whole,
-                response=replace(whole.response, pieces=some, end=end),
-                ended_ms=float(at),
-                ended_after=at,
-            ),
-            continues=at > 0,
-        )
-        for at, (some, end) in enumerate(
-            [(pieces[:1], End.OPEN), (pieces[1:], End.OPEN), ((), End.COMPLETE)]
-        )
-    ]
-    first, *further = map(decode_line, lines)
-
-    assert isinstance(first, RecordedExchange)
-    assert all(isinstance(each, Continuation) for each in further)
-    assert values_of(joined(first, further)) == values_of(
-        replace(
-            whole,
-            response=replace(whole.response, end=End.COMPLETE),
-            ended_ms=2.0,
-            ended_after=2,
-        )
-    )
-    assert joined(first, ()) is first
-    for line in lines:
-        for at in range(len(line) - CHECKSUM_LENGTH):
-            flipped = bytes([line[at] ^ 1])
-            with pytest.raises(ValueError, match="checksum"):
-                decode_line(line[:at] + flipped + line[at + 1 :])
+    for data in (line, line.rstrip(b"\n")):
+        with pytest.raises(CassetteError, match=message):
+            decode_header(data, "j")
