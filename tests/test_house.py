@@ -22,9 +22,9 @@ LONGEST_FUNCTION = 50
 
 
 BUDGET = {
-    "lines of the package": 35_074,
-    "modules of the package": 143,
-    "lines of tests": 53_136,
+    "lines of the package": 34_905,
+    "modules of the package": 142,
+    "lines of tests": 52_985,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
