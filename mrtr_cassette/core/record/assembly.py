@@ -186,7 +186,7 @@ class _Assembly:
             for number in [*own, *(number for turn in turns for _, number in turn.answers)]:
                 if number > 0:
                     exchange, session = self._exchanges[number], self._history[number].session
-                    named = self._exchanges[number] = self._names.name(number, exchange, session)
+                    named = self._exchanges[number] = self._names.name(exchange, session)
                     if named is not exchange:
                         calls[number] = sha256_of("\n".join(named.call.key()))
         self._names.name_states(linked, self._exchanges, calls)

@@ -20,7 +20,7 @@ from mrtr_cassette.core.protocol.calls import NO_SESSION, Call, session_of
 from mrtr_cassette.core.protocol.jsonrpc import Kind, Message
 from mrtr_cassette.core.protocol.messages import completed_by
 from mrtr_cassette.core.secrets.sealed import SEALED_HASH, renumber
-from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Request, Response
+from mrtr_cassette.core.wire.http import EVENT_STREAM, End, Piece, Response
 from mrtr_cassette.core.wire.lines import opens_channel
 
 _LONGEST_TEXT = 200
@@ -39,10 +39,9 @@ NEVER = Moment(2**53, 0.0)
 
 
 class Push(NamedTuple):
-    """A request that the server sent of itself."""
+    """A request that the server sent of itself, with the canonical text of its id."""
 
     id: str
-    """Canonical text of its id."""
     method: str
     piece: int
     """Index of the piece of the response that completes it."""
@@ -66,7 +65,7 @@ _RANKS = {"initialize": Rank.INITIALIZE, "notifications/initialized": Rank.INITI
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """Facts about one exchange that ordering and push linking need."""
+    """Facts about one exchange that ordering and push linking need; ids are canonical texts."""
 
     session: str
     """The session's id, as the journal has it."""
@@ -74,9 +73,8 @@ class SessionFacts:
     """The beginning of its call key, without what every recording has anew."""
     rank: Rank = Rank.CALL
     request_id: str | None = None
-    """Canonical text of the id of the request; None for anything else."""
     posted_id: str | None = None
-    """Canonical text of the id of the JSON-RPC response that the request is."""
+    """That of the JSON-RPC response that the request is."""
     pushes: tuple[Push, ...] = ()
     responses: tuple[tuple[str, Moment], ...] = ()
     """The id of each JSON-RPC response to another request, and when it came."""
@@ -105,16 +103,18 @@ class SessionFacts:
 def session_facts(
     exchange: RecordedExchange, call: Call, key: str, *, asks: bool, resumes: int | None = None
 ) -> SessionFacts:
-    """Return what is to know of an exchange, which has a number and this call key, in its session.
+    """Return the facts about an exchange, which has a number and this call key.
 
     It `asks` where its response is an input-required result, and `resumes` the stream of a call.
     """
-    response, message = exchange.response, call.message
-    session = session_of(exchange.request)
+    request, response, message = exchange.request, exchange.response, call.message
+    session = session_of(request)
     opened = NO_SESSION if session else opened_session(response)
     rank = Rank.CALL
     if not asks and resumes is None:
-        rank = _rank_of(call, response, opens=bool(opened))
+        rank = _RANKS.get(call.method, Rank.CALL)
+        if listens(call, response):
+            rank = Rank.OPENING_STREAM if opened or opens_channel(request) else Rank.LISTENING
     has_others = rank in _LISTENING or resumes is not None
     pushes: list[Push] = []
     responses: list[tuple[str, Moment]] = []
@@ -125,34 +125,32 @@ def session_facts(
             pushes.append(Push(intern(came.id or ""), intern(came.method), piece, moment))
     kind = None if message is None else message.kind
     identity = "" if message is None else message.id
-    is_request = kind is Kind.REQUEST
+    is_accepted = kind is Kind.REQUEST and response is not None and response.only_accepts
     ended = Moment(exchange.ended_after or exchange.number or 0, exchange.ended_ms)
-    if resumes is not None and responses:
+    if is_accepted:
+        ended = NEVER
+    elif resumes is not None and responses:
         ended = responses[-1][1]
-    is_accepted = is_request and response is not None and response.only_accepts
     return SessionFacts(
         session=intern(session or opened),
         text=_beginning_of(key),
         rank=rank,
-        request_id=identity if is_request else None,
+        request_id=identity if kind is Kind.REQUEST else None,
         posted_id=identity if kind is Kind.RESPONSE else None,
         pushes=tuple(pushes),
         responses=tuple(responses),
-        ended=NEVER if is_accepted else ended,
+        ended=ended,
         # What is no stream is the response to its request.
         is_answered=not is_accepted
         and (response is None or not response.is_framed or is_answered(response)),
         resumes=resumes,
-        ends_session=ends_session(exchange.request, response),
-        seeks_stream=resumes is None and seeks_stream(exchange.request),
+        ends_session=ends_session(request, response),
+        seeks_stream=resumes is None
+        and request.method == "GET"
+        and EVENT_STREAM in request.header("accept"),
         is_silent=_is_silent(response),
         is_left=response is not None and response.end is End.OPEN,
     )
-
-
-def seeks_stream(request: Request) -> bool:
-    """Tell whether a request asks for a listening stream."""
-    return request.method == "GET" and EVENT_STREAM in request.header("accept")
 
 
 def _is_silent(response: Response | None) -> bool:
@@ -161,22 +159,14 @@ def _is_silent(response: Response | None) -> bool:
     return not any(b"jsonrpc" in piece.raw for piece in response.pieces)
 
 
-def _rank_of(call: Call, response: Response | None, *, opens: bool) -> Rank:
-    if listens(call, response):
-        return Rank.OPENING_STREAM if opens or opens_channel(call.request) else Rank.LISTENING
-    return _RANKS.get(call.method, Rank.CALL)
-
-
 def _messages(
     response: Response | None, *, has_others: bool
 ) -> Iterator[tuple[int, Moment, Message]]:
     """Yield the messages of an event stream that have an id, with their piece and its moment."""
-    if response is None or not response.is_framed:
-        return
-    for index, piece in enumerate(response.pieces):
+    for index, piece in enumerate(response.pieces if response and response.is_framed else ()):
         # On the stream of a call, what has an id and no method is the response to the call.
         if b'"id"' in piece.raw and (has_others or b'"method"' in piece.raw):
-            message = completed_by(response, index)
+            message = completed_by(response, index) if response else None
             if message is not None and message.id is not None:
                 yield index, Moment(piece.after, piece.at_ms), message
 
@@ -196,12 +186,7 @@ def lasting(text: str) -> str:
     """Return a text of the journal without the hashes that every recording has anew."""
     if "sha256" in text:
         text = SEALED_HASH.sub("sha256", text)
-    return renumber(text, without_token)
-
-
-def without_token(_rule: str, token: str) -> int | None:
-    """Return one number for all secrets of a journal; None for what is none."""
-    return 0 if is_journal_token(token) else None
+    return renumber(text, lambda _, token: 0 if is_journal_token(token) else None)
 
 
 def is_journal_token(token: str) -> bool:
@@ -216,11 +201,9 @@ def recounted(
     after: Callable[[int, float], int],
     offset_ms: float = 0.0,
 ) -> RecordedExchange:
-    """Return an exchange as another recording counts it.
+    """Return an exchange, seen by this recorder, as another recording counts and times it.
 
     Args:
-        exchange: the exchange.
-        by: which recorder saw it.
         number: its number there.
         after: how many requests had arrived there, by how many had and when.
         offset_ms: how much earlier that recording began.
@@ -294,7 +277,7 @@ def ended_with_session(facts: Mapping[int, SessionFacts]) -> dict[int, int]:
     }
 
 
-def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
+def streams_of_closing(facts: Mapping[int, SessionFacts]) -> list[int]:
     """Return the streams that clients tried to open or to resume while they ended their session.
 
     Whether a client comes back before its DELETE, after it, or not at all is chance.
@@ -313,8 +296,8 @@ def streams_of_closing(facts: Mapping[int, SessionFacts]) -> set[int]:
             again.append(number)
         else:
             sought.add(each.session)
-    return {
+    return [
         number
         for number in again
         if facts[number].is_silent and number > last.get(facts[number].session, 0)
-    }
+    ]

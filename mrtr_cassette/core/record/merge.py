@@ -9,12 +9,9 @@ before its use, what a server pushed before the answer to it. Only then the cloc
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import ChainMap, Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import count, islice
 from typing import NamedTuple
 
 from mrtr_cassette.core.cassette.journal import JournalHeader
@@ -33,8 +30,8 @@ from mrtr_cassette.core.record.history import (
     recounted,
     session_facts,
 )
-from mrtr_cassette.core.record.naming import renumbered, with_texts
-from mrtr_cassette.core.secrets.sealed import STATE_SURROGATE, compared_sha256, renumber, sha256_of
+from mrtr_cassette.core.record.naming import renumbered, reopened
+from mrtr_cassette.core.secrets.sealed import renumber, sha256_of
 from mrtr_cassette.errors import CassetteError, counted
 
 _ORIGIN = re.compile("[a-z]+://[^/?]*")
@@ -44,7 +41,7 @@ _TOLD_MS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one file, or the pieces of one journal, have of one recorder."""
+    """What one file has of one recorder."""
 
     name: str
     """The file's, as shown in messages."""
@@ -84,45 +81,43 @@ def merged(sources: Sequence[Source]) -> Merged:
         CassetteError: they can't be put together, or contradict each other.
     """
     sources = sorted(sources, key=lambda source: (source.began_ms, source.recorder, source.name))
-    for source in sources:
-        _check_alike(sources[0], source)
     by_id: dict[str, list[Source]] = {}
     for source in sources:
+        _check_alike(sources[0], source)
         by_id.setdefault(source.recorder, []).append(source)
     recorders = [_Recorder(by_id[identity]) for identity in sorted(by_id)]
     givers = _givers_of(recorders)
     corrections = _clock_corrections(recorders, givers)
-    order = _Order(recorders, corrections, givers)
-    secrets = _same_secrets(recorders, givers)
-    first = recorders[order.offsets_ms.index(0)]
-    notes = [
+    began = [each.began_ms + late for each, late in zip(recorders, corrections, strict=True)]
+    offsets_ms = [each - min(began) for each in began]
+    notes = (
         *_notes_of_files(sources, recorders),
         *_notes_of_clocks(recorders, corrections),
         *_notes_of_causes(recorders, givers),
-    ]
-    return Merged(
-        first.sources[0].header,
-        tuple(
-            RecorderFacts(recorder.id, recorder.began_ms, offset_ms)
-            for recorder, offset_ms in zip(recorders, order.offsets_ms, strict=True)
-        ),
-        dict(enumerate(order.exchanges(secrets), start=1)),
-        tuple(notes),
     )
+    facts = [
+        RecorderFacts(recorder.id, recorder.began_ms, offset_ms)
+        for recorder, offset_ms in zip(recorders, offsets_ms, strict=True)
+    ]
+    exchanges = _as_one(recorders, offsets_ms, givers)
+    first = recorders[offsets_ms.index(0)]
+    return Merged(first.sources[0].header, tuple(facts), exchanges, notes)
 
 
 def _check_alike(first: Source, source: Source) -> None:
     """Make sure that two recordings can stand in one cassette."""
     one, two = first.header, source.header
     reason, hint = "", "merge what was recorded alike"
-    if two.transport != one.transport:
-        reason = f"the transport: {two.transport}, and {one.transport} in {first.name}"
-    elif two.request_state != one.request_state:
-        reason = f"request states: {two.request_state}, and {one.request_state} in {first.name}"
-    elif two.answers != one.answers:
-        mine, others = two.answers or "readable", one.answers or "readable"
-        reason = f"answers: {mine}, and {others} in {first.name}"
-    elif two.redaction != one.redaction:
+    for what, mine, others in (
+        ("the transport", two.transport, one.transport),
+        ("request states", two.request_state, one.request_state),
+        ("answers", two.answers or "readable", one.answers or "readable"),
+    ):
+        if mine != others:
+            raise CassetteError(
+                source.name, f"{what}: {mine}, and {others} in {first.name}", hint=hint
+            )
+    if two.redaction != one.redaction:
         reason = f"it was recorded with other rules of redaction than {first.name}"
         hint = f"a placeholder would not mean the same; {hint}"
     elif two.transport == "stdio" and source.recorder != first.recorder:
@@ -193,16 +188,16 @@ class _Recorder:
                 yield happening, cause
 
 
-def _content(exchange: RecordedExchange) -> bytes:
+def _content(exchange: RecordedExchange) -> str:
     """Return what two copies of one exchange share, of which one may have more of the response."""
     request, response = exchange.request, exchange.response
-    status = 0 if response is None else response.status or 0
+    status = 0 if response is None else response.status
     bodies = [request.body] if response is None else [request.body, response.body]
     if any(b"elicitationId" in body for body in bodies):
         # What a server made up has another name in each file.
         bodies = []
     text = b"\n".join([f"{request.method} {request.target} {status}".encode(), *bodies])
-    return lasting(text.decode("latin-1")).encode("latin-1")
+    return lasting(text.decode("latin-1"))
 
 
 _Cause = tuple[str, ...]
@@ -240,26 +235,26 @@ def _happenings_of(number: int, exchange: RecordedExchange) -> Iterator[_Happeni
         needs.append(of_call)
     if facts.posted_id is not None:
         needs.append((_PUSH, session, facts.posted_id))
-    identity = facts.request_id
-    gives = () if identity is None else ((_REQUEST, session, identity),)
+    gives = () if facts.request_id is None else ((_REQUEST, session, facts.request_id),)
     yield _Happening(number, False, exchange.started_ms, number, tuple(needs), gives)
+
+    def came(moment: Moment, *causes: _Cause, needs: tuple[_Cause, ...] = ()) -> _Happening:
+        return _Happening(max(number, moment.after), True, moment.at_ms, number, needs, causes)
 
     pieces = () if response is None else response.pieces
     moments = [Moment(piece.after, piece.at_ms) for piece in pieces]
     moments.append(Moment(exchange.ended_after or number, exchange.ended_ms))
-    came: list[tuple[Moment, tuple[_Cause, ...], tuple[_Cause, ...]]]
-    came = [(moment, (), ()) for moment in moments]
+    yield from map(came, moments)
     if session != NO_SESSION and not in_session:
-        came.append((moments[0], (), ((_SESSION, session),)))
+        yield came(moments[0], (_SESSION, session))
     if exchange.issued_sha256 is not None:
-        issued = moments[-1 if ask is None else ask.piece]
-        came.append((issued, (), ((_STATE, exchange.issued_sha256),)))
+        yield came(moments[-1 if ask is None else ask.piece], (_STATE, exchange.issued_sha256))
     elif ask is not None:
-        came.append((moments[ask.piece], (), (of_call,)))
-    came += [(push.moment, (), ((_PUSH, session, push.id),)) for push in facts.pushes]
-    came += [(moment, ((_REQUEST, session, each),), ()) for each, moment in facts.responses]
-    for (after, at_ms), caused_by, causes in came:
-        yield _Happening(max(number, after), True, at_ms, number, caused_by, causes)
+        yield came(moments[ask.piece], of_call)
+    for push in facts.pushes:
+        yield came(push.moment, (_PUSH, session, push.id))
+    for identity, moment in facts.responses:
+        yield came(moment, needs=((_REQUEST, session, identity),))
 
 
 # The order of what several recorders saw
@@ -302,76 +297,76 @@ def _clock_corrections(recorders: Sequence[_Recorder], givers: _Givers) -> list[
     return corrections
 
 
-class _Order:
-    """All requests in one order, and where in it everything else stands."""
+def _as_one(
+    recorders: Sequence[_Recorder], offsets_ms: Sequence[float], givers: _Givers
+) -> dict[int, RecordedExchange]:
+    """Return the exchanges of all recorders, counted and timed as one recorder would have.
 
-    def __init__(
-        self, recorders: Sequence[_Recorder], corrections: Sequence[float], givers: _Givers
-    ) -> None:
-        began = [each.began_ms + late for each, late in zip(recorders, corrections, strict=True)]
-        self.offsets_ms = [each - min(began) for each in began]
-        """How much later than the first one each recorder began."""
-        self._recorders = recorders
-        self._requests: list[tuple[int, int]] = []
-        self._afters: dict[tuple[int, int, int, float], int] = {}
-        for index, happening in self._merged(givers):
-            after, is_piece, at_ms, number = happening[:4]
-            if is_piece:
-                self._afters[index, number, after, at_ms] = len(self._requests)
-            else:
-                self._requests.append((index, number))
+    Args:
+        offsets_ms: how much later than the first one each recorder began.
+    """
+    requests: list[tuple[int, int]] = []
+    afters: dict[tuple[int, int, int, float], int] = {}
+    for index, happening in _in_order(recorders, offsets_ms, givers):
+        after, is_piece, at_ms, number = happening[:4]
+        if is_piece:
+            afters[index, number, after, at_ms] = len(requests)
+        else:
+            requests.append((index, number))
+    token = _same_secrets(recorders, givers)
+    whole: dict[int, RecordedExchange] = {}
+    for place, (index, own) in enumerate(requests, start=1):
+        exchange = recounted(
+            recorders[index].seen[own].exchange,
+            RecordedBy(recorders[index].id, own),
+            place,
+            lambda after, at_ms, i=index, n=own: afters[i, n, max(n, after), at_ms],  # type: ignore[misc]
+            offsets_ms[index],
+        )
+        whole[place] = renumbered(exchange, token) if token else exchange
+    return whole
 
-    def exchanges(self, secrets: _SameSecrets) -> Iterator[RecordedExchange]:
-        """Yield the exchanges of all recorders, counted and timed as one recorder would have."""
-        for number, (index, own) in enumerate(self._requests, start=1):
-            recorder = self._recorders[index]
-            exchange = recounted(
-                recorder.seen[own].exchange,
-                RecordedBy(recorder.id, own),
-                number,
-                lambda after, at_ms, i=index, n=own: self._afters[i, n, max(n, after), at_ms],  # type: ignore[misc]
-                self.offsets_ms[index],
-            )
-            yield renumbered(exchange, secrets.token) if secrets else exchange
 
-    def _merged(self, givers: _Givers) -> Iterator[tuple[int, _Happening]]:
-        """Yield what recorders saw, the earliest first that has its causes."""
-        others = {cause: {index for index, _ in given} for cause, given in givers.items()}
-        given: set[_Cause] = set()
-        waiting: dict[_Cause, list[_Head]] = {}
-        rest = [iter(recorder.happenings) for recorder in self._recorders]
-        heads: list[_Head] = []
+def _in_order(
+    recorders: Sequence[_Recorder], offsets_ms: Sequence[float], givers: _Givers
+) -> Iterator[tuple[int, _Happening]]:
+    """Yield what recorders saw, the earliest first that has its causes."""
+    others = {cause: {index for index, _ in given} for cause, given in givers.items()}
+    given: set[_Cause] = set()
+    waiting: dict[_Cause, list[_Head]] = {}
+    rest = [iter(recorder.happenings) for recorder in recorders]
+    heads: list[_Head] = []
 
-        def advance(index: int) -> None:
-            for each in islice(rest[index], 1):
-                # A request of the same moment comes later: its client may have waited for this.
-                at_ms = self.offsets_ms[index] + each.at_ms
-                heappush(heads, (at_ms, not each.is_piece, index, each))
+    def advance(index: int) -> None:
+        each = next(rest[index], None)
+        if each is not None:
+            # A request of the same moment comes later: its client may have waited for this.
+            heappush(heads, (offsets_ms[index] + each.at_ms, not each.is_piece, index, each))
 
-        for index in range(len(rest)):
-            advance(index)
-        while heads or waiting:
-            is_stuck = not heads
-            if is_stuck:
-                # No true cause is missing: a server issued a state, or an id was used, again.
-                heads += sorted(head for each in waiting.values() for head in each)
-                waiting.clear()
-            head = heappop(heads)
-            index, happening = head[2:]
-            missing = [
-                cause
-                for cause in happening.needs
-                if cause not in given and index not in others.get(cause, {index})
-            ]
-            if missing and not is_stuck:
-                waiting.setdefault(missing[0], []).append(head)
-                continue
-            yield index, happening
-            given.update(happening.gives)
-            for cause in happening.gives:
-                for each in waiting.pop(cause, ()):
-                    heappush(heads, each)
-            advance(index)
+    for index in range(len(rest)):
+        advance(index)
+    while heads or waiting:
+        is_stuck = not heads
+        if is_stuck:
+            # No true cause is missing: a server issued a state, or an id was used, again.
+            heads += sorted(head for each in waiting.values() for head in each)
+            waiting.clear()
+        head = heappop(heads)
+        index, happening = head[2:]
+        missing = [
+            cause
+            for cause in happening.needs
+            if cause not in given and index not in others.get(cause, {index})
+        ]
+        if missing and not is_stuck:
+            waiting.setdefault(missing[0], []).append(head)
+            continue
+        yield index, happening
+        given.update(happening.gives)
+        for cause in happening.gives:
+            for each in waiting.pop(cause, ()):
+                heappush(heads, each)
+        advance(index)
 
 
 # Secrets
@@ -379,41 +374,49 @@ class _Order:
 _RuleAndToken = tuple[str, str]
 
 
-class _SameSecrets:
-    """Tokens of several recorders that stand for the same secret.
+def _same_secrets(
+    recorders: Sequence[_Recorder], givers: _Givers
+) -> Callable[[str, str], str | None] | None:
+    """Return what gives the one token of a secret that has several; None where none has.
 
     Each recorder has a key of its own, so its tokens tell nothing about those of another one. A
     retry repeats the arguments of its call, which is the only proof; without it, two tokens stay
     two secrets. Two tokens of one recorder never become one.
     """
+    same: dict[_RuleAndToken, dict[str, str]] = {}
+    for recorder in recorders:
+        for happening, cause in recorder.needs():
+            given = givers.get(cause, ())
+            if cause[0] != _SESSION and len(given) == 1:
+                index, asked = given[0]
+                call, retry = recorders[index].seen[asked.number], recorder.seen[happening.number]
+                if call.source.namespace != retry.source.namespace:
+                    same |= _repeated(call, retry, same)
 
-    def __init__(self) -> None:
-        self._same: dict[_RuleAndToken, dict[str, str]] = {}
+    def token_for(rule: str, token: str) -> str | None:
+        tokens = same.get((rule, token))
+        return None if tokens is None else min(tokens.values())
 
-    def __bool__(self) -> bool:
-        """Tell whether any two tokens are the same secret."""
-        return bool(self._same)
+    return token_for if same else None
 
-    def repeated(self, call: _Seen, retry: _Seen) -> None:
-        """Take note of a call and of a retry that repeats it through another recorder."""
-        without, tokens = _tokens_in(call)
-        other_without, other_tokens = _tokens_in(retry)
-        if without != other_without:
-            return
-        same: dict[_RuleAndToken, dict[str, str]] = {}
-        for one, two in zip(tokens, other_tokens, strict=True):
-            known = same.get(one) or self._same.get(one) or {call.source.namespace: one[1]}
-            others = same.get(two) or self._same.get(two) or {retry.source.namespace: two[1]}
-            if any(known[name] != others[name] for name in known.keys() & others.keys()):
-                return
-            joined = {**known, **others}
-            same.update({(one[0], token): joined for token in joined.values()})
-        self._same |= same
 
-    def token(self, rule: str, token: str) -> str | None:
-        """Return the one token of a secret that has several; None for any other."""
-        same = self._same.get((rule, token))
-        return None if same is None else min(same.values())
+def _repeated(
+    call: _Seen, retry: _Seen, known: Mapping[_RuleAndToken, dict[str, str]]
+) -> dict[_RuleAndToken, dict[str, str]]:
+    """Return the tokens, by namespace, of the secrets of a call that a retry repeats."""
+    without, tokens = _tokens_in(call)
+    other_without, other_tokens = _tokens_in(retry)
+    same: dict[_RuleAndToken, dict[str, str]] = {}
+    if without != other_without:
+        return same
+    for one, two in zip(tokens, other_tokens, strict=True):
+        mine = same.get(one) or known.get(one) or {call.source.namespace: one[1]}
+        others = same.get(two) or known.get(two) or {retry.source.namespace: two[1]}
+        if any(mine[name] != others[name] for name in mine.keys() & others.keys()):
+            return {}
+        both = {**mine, **others}
+        same.update({(one[0], token): both for token in both.values()})
+    return same
 
 
 def _tokens_in(seen: _Seen) -> tuple[str, list[_RuleAndToken]]:
@@ -429,30 +432,13 @@ def _tokens_in(seen: _Seen) -> tuple[str, list[_RuleAndToken]]:
     return renumber("\n".join(seen.exchange.call.key()), number), tokens
 
 
-def _same_secrets(recorders: Sequence[_Recorder], givers: _Givers) -> _SameSecrets:
-    secrets = _SameSecrets()
-    for recorder in recorders:
-        for happening, cause in recorder.needs():
-            given = givers.get(cause, ())
-            if cause[0] != _SESSION and len(given) == 1:
-                other, asked = given[0]
-                call, retry = recorders[other].seen[asked.number], recorder.seen[happening.number]
-                if call.source.namespace != retry.source.namespace:
-                    secrets.repeated(call, retry)
-    return secrets
-
-
 # What to know of a merge
 
 
 def _notes_of_files(sources: Sequence[Source], recorders: Sequence[_Recorder]) -> Iterator[str]:
-    added = Counter(seen.source.name for each in recorders for seen in each.seen.values())
-    had = Counter[str]()
-    for source in sources:
-        had[source.name] += len(source.exchanges)
-    for name in sorted(had):
-        if had[name] and not added[name]:
-            yield f"{name} adds nothing: the other files have all of it"
+    added = {seen.source.name for each in recorders for seen in each.seen.values()}
+    for name in sorted({source.name for source in sources if source.exchanges} - added):
+        yield f"{name} adds nothing: the other files have all of it"
     upstreams = sorted({source.header.upstream for source in sources})
     if len(upstreams) > 1:
         yield f"the upstreams are {', '.join(upstreams)}; the cassette names the first recorder's"
@@ -481,123 +467,12 @@ def _notes_of_causes(recorders: Sequence[_Recorder], givers: _Givers) -> Iterato
         if kind == _STATE:
             yield f"{name}: {counted(len(causes), 'answer')} to an ask that no file has"
         elif kind == _SESSION:
-            why = (
-                "a cassette keeps no ids of sessions by which they could be linked; merge the "
-                "journals"
-                if is_published
-                else "no file has where they were opened"
-            )
+            why = "no file has where they were opened"
+            if is_published:
+                why = "a cassette keeps no ids of sessions by which they could be linked; merge "
+                why += "the journals"
             sessions = counted(len(set(causes)), "session")
             yield f"{name}: {sessions} began at another recorder, and {why}"
-
-
-# A cassette's exchanges as the journals of its recorders had them
-
-_SURROGATE = re.compile(
-    rb"mrtr-(?:state(?P<colon>:|%3A)[0-9a-f]{16}(?P=colon)[0-9]{1,9}(?P=colon)[0-9]{1,9}"
-    rb"|session(?P<of_session>:|%3A)[0-9]{1,9}"
-    rb"|(?P<counted>event|elicitation)(?P<of_counted>:|%3A)[0-9]{1,9}(?P=of_counted)[0-9]{1,9})"
-)
-_LONGEST_NUMBER = 10
-
-
-def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExchange]]:
-    """Return the exchanges of a cassette by recorder, and by number there.
-
-    A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
-    events and of questions, secrets) gets one that no other file's is taken for.
-
-    Args:
-        cassette: the cassette; a recorder that it does not name has an empty id.
-        digest: tells this file from any other one.
-    """
-    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
-    free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
-    numbered = {exchange.number or next(free): exchange for exchange in own}
-    names = _Names(digest, own)
-    offsets = {each.id: each.offset_ms for each in cassette.recorders}
-    by_recorder: dict[str, dict[int, RecordedBy]] = {}
-    for number in sorted(numbered):
-        by = numbered[number].recorded_by or RecordedBy("", number)
-        by_recorder.setdefault(by.recorder, {})[number] = by
-    return {
-        recorder: _as_counted(names, numbered, numbers, offsets.get(recorder, 0))
-        for recorder, numbers in by_recorder.items()
-    }
-
-
-def _as_counted(
-    names: _Names,
-    exchanges: Mapping[int, RecordedExchange],
-    numbers: Mapping[int, RecordedBy],
-    offset_ms: float,
-) -> dict[int, RecordedExchange]:
-    """Return exchanges as their recorder counted: its own requests, and the time since it began."""
-    counts, own = list(numbers), [0, *(each.number for each in numbers.values())]
-    recorded: dict[int, RecordedExchange] = {}
-    for number, (_, at) in numbers.items():
-        exchange = names.put_into(exchanges[number])
-        response, ended_after = exchange.response, exchange.ended_after or 0
-        if response is not None:
-            # Of a response in one piece a cassette tells the end alone.
-            pieces = [
-                each if each.after else each._replace(at_ms=exchange.ended_ms, after=ended_after)
-                for each in response.pieces
-            ]
-            response = replace(response, pieces=tuple(pieces))
-        exchange = replace(exchange, response=response, ended_after=ended_after)
-        recorded[at] = recounted(
-            *(exchange, exchange.recorded_by, at),
-            lambda after, _, at=at: max(at, own[bisect_right(counts, after)]),  # type: ignore[misc]
-            -offset_ms,
-        )
-    return recorded
-
-
-class _Names:
-    """What stood in the place of the names and numbers that a cassette has."""
-
-    def __init__(self, digest: str, exchanges: Iterable[RecordedExchange]) -> None:
-        self._digest = digest
-        asked = [(each, each.ask) for each in exchanges]
-        self._issued = {
-            ask.request_state: each.issued_sha256 or self._sha256(ask.request_state)
-            for each, ask in asked
-            if ask is not None and ask.request_state is not None
-        }
-
-    def put_into(self, exchange: RecordedExchange) -> RecordedExchange:
-        answers, ask = exchange.call.answers, exchange.ask
-        echoed = None if answers is None else answers.request_state
-        issued = None if ask is None else ask.request_state
-        own = {}
-        if echoed is not None and echoed not in self._issued:
-            # A later recording that was added echoed the name itself.
-            own[echoed] = exchange.echoed_sha256 or self._sha256(echoed)
-        states = ChainMap(own, self._issued)
-
-        def hashed(match: re.Match[bytes]) -> bytes:
-            name = match[0].replace(b"%3A", b":").decode()
-            sha256 = states.get(name) or sha256_of(f"{self._digest} {name}")
-            if match["counted"] == b"elicitation":
-                return f"0{sha256[:31]}".encode()
-            colon = match["colon"] or match["of_session"] or match["of_counted"]
-            return b"sha256%b%b" % (colon, sha256.encode())
-
-        return replace(
-            with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), self._token)),
-            issued_sha256=None if issued is None else states[issued],
-            echoed_sha256=None if echoed is None else states[echoed],
-        )
-
-    def _sha256(self, state: str) -> str:
-        if STATE_SURROGATE.fullmatch(state):
-            return sha256_of(f"{self._digest} {state}")
-        return compared_sha256(state)
-
-    def _token(self, rule: str, number: str) -> str | None:
-        is_number = number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
-        return sha256_of(f"{self._digest} {rule} {number}")[:24] if is_number else None
 
 
 # The recordings that the tests of one run made for one cassette
@@ -631,19 +506,18 @@ def joined(parts: Sequence[RunPart], known: Collection[str]) -> Joined:
     exchanges: dict[int, RecordedExchange] = {}
     places: dict[int, int] = {}
     for index, part in enumerate(parts):
-        begin = len(exchanges) and max(exchanges)
+        begin = max(exchanges, default=0)
         by_recorder = reopened(part.cassette, f"part {index}")
         for recorder in part.cassette.recorders:
             if recorder.id in known or recorder.id not in by_recorder:
                 continue
-            before = len(exchanges) and max(exchanges)
+            before = max(exchanges, default=0)
             first = recorders[0] if recorders else recorder
             offset_ms = max(0.0, recorder.wall_ms - first.wall_ms)
             recorders.append(recorder._replace(offset_ms=offset_ms))
             for number, exchange in by_recorder[recorder.id].items():
-                by = RecordedBy(recorder.id, number)
                 exchanges[before + number] = recounted(
-                    *(exchange, by, before + number),
+                    *(exchange, RecordedBy(recorder.id, number), before + number),
                     lambda after, _, before=before: before + after,  # type: ignore[misc]
                     offset_ms,
                 )

@@ -7,18 +7,23 @@ same ones. What an earlier recording named keeps its name.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
+from operator import itemgetter
 
-from mrtr_cassette.core.cassette.recorded import RecordedExchange
-from mrtr_cassette.core.record.history import is_journal_token
+from mrtr_cassette.core.cassette.recorded import Cassette, RecordedBy, RecordedExchange
+from mrtr_cassette.core.record.history import is_journal_token, recounted
 from mrtr_cassette.core.record.linking import LinkedInteraction
 from mrtr_cassette.core.secrets.sealed import (
     ELICITATION_SURROGATE_BYTES,
     EVENT_SURROGATE_BYTES,
     SEALED_HASH_BYTES,
     SESSION_SURROGATE,
+    STATE_SURROGATE,
+    compared_sha256,
     elicitation_surrogate,
     event_surrogate,
     occurrence_in,
@@ -36,7 +41,6 @@ from mrtr_cassette.core.wire.http import (
     Piece,
     Request,
     Response,
-    header_value,
 )
 from mrtr_cassette.core.wire.jsonbytes import splice
 from mrtr_cassette.core.wire.sse import event_id_spans
@@ -46,6 +50,7 @@ _ELICITATION = b'"elicitationId"'
 _ISSUED_ID = re.compile(rb'"elicitationId"\s*:\s*"((?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{16,200})"')
 """An id that a server made up for a question, which a word is not (MCP 2025-11-25, URL mode)."""
 _TOKEN = re.compile(rb"[0-9A-Za-z_-]{16,200}")
+_SESSION = re.compile(rb"mrtr-session(?::|%3A)([0-9]{1,9})")
 
 TextChange = Callable[[bytes, str], bytes]
 """What a text becomes, by the lower-case name of its header; of a target and a body, nothing."""
@@ -115,12 +120,30 @@ class SecretNumbers:
         return self._numbers[rule, token]
 
 
-class Names:
-    """The names and numbers of a recording.
+class _Counted:
+    """Names of ids that are counted in each session, by its number; 0 stands for none."""
 
-    Exchanges are named in the file's order, states after all of them. Events and elicitations are
-    counted in each session, by its number, which is 0 for what has none.
-    """
+    def __init__(self, surrogate: Callable[[int, int], str], pattern: re.Pattern[bytes]) -> None:
+        self.names: dict[str, dict[str, str]] = {}
+        self._surrogate, self._pattern = surrogate, pattern
+        self._last: Counter[int] = Counter()
+
+    def go_on_after(self, raw: bytes) -> None:
+        """Go on after the names in a text of an earlier recording."""
+        for place, index in self._pattern.findall(raw):
+            self._last[int(place)] = max(self._last[int(place)], int(index))
+
+    def name(self, session: str, place: int, identities: Iterable[str]) -> None:
+        """Name what is new in a session with this number."""
+        for identity in identities:
+            names = self.names.setdefault(session, {})
+            if identity not in names:
+                self._last[place] += 1
+                names[identity] = self._surrogate(place, self._last[place])
+
+
+class Names:
+    """The names and numbers of a recording, given in the file's order; to states after that."""
 
     def __init__(self) -> None:
         self._secrets = SecretNumbers()
@@ -131,17 +154,26 @@ class Names:
         self._states: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
         self._last_session = 0
-        self._events: dict[tuple[str, str], str] = {}
-        self._last_event: Counter[int] = Counter()
-        self._with_events: set[int] = set()
-        self._elicitations: dict[str, dict[bytes, bytes]] = {}
-        self._last_elicitation: Counter[int] = Counter()
+        self._events = _Counted(event_surrogate, EVENT_SURROGATE_BYTES)
+        self._elicitations = _Counted(elicitation_surrogate, ELICITATION_SURROGATE_BYTES)
 
     def add_earlier(
         self, number: int, exchange: RecordedExchange, call: str, *, is_first: bool
     ) -> None:
         """Take the names from an exchange of an earlier recording, and the hash of its call key."""
-        renumbered(exchange, self._secrets.leave_out)
+
+        def read(raw: bytes, name: str) -> bytes:
+            self._secrets.leave_out_those_in(raw)
+            self._events.go_on_after(raw)
+            self._elicitations.go_on_after(raw)
+            for place in _SESSION.findall(raw):
+                self._last_session = max(self._last_session, int(place))
+            if name == SESSION_HEADER:
+                session = raw.decode("utf-8", "surrogateescape")
+                self._sessions[sha256_of(session)] = session
+            return raw
+
+        with_texts(exchange, read)
         self._occurrences[call] += is_first
         ask = exchange.ask
         state = None if ask is None else ask.request_state
@@ -151,40 +183,23 @@ class Names:
             if exchange.issued_sha256 is not None:
                 self._states.setdefault(exchange.issued_sha256, state)
             self._highest[call] = max(self._highest[call], occurrence_in(state) or 0)
-        response = exchange.response
-        for piece in () if response is None else response.pieces:
-            if _ELICITATION in piece.raw:
-                _count_on(self._last_elicitation, ELICITATION_SURROGATE_BYTES.findall(piece.raw))
-            ids = [piece.raw[span.start : span.end] for span in event_id_spans(piece.raw)]
-            matches = [match for each in ids if (match := EVENT_SURROGATE_BYTES.fullmatch(each))]
-            _count_on(self._last_event, [match.groups() for match in matches])
-        for headers in (exchange.request.headers, response.headers if response else ()):
-            session = header_value(headers, SESSION_HEADER)
-            if session:
-                self._sessions[sha256_of(session)] = session
-                self._last_session = max(self._last_session, _number_of(session))
 
-    def name(self, number: int, exchange: RecordedExchange, session: str) -> RecordedExchange:
+    def name(self, exchange: RecordedExchange, session: str) -> RecordedExchange:
         """Name what is new in an exchange of this recording, in its session; states come later.
 
         Returns:
             the exchange with the numbers of its secrets, or itself where it has none.
         """
-        place = _number_of(reveal_text(session, self._name_session))
+        match = SESSION_SURROGATE.fullmatch(reveal_text(session, self._name_session))
+        place = 0 if match is None else int(match[1])
         response = exchange.response
         for piece in () if response is None else response.pieces:
-            for identity in _ISSUED_ID.findall(piece.raw) if _ELICITATION in piece.raw else ():
-                names = self._elicitations.setdefault(session, {})
-                if identity not in names:
-                    self._last_elicitation[place] += 1
-                    surrogate = elicitation_surrogate(place, self._last_elicitation[place])
-                    names[identity] = surrogate.encode()
-            for sha256 in _event_ids(piece.raw) if response and response.is_event_stream else ():
-                self._with_events.add(number)
+            if _ELICITATION in piece.raw:
+                found = _ISSUED_ID.findall(piece.raw)
+                self._elicitations.name(session, place, map(bytes.decode, found))
+            if response is not None and response.is_event_stream:
                 # A resumed stream has events again under the same ids.
-                if (session, sha256) not in self._events:
-                    self._last_event[place] += 1
-                    self._events[session, sha256] = event_surrogate(place, self._last_event[place])
+                self._events.name(session, place, _event_ids(piece.raw))
         return renumbered(exchange, self._secrets.number)
 
     def _name_session(self, sha256: str) -> str:
@@ -237,35 +252,36 @@ class Names:
 
         States of other exchanges that it repeats are replaced too.
         """
-        has_names = self._states or self._echoed_by or self._sessions or self._events
-        if not has_names and session not in self._elicitations:
-            return exchange
-        issued, echoed = exchange.issued_sha256, exchange.echoed_sha256
+        echoed, issued = exchange.echoed_sha256, exchange.issued_sha256
         own = {} if echoed is None else {echoed: self._echoed_by[number]}
-        request = _request_with(exchange.request, self._change(number, session, own))
+        request = _request_with(exchange.request, self._change(session, own))
         if issued is not None and number in self._issued_by:
             own = {**own, issued: self._issued_by[number]}
         response = exchange.response
         if response is not None:
-            response = _response_with(response, self._change(number, session, own))
+            response = _response_with(response, self._change(session, own))
         return replace(exchange, request=request, response=response)
 
-    def _change(self, number: int, session: str, own: Mapping[str, str]) -> TextChange:
+    def _change(self, session: str, own: Mapping[str, str]) -> TextChange:
         """Return what the texts of an exchange become, with its own states as they are named."""
-        elicitations = self._elicitations.get(session, {})
+        elicitations = self._elicitations.names.get(session, {})
+        events = self._events.names.get(session, {})
 
         def name_of(sha256: str) -> str | None:
             return own.get(sha256) or self._states.get(sha256) or self._sessions.get(sha256)
 
         def event_of(sha256: str) -> str | None:
-            return self._events.get((session, sha256)) or name_of(sha256)
+            return events.get(sha256) or name_of(sha256)
+
+        def elicitation(match: re.Match[bytes]) -> bytes:
+            return elicitations.get(match[0].decode(), "").encode() or match[0]
 
         by_header = {SESSION_HEADER: self._name_session, LAST_EVENT_ID_HEADER: event_of}
 
         def change(raw: bytes, name: str) -> bytes:
             if elicitations:
-                raw = _TOKEN.sub(lambda match: elicitations.get(match[0], match[0]), raw)
-            if not name and number in self._with_events:
+                raw = _TOKEN.sub(elicitation, raw)
+            if events and not name and _has_event_ids(raw):
                 spans = event_id_spans(raw)
                 ids = [(span, reveal(raw[span.start : span.end], event_of)) for span in spans]
                 raw = splice(raw, ids)
@@ -274,21 +290,114 @@ class Names:
         return change
 
 
-def _number_of(session: str) -> int:
-    match = SESSION_SURROGATE.fullmatch(session)
-    return 0 if match is None else int(match[1])
-
-
-def _count_on(last: Counter[int], surrogates: Iterable[tuple[bytes, ...]]) -> None:
-    """Count on after the surrogates of an earlier recording: place and index of each."""
-    for session, index in surrogates:
-        last[int(session)] = max(last[int(session)], int(index))
+def _has_event_ids(raw: bytes) -> bool:
+    return b"id: sha256" in raw or b"id:sha256" in raw
 
 
 def _event_ids(raw: bytes) -> Iterator[str]:
     """Yield the hashes that stand for the ids of events."""
-    if b"id: sha256" in raw or b"id:sha256" in raw:
-        for span in event_id_spans(raw):
-            match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
-            if match is not None:
-                yield match[2].decode()
+    for span in event_id_spans(raw) if _has_event_ids(raw) else ():
+        match = SEALED_HASH_BYTES.fullmatch(raw, span.start, span.end)
+        if match is not None:
+            yield match[2].decode()
+
+
+# A cassette's exchanges as the journals of its recorders had them
+
+_SURROGATE = re.compile(
+    rb"mrtr-(?:state(:|%3A)[0-9a-f]{16}\1[0-9]{1,9}\1[0-9]{1,9}|session(:|%3A)[0-9]{1,9}"
+    rb"|(?:event|elicitation)(:|%3A)[0-9]{1,9}\3[0-9]{1,9})"
+)
+
+
+def reopened(cassette: Cassette, digest: str) -> dict[str, dict[int, RecordedExchange]]:
+    """Return the exchanges of a cassette by recorder, and by number there.
+
+    A state has the hash that `recording` keeps. What a cassette has no hash of (session ids, ids of
+    events and of questions, secrets) gets one that no other file's is taken for.
+
+    Args:
+        cassette: the cassette; a recorder that it does not name has an empty id.
+        digest: tells this file from any other one.
+    """
+    own = [exchange for interaction in cassette.interactions for exchange in interaction.own]
+    free = count(max((exchange.number or 0 for exchange in own), default=0) + 1)
+    numbered = {exchange.number or next(free): exchange for exchange in own}
+    names = _NamesBefore(digest, own)
+    offsets = {each.id: each.offset_ms for each in cassette.recorders}
+    numbers: dict[str, list[tuple[int, int]]] = {}
+    for number in sorted(numbered):
+        recorder, at = numbered[number].recorded_by or RecordedBy("", number)
+        numbers.setdefault(recorder, [(0, 0)]).append((number, at))
+    return {
+        recorder: {
+            at: _as_counted(names.put_back(numbered[number]), at, its, offsets.get(recorder, 0))
+            for number, at in its[1:]
+        }
+        for recorder, its in numbers.items()
+    }
+
+
+def _as_counted(
+    exchange: RecordedExchange, number: int, numbers: Sequence[tuple[int, int]], offset_ms: float
+) -> RecordedExchange:
+    """Return an exchange as its recorder counted: its own requests, and the time since it began."""
+    response, ended_after = exchange.response, exchange.ended_after or 0
+    if response is not None:
+        # Of a response in one piece a cassette tells the end alone.
+        pieces = [
+            each if each.after else each._replace(at_ms=exchange.ended_ms, after=ended_after)
+            for each in response.pieces
+        ]
+        response = replace(response, pieces=tuple(pieces))
+
+    def after(count: int, _: float) -> int:
+        return max(number, numbers[bisect_right(numbers, count, key=itemgetter(0)) - 1][1])
+
+    exchange = replace(exchange, response=response, ended_after=ended_after)
+    return recounted(exchange, exchange.recorded_by, number, after, -offset_ms)
+
+
+class _NamesBefore:
+    """What stood in the place of the names and numbers that a cassette has."""
+
+    def __init__(self, digest: str, exchanges: Iterable[RecordedExchange]) -> None:
+        self._digest = digest
+        asked = [(each, each.ask) for each in exchanges]
+        self._issued = {
+            ask.request_state: each.issued_sha256 or self._sha256(ask.request_state)
+            for each, ask in asked
+            if ask is not None and ask.request_state is not None
+        }
+
+    def put_back(self, exchange: RecordedExchange) -> RecordedExchange:
+        answers, ask = exchange.call.answers, exchange.ask
+        echoed = None if answers is None else answers.request_state
+        issued = None if ask is None else ask.request_state
+        own = {}
+        if echoed is not None and echoed not in self._issued:
+            # A later recording that was added echoed the name itself.
+            own[echoed] = exchange.echoed_sha256 or self._sha256(echoed)
+        states = ChainMap(own, self._issued)
+
+        def hashed(match: re.Match[bytes]) -> bytes:
+            name = match[0].replace(b"%3A", b":").decode()
+            sha256 = states.get(name) or sha256_of(f"{self._digest} {name}")
+            if name.startswith("mrtr-elicitation"):
+                return f"0{sha256[:31]}".encode()
+            return b"sha256%b%b" % (match[match.lastindex or 0], sha256.encode())
+
+        return replace(
+            with_texts(exchange, lambda raw, _: renumber(_SURROGATE.sub(hashed, raw), self._token)),
+            issued_sha256=None if issued is None else states[issued],
+            echoed_sha256=None if echoed is None else states[echoed],
+        )
+
+    def _sha256(self, state: str) -> str:
+        if STATE_SURROGATE.fullmatch(state):
+            return sha256_of(f"{self._digest} {state}")
+        return compared_sha256(state)
+
+    def _token(self, rule: str, number: str) -> str | None:
+        is_number = number.isascii() and number.isdigit() and len(number) < _LONGEST_NUMBER
+        return sha256_of(f"{self._digest} {rule} {number}")[:24] if is_number else None

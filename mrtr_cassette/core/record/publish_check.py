@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, TurnPlace
 from mrtr_cassette.core.protocol.messages import messages_in
-from mrtr_cassette.core.record.history import seeks_stream
-from mrtr_cassette.core.record.sealing import Side, redacted
+from mrtr_cassette.core.record.sealing import NOTHING, Side, redacted
 from mrtr_cassette.core.secrets.redact import Redactor
 from mrtr_cassette.core.secrets.rules import RedactionRules
-from mrtr_cassette.core.wire.http import NO_STATUS, End, Request, Response, header_value
+from mrtr_cassette.core.wire.http import Request, Response, header_value
 from mrtr_cassette.errors import LIBRARY_TERMS, Terms, in_terms, printable
 
 HTML = "HTML"
@@ -68,9 +66,9 @@ def why_not_publish(
 
     One exchange that is no error is enough, unless the recorded command failed.
     """
-    if not outcomes or any(outcome.error is None for outcome in outcomes.values()):
-        return failure
     errors = Counter(outcome.error for outcome in outcomes.values() if outcome.error is not None)
+    if not outcomes or errors.total() < len(outcomes):
+        return failure
     count = len(outcomes)
     requests = "the only request" if count == 1 else f"all {count} requests"
     if len(errors) > 1:
@@ -80,29 +78,6 @@ def why_not_publish(
     path = printable(next(iter(outcomes.values())).path)
     advice = _ADVICE.get(error, "is the upstream an MCP server?").format(path=path)
     return in_terms(f"{requests} got {error}; {advice}", terms)
-
-
-def has_recording(
-    cassette: Cassette, header: JournalHeader, exchanges: Mapping[int, RecordedExchange]
-) -> bool:
-    """Tell whether a cassette has all exchanges of a recording already.
-
-    It names the recorder then; where it names none, the exchanges are known by their times and
-    status: the rest of them reads otherwise in a cassette, and may have been edited since.
-    """
-    if cassette.recorders and header.recorder is not None:
-        return any(header.recorder == recorder.id for recorder in cassette.recorders)
-    own = Counter(_moment(each) for one in cassette.interactions for each in one.own)
-    # A stream that a client sought while it left its session is left out.
-    kept = [each for each in exchanges.values() if not seeks_stream(each.request)]
-    is_same_run = bool(exchanges) and cassette.recorded_at == header.recorded_at
-    return is_same_run and Counter(map(_moment, kept)) <= own
-
-
-def _moment(exchange: RecordedExchange) -> tuple[object, ...]:
-    status = None if exchange.response is None else exchange.response.status
-    duration_ms = round(exchange.ended_ms - exchange.started_ms)
-    return exchange.request.method, round(exchange.started_ms), duration_ms, status
 
 
 class ExposedSecret(NamedTuple):
@@ -140,6 +115,5 @@ def _rules_that_match(
         matched[rule] = None
         return "0"
 
-    nothing = Response(NO_STATUS, (), (), End.COMPLETE)
-    redacted(request, response or nothing, Redactor(rules, token))
+    redacted(request, response or NOTHING, Redactor(rules, token))
     return list(matched)

@@ -51,7 +51,7 @@ Side = Literal["request", "response"]
 
 _IDS = (SESSION_HEADER, LAST_EVENT_ID_HEADER)
 _OF_RETRIES = frozenset({INPUT_RESPONSES, REQUEST_STATE})
-_NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
+NOTHING = Response(NO_STATUS, (), (), End.COMPLETE)
 
 
 class Unread(NamedTuple):
@@ -88,7 +88,7 @@ class Sealer:
 
     def seal(self, seen: RecordedExchange, call: Call) -> Sealed:
         """Take out what must not reach the disk; the states are known from now on."""
-        received, response = call.request, seen.response or _NOTHING
+        received, response = call.request, seen.response or NOTHING
         headers = _kept_of_request(received.headers, self.kept_headers)
         request, body = replace(received, headers=headers), response.body
         unread = _unread_bodies(received, response, body)

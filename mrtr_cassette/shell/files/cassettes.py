@@ -20,8 +20,9 @@ from mrtr_cassette.core.cassette.journal import JournalContent, JournalHeader
 from mrtr_cassette.core.cassette.load import AcceptedEdit, accept_edit, load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange, RecordedInteraction
 from mrtr_cassette.core.record.assembly import assemble, head_of
-from mrtr_cassette.core.record.merge import Source, merged, reopened
-from mrtr_cassette.core.record.publish_check import ExposedSecret, exposed_secrets, has_recording
+from mrtr_cassette.core.record.merge import Source, merged
+from mrtr_cassette.core.record.naming import reopened
+from mrtr_cassette.core.record.publish_check import ExposedSecret, exposed_secrets
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.errors import CassetteError, UsageError
 from mrtr_cassette.shell.files.disk import (
@@ -228,7 +229,8 @@ def recover_journal(
     path = journal_path(output)
     journal = read_journal(path)
     with suppress(CassetteError):
-        if has_recording(load_cassette(output), journal.header, journal.exchanges):
+        recorders = load_cassette(output).recorders
+        if any(journal.header.recorder == each.id for each in recorders):
             path.unlink()
             return None
     return publish_journal(output, progress)

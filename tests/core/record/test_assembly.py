@@ -13,7 +13,6 @@ from builders import (
     assembled,
     cassette_of,
     conversation,
-    converse,
     decode_cassette,
     encode_cassette,
     exchange,
@@ -37,7 +36,6 @@ from mrtr_cassette.core.cassette.journal import JournalHeader
 from mrtr_cassette.core.cassette.model import BranchModel, CassetteModel, InteractionModel
 from mrtr_cassette.core.cassette.recorded import Branch, RecordedExchange, RecorderFacts
 from mrtr_cassette.core.record.assembly import head_of
-from mrtr_cassette.core.record.publish_check import has_recording
 from mrtr_cassette.core.replay.player import Player
 from mrtr_cassette.core.secrets.sealed import sha256_of
 from mrtr_cassette.core.wire.http import End, Request
@@ -434,40 +432,6 @@ def test_text_in_the_form_of_a_placeholder_stays(words: str, redacts: bool) -> N
     assert said_in(cassette) == [words]
 
 
-def test_cassette_knows_the_recording_that_it_has() -> None:
-    """A recording is known by when it began and by its exchanges, added or not, edited or not."""
-    first = converse((CALL, asks("a", state=STATE)), (retry(CALL, {"a": YES}, state=STATE), {}))
-    added = converse((tool("x"), text("x")), (CALL, stream(progress(1), progress(2))))
-    cassette = assembled(first, recorded_at=FIRST_AT)
-    both = assembled(added, recorded_at=SECOND_AT, earlier=cassette)
-
-    def has(recording: list[Any], recorded_at: str, model: CassetteModel) -> bool:
-        header = JournalHeader("http://h/mcp", "sealed", recorded_at, "append")
-        journal = {exchange.number or 0: exchange for exchange in recording}
-        return has_recording(loaded(model), header, journal)
-
-    assert has(first, FIRST_AT, cassette)
-    assert has(added, SECOND_AT, both)
-    assert has(added[1:], SECOND_AT, both)
-    assert not has(added, SECOND_AT, cassette)
-    assert not has(added, FIRST_AT, cassette)
-    assert not has(first, FIRST_AT, both)
-    more = exchange(CALL, stream(*[progress(1)] * 9), number=3)
-    assert not has([*added, more], SECOND_AT, both)
-    assert not has([], SECOND_AT, both)
-    one_more = assembled([], recorded_at=SECOND_AT)
-    assert not has(added, SECOND_AT, one_more)
-
-
-def test_cassette_that_names_its_recorders_has_their_recordings() -> None:
-    """Each recorder has an id of its own, and is published whole."""
-    header = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append", recorder="a", wall_ms=1.0)
-    cassette, journal = head_of(header, "tool"), {1: exchange(CALL, text("x"))}
-
-    assert has_recording(cassette, header, journal)
-    assert not has_recording(cassette, replace(header, recorder="b"), journal)
-
-
 def closing(*order: str) -> tuple[CassetteModel, list[RecordedExchange]]:
     """Return a recording of a session whose client resumes its stream while it leaves, or not."""
     session = PushingSession()
@@ -493,18 +457,6 @@ def test_stream_that_a_client_resumes_while_it_leaves_is_left_out() -> None:
         for order in (("DELETE", again), (again, "DELETE"), (again, "DELETE", again)):
             assert closing(*order)[0].interactions == without.interactions
     assert closing("resume")[0].interactions != without.interactions
-
-
-@pytest.mark.parametrize("order", [("DELETE", "resume"), ("resume", "DELETE")])
-def test_recording_is_known_without_what_was_left_out(order: tuple[str, ...]) -> None:
-    """A cassette has all of a recording though it lacks such a stream."""
-    model, exchanges = closing(*order)
-    header = JournalHeader("http://h/mcp", "sealed", FIRST_AT, "append")
-    journal = {each.number or 0: each for each in exchanges}
-
-    assert has_recording(loaded(model), header, journal)
-    longer = {**journal, 9: exchange(tool("more"), stream(*[progress(1)] * 9), number=9)}
-    assert not has_recording(loaded(model), header, longer)
 
 
 def test_pushed_requests_and_posted_answers_are_turns() -> None:

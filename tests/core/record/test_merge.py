@@ -39,8 +39,8 @@ from mrtr_cassette.core.cassette.load import load
 from mrtr_cassette.core.cassette.recorded import Cassette, RecordedExchange
 from mrtr_cassette.core.record.assembly import assemble, head_of
 from mrtr_cassette.core.record.history import is_journal_token
-from mrtr_cassette.core.record.merge import Merged, Source, merged, reopened
-from mrtr_cassette.core.record.naming import renumbered
+from mrtr_cassette.core.record.merge import Merged, Source, merged
+from mrtr_cassette.core.record.naming import renumbered, reopened
 from mrtr_cassette.core.secrets.rules import RedactionRules
 from mrtr_cassette.core.secrets.sealed import PLACEHOLDER, sha256_of
 from mrtr_cassette.core.wire.http import Piece
