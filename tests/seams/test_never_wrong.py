@@ -26,9 +26,9 @@ from messages import NO, YES, asks, text
 
 from mrtr_cassette.core.replay.diagnosis import Miss, Reason
 from mrtr_cassette.core.replay.order import Repeat
-from mrtr_cassette.core.report.misses import MISS_CODE, miss_body, report_of_miss
+from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.secrets.sealed import seal_answers, sealed_hash
-from mrtr_cassette.core.wire.pointers import Difference, pointer_path
+from mrtr_cassette.core.wire.pointers import pointer_path
 
 DEPLOY = tool("deploy", env="prod", replicas=3)
 SELL = tool("sell", item="lamp")
@@ -75,232 +75,131 @@ def flipped(state: str, at: int) -> str:
 
 Asking = Callable[[tuple[str, ...]], bytes]
 
-WRONG: list[
-    tuple[
-        str, Asking, Reason, tuple[int, int] | None, list[tuple[str, str | None, str | None]] | None
-    ]
-] = [
-    ("another method", lambda _: rpc("tools/listing"), Reason.UNKNOWN_METHOD, None, []),
-    (
-        "another name",
-        lambda _: tool("deploi", env="prod", replicas=3),
-        Reason.UNKNOWN_NAME,
-        None,
-        [],
+
+def deploy(**arguments: Any) -> bytes:
+    """Return the first call with other arguments."""
+    return tool("deploy", **{"env": "prod", "replicas": 3, **arguments})
+
+
+def sell(answers: Any, state: Any) -> bytes:
+    """Return a retry of the second call."""
+    return retry(SELL, answers, state=state)
+
+
+def when(state: str, **answers: Any) -> bytes:
+    """Return the second retry of the first call, with other answers."""
+    return retry(DEPLOY, {"when": 2, **answers}, state=state)
+
+
+# What is asked, the reason, interaction and turn of the nearest recording, and what differs: where,
+# as recorded, as received; "-" stands for nothing.
+WRONG: dict[str, tuple[Asking, str, str, list[str]]] = {
+    "method": (lambda _: rpc("tools/listing"), "unknown-method", "", []),
+    "name": (lambda _: tool("deploi", env="prod", replicas=3), "unknown-name", "", []),
+    "argument": (lambda _: deploy(replicas=4), "arguments-differ", "1.0", ["replicas 3 4"]),
+    "more": (lambda _: deploy(force=True), "arguments-differ", "1.0", ["force - true"]),
+    "less": (lambda _: tool("deploy", env="prod"), "arguments-differ", "1.0", ["replicas 3 -"]),
+    "type": (lambda _: deploy(replicas="3"), "arguments-differ", "1.0", ['replicas 3 "3"']),
+    "argument of a retry": (
+        lambda s: retry(deploy(env="test"), {"when": 2}, state=s[1]),
+        "arguments-differ",
+        "1.1",
+        ['env "prod" "test"'],
     ),
-    (
-        "another argument",
-        lambda _: tool("deploy", env="prod", replicas=4),
-        Reason.ARGUMENTS_DIFFER,
-        (1, 0),
-        [("/arguments/replicas", "3", "4")],
+    "decline": (
+        lambda s: sell({"price": NO}, s[2]),
+        "answers-differ",
+        "2.1",
+        ['price 9 {"action":"decline"}'],
     ),
-    (
-        "an argument more",
-        lambda _: tool("deploy", env="prod", replicas=3, force=True),
-        Reason.ARGUMENTS_DIFFER,
-        (1, 0),
-        [("/arguments/force", None, "true")],
-    ),
-    (
-        "an argument less",
-        lambda _: tool("deploy", env="prod"),
-        Reason.ARGUMENTS_DIFFER,
-        (1, 0),
-        [("/arguments/replicas", "3", None)],
-    ),
-    (
-        "another type",
-        lambda _: tool("deploy", env="prod", replicas="3"),
-        Reason.ARGUMENTS_DIFFER,
-        (1, 0),
-        [("/arguments/replicas", "3", '"3"')],
-    ),
-    (
-        "another argument in a retry",
-        lambda s: retry(tool("deploy", env="test", replicas=3), {"when": 2}, state=s[1]),
-        Reason.ARGUMENTS_DIFFER,
-        (1, 1),
-        [("/arguments/env", '"prod"', '"test"')],
-    ),
-    (
-        "a decline for an accept",
-        lambda s: retry(SELL, {"price": NO}, state=s[2]),
-        Reason.ANSWERS_DIFFER,
-        (2, 1),
-        [("/inputResponses/price", "9", '{"action":"decline"}')],
-    ),
-    (
-        "a decline without state",
+    "decline without state": (
         lambda _: retry(WIPE, {"sure": NO}),
-        Reason.ANSWERS_DIFFER,
-        (3, 1),
-        None,
+        "answers-differ",
+        "3.1",
+        ['action "accept" "decline"', 'content {"ok":true} -'],
     ),
-    (
-        "another value",
-        lambda s: retry(DEPLOY, {"when": 2.5}, state=s[1]),
-        Reason.ANSWERS_DIFFER,
-        (1, 2),
-        [("/inputResponses/when", "2", "2.5")],
-    ),
-    (
-        "an answer more",
-        lambda s: retry(DEPLOY, {"when": 2, "who": "me"}, state=s[1]),
-        Reason.ANSWERS_DIFFER,
-        (1, 2),
-        [("/inputResponses/who", None, '"me"')],
-    ),
-    (
-        "an answer under another key",
+    "value": (lambda s: when(s[1], when=2.5), "answers-differ", "1.2", ["when 2 2.5"]),
+    "answer more": (lambda s: when(s[1], who="me"), "answers-differ", "1.2", ['who - "me"']),
+    "answer under another key": (
         lambda s: retry(DEPLOY, {"When": 2}, state=s[1]),
-        Reason.ANSWERS_DIFFER,
-        (1, 2),
-        [("/inputResponses/When", None, "2"), ("/inputResponses/when", "2", None)],
+        "answers-differ",
+        "1.2",
+        ["When - 2", "when 2 -"],
     ),
-    (
-        "an answer less",
-        lambda s: retry(DEPLOY, {}, state=s[1]),
-        Reason.ANSWERS_MISSING,
-        (1, 2),
-        [("/inputResponses/when", "2", None)],
+    "answer less": (
+        lambda s: retry(DEPLOY, {}, state=s[1]), "answers-missing", "1.2", ["when 2 -"],
     ),
-    (
-        "no answers",
-        lambda s: retry(SELL, state=s[2]),
-        Reason.ANSWERS_MISSING,
-        (2, 1),
-        [("/inputResponses/price", "9", None)],
+    "no answers": (lambda s: retry(SELL, state=s[2]), "answers-missing", "2.1", ["price 9 -"]),
+    "answers of another turn": (lambda s: when(s[0]), "answers-differ", "1.1", []),
+    "state of another tool": (lambda s: sell({"price": 9}, s[0]), "state-unknown", "1.0", []),
+    "made-up state": (lambda _: sell({"price": 9}, "made up"), "state-unknown", "2.0", []),
+    "empty state": (lambda _: sell({"price": 9}, ""), "state-unknown", "2.0", []),
+    "other letters": (lambda s: sell({"price": 9}, s[2].upper()), "state-unknown", "2.0", []),
+    "space": (lambda s: sell({"price": 9}, s[2] + " "), "state-unknown", "2.0", []),
+    "no string": (lambda s: sell({"price": 9}, [s[2]]), "state-unknown", "2.0", []),
+    "none issued": (
+        lambda _: retry(WIPE, {"sure": YES}, state="any"), "state-unexpected", "3.0", [],
     ),
-    (
-        "answers of another turn",
-        lambda s: retry(DEPLOY, {"when": 2}, state=s[0]),
-        Reason.ANSWERS_DIFFER,
-        (1, 1),
-        None,
-    ),
-    (
-        "a state of another tool",
-        lambda s: retry(SELL, {"price": 9}, state=s[0]),
-        Reason.STATE_UNKNOWN,
-        (1, 0),
+    "no state": (lambda _: sell({"price": 9}, None), "state-missing", "2.0", []),
+    "null state": (
+        lambda _: changed(sell({"price": 9}, None), "params", "requestState", to=None),
+        "state-missing",
+        "2.0",
         [],
     ),
-    (
-        "a made-up state",
-        lambda _: retry(SELL, {"price": 9}, state="made up"),
-        Reason.STATE_UNKNOWN,
-        (2, 0),
-        [],
+    "second request": (lambda _: DEPLOY, "already-played", "1.0", []),
+    "second answer": (
+        lambda s: retry(DEPLOY, ANSWERS, state=s[0]), "already-played", "1.1", [],
     ),
-    (
-        "an empty state",
-        lambda _: retry(SELL, {"price": 9}, state=""),
-        Reason.STATE_UNKNOWN,
-        (2, 0),
-        [],
-    ),
-    (
-        "a state in other letters",
-        lambda s: retry(SELL, {"price": 9}, state=s[2].upper()),
-        Reason.STATE_UNKNOWN,
-        (2, 0),
-        [],
-    ),
-    (
-        "a state with a space",
-        lambda s: retry(SELL, {"price": 9}, state=s[2] + " "),
-        Reason.STATE_UNKNOWN,
-        (2, 0),
-        [],
-    ),
-    (
-        "a state that is no string",
-        lambda s: retry(SELL, {"price": 9}, state=[s[2]]),
-        Reason.STATE_UNKNOWN,
-        (2, 0),
-        [],
-    ),
-    (
-        "a state where none was issued",
-        lambda s: retry(WIPE, {"sure": YES}, state="any"),
-        Reason.STATE_UNEXPECTED,
-        (3, 0),
-        [],
-    ),
-    (
-        "no state where one was issued",
-        lambda _: retry(SELL, {"price": 9}),
-        Reason.STATE_MISSING,
-        (2, 0),
-        [],
-    ),
-    (
-        "a null state where one was issued",
-        lambda _: changed(retry(SELL, {"price": 9}), "params", "requestState", to=None),
-        Reason.STATE_MISSING,
-        (2, 0),
-        [],
-    ),
-    ("a second first request", lambda _: DEPLOY, Reason.ALREADY_PLAYED, (1, 0), []),
-    (
-        "a second answer",
-        lambda s: retry(DEPLOY, ANSWERS, state=s[0]),
-        Reason.ALREADY_PLAYED,
-        (1, 1),
-        [],
-    ),
-]
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("asking", "reason", "place", "differences"),
-    [row[1:] for row in WRONG],
-    ids=[row[0] for row in WRONG],
-)
-def test_what_was_not_recorded_is_a_miss(
-    asking: Asking,
-    reason: Reason,
-    place: tuple[int, int] | None,
-    differences: list[tuple[str, str | None, str | None]] | None,
-) -> None:
-    """A request that differs in anything that counts gets no recorded answer, but the reason."""
+@pytest.mark.parametrize("name", WRONG)
+def test_what_was_not_recorded_is_a_miss(name: str) -> None:
+    """A request that differs in anything that counts gets the reason, as text and as JSON."""
+    asking, reason, place, differences = WRONG[name]
     replay = Replay()
     plays = replay.player.plays
 
-    miss = replay.miss(asking(replay.states))
+    miss = replay.miss(with_id(asking(replay.states), "my-id"))
 
-    assert miss.reason is reason
+    assert miss.reason.value == reason
     nearest = miss.nearest
-    assert (None if nearest is None else (nearest.interaction, nearest.turn)) == place
-    if differences is not None:
-        assert list(miss.differences) == [Difference(*one) for one in differences]
+    assert ("" if nearest is None else f"{nearest.interaction}.{nearest.turn}") == place
+    found = [
+        f"{each.pointer.rpartition('/')[2]} {each.recorded or '-'} {each.received or '-'}"
+        for each in miss.differences
+    ]
+    assert found == differences or name == "answers of another turn"
     assert replay.player.misses == [miss]
     assert replay.player.plays == plays
+
+    report = report_of_miss(miss, "talk.json")
+    body = json.loads(miss_body(report, miss.call))
+    told, data = report.text, report.facts
+    assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
+    assert body["error"] == {"code": -32010, "message": told, "data": data}
+    assert data["reason"] == reason
+    assert told.startswith(f"miss: {reason}: {miss.detail}\n")
+    assert all(fix in told for fix in report.fixes)
+    assert data["fix"] == ", or ".join(report.fixes)
+    assert "talk.json" in told
+    assert all(each["pointer"] in told for each in data["differences"])
+    # Neither the raw state nor the client's is repeated in a text that ends up in logs.
+    assert not any(state in told for state in (*STATES, *replay.states))
 
 
 @pytest.mark.parametrize("at", [0, 4, 12, -3, -1])
 @pytest.mark.parametrize("seals", [True, False])
 def test_state_with_one_character_changed_is_unknown(at: int, seals: bool) -> None:  # noqa: FBT001
-    """A state is compared whole: one other character anywhere is another state."""
+    """A state is compared whole; its hash, as in a journal or a file, doesn't stand for it."""
     replay = Replay(seals=seals)
     state = replay.states[2]
 
-    miss = replay.miss(retry(SELL, {"price": 9}, state=flipped(state, at % len(state))))
-
-    assert miss.reason is Reason.STATE_UNKNOWN
-    assert said(play(replay.player, retry(SELL, {"price": 9}, state=state))) == "sold"
-
-
-@pytest.mark.parametrize("seals", [True, False])
-def test_hash_of_a_state_is_unknown(seals: bool) -> None:  # noqa: FBT001
-    """What stands for a state in a journal or a file is not the state itself."""
-    replay = Replay(seals=seals)
-
-    for state in (STATES[2], replay.states[2], sealed_hash(STATES[2])):
-        miss = replay.miss(retry(SELL, {"price": 9}, state=sealed_hash(state)))
-        assert miss.reason is Reason.STATE_UNKNOWN
-    assert said(play(replay.player, retry(SELL, {"price": 9}, state=replay.states[2]))) == "sold"
+    hashes = [sealed_hash(each) for each in (state, STATES[2])]
+    for wrong in (flipped(state, at % len(state)), *hashes):
+        assert replay.miss(sell({"price": 9}, wrong)).reason is Reason.STATE_UNKNOWN
+    assert said(play(replay.player, sell({"price": 9}, state))) == "sold"
 
 
 def test_sealed_answer_is_no_answer() -> None:
@@ -365,7 +264,7 @@ def test_retry_before_its_ask_is_out_of_order() -> None:
 def test_miss_changes_nothing() -> None:
     """After any number of misses the conversation plays as if nothing had been asked."""
     replay = Replay()
-    for _, asking, *_ in WRONG:
+    for asking, *_ in WRONG.values():
         replay.miss(asking(replay.states))
 
     player, states = replay.player, replay.states
@@ -377,39 +276,32 @@ def test_miss_changes_nothing() -> None:
     assert player.unplayed == []
 
 
-@pytest.mark.parametrize(
-    "answers",
-    [
-        ANSWERS,
-        {"why": "fix", "confirm": {"content": {"sure": True}, "action": "accept"}},
-        {**ANSWERS, "extra": None},
-        {"why": "fix", "confirm": {"action": "accept", "content": {"sure": True}, "_meta": None}},
-    ],
-)
-def test_null_equals_absent_in_answers(answers: Any) -> None:
-    """The recorded answers are known in any order, with and without their null members."""
-    player = player_of(*TALK)
-    state = state_in(play(player, DEPLOY))
-
-    assert state_in(play(player, retry(DEPLOY, answers, state=state)))
+ACCEPT = {"action": "accept"}
 
 
 @pytest.mark.parametrize(
-    "answers",
+    ("answers", "is_known"),
     [
-        {**ANSWERS, "why": ""},
-        {**ANSWERS, "confirm": {"action": "accept", "content": {"sure": 1}}},
-        {**ANSWERS, "confirm": {"action": "accept", "content": {"sure": True, "note": ""}}},
-        {**ANSWERS, "confirm": {"action": "accept", "content": {"sure": True, "note": False}}},
-        {**ANSWERS, "confirm": {"action": "accept", "content": [{"sure": True}]}},
+        (ANSWERS, True),
+        ({"why": "fix", "confirm": {"content": {"sure": True}, "action": "accept"}}, True),
+        ({**ANSWERS, "extra": None}, True),
+        ({"why": "fix", "confirm": {**ACCEPT, "content": {"sure": True}, "_meta": None}}, True),
+        ({**ANSWERS, "why": ""}, False),
+        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": 1}}}, False),
+        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": True, "note": ""}}}, False),
+        ({**ANSWERS, "confirm": {**ACCEPT, "content": {"sure": True, "note": False}}}, False),
+        ({**ANSWERS, "confirm": {**ACCEPT, "content": [{"sure": True}]}}, False),
     ],
 )
-def test_nothing_but_null_equals_absent(answers: Any) -> None:
-    """Empty, false and zero are values."""
+def test_null_and_nothing_else_equals_absent_in_answers(answers: Any, *, is_known: bool) -> None:
+    """Answers are known in any order, with and without null members; empty, false, zero count."""
     player = player_of(*TALK)
-    state = state_in(play(player, DEPLOY))
+    again = retry(DEPLOY, answers, state=state_in(play(player, DEPLOY)))
 
-    assert missed(player, retry(DEPLOY, answers, state=state)).reason is Reason.ANSWERS_DIFFER
+    if is_known:
+        assert state_in(play(player, again))
+    else:
+        assert missed(player, again).reason is Reason.ANSWERS_DIFFER
 
 
 def test_null_argument_is_not_an_absent_one() -> None:
@@ -444,21 +336,15 @@ def test_ignored_value_does_not_count(pointer: str, asking: Asking) -> None:
     play(replay.player, asking(replay.states))
 
 
-@pytest.mark.parametrize(
-    "asking",
-    [
-        lambda _: tool("deploy", env="test", replicas=3),
-        lambda s: retry(SELL, {"price": 9, "more": 1}, state=s[2]),
-        lambda s: retry(SELL, {"price": 9}, state=s[2] + "x"),
-        lambda s: retry(DEPLOY, {"when": 3}, state=s[1]),
-    ],
-)
-def test_ignoring_one_value_ignores_no_other(asking: Asking) -> None:
+def test_ignoring_one_value_ignores_no_other() -> None:
     """Everything that is not named counts as before."""
     ignored = [pointer_path("/arguments/replicas"), pointer_path("/inputResponses/price")]
     replay = Replay(ignored=ignored, repeat=Repeat.ALWAYS)
 
-    replay.miss(asking(replay.states))
+    replay.miss(deploy(env="test"))
+    replay.miss(sell({"price": 9, "more": 1}, replay.states[2]))
+    replay.miss(sell({"price": 9}, replay.states[2] + "x"))
+    replay.miss(when(replay.states[1], when=3))
 
 
 @pytest.mark.parametrize("pointer", ["/requestState", "/name", "/_meta"])
@@ -473,39 +359,14 @@ def test_state_and_name_cannot_be_ignored(pointer: str) -> None:
 def test_repeat_allows_what_was_played_and_nothing_else() -> None:
     """With every repeat allowed, wrong requests are misses all the same."""
     replay = Replay(repeat=Repeat.ALWAYS)
-    for _, asking, reason, *_ in WRONG:
-        if reason is Reason.ALREADY_PLAYED:
+    for asking, reason, *_ in WRONG.values():
+        if reason == "already-played":
             play(replay.player, asking(replay.states))
         else:
-            assert replay.miss(asking(replay.states)).reason is reason
+            assert replay.miss(asking(replay.states)).reason.value == reason
 
 
 # What the client is told
-
-
-@pytest.mark.parametrize(
-    ("asking", "reason"), [(row[1], row[2]) for row in WRONG], ids=[row[0] for row in WRONG]
-)
-def test_miss_is_told_alike_as_text_and_as_json(asking: Asking, reason: Reason) -> None:
-    """The client gets an error with its own id, whose text and data have the same facts."""
-    replay = Replay()
-    request = with_id(asking(replay.states), "my-id")
-    miss = replay.miss(request)
-
-    report = report_of_miss(miss, "talk.json")
-    body = json.loads(miss_body(report, miss.call))
-    told, data = report.text, report.facts
-
-    assert (body["jsonrpc"], body["id"]) == ("2.0", "my-id")
-    assert body["error"] == {"code": MISS_CODE, "message": told, "data": data}
-    assert MISS_CODE == -32010
-    assert data["reason"] == reason.value
-    assert told.startswith(f"miss: {reason.value}: {miss.detail}\n")
-    assert all(fix in told for fix in report.fixes)
-    assert data["fix"] == ", or ".join(report.fixes)
-    assert "talk.json" in told
-    for difference in data["differences"]:
-        assert difference["pointer"] in told
 
 
 def test_text_of_a_miss() -> None:
@@ -524,14 +385,6 @@ def test_text_of_a_miss() -> None:
         '       or:  record this answer too with record(upstream, path, existing="append")',
         '       or:  leave what differs from run to run out of matching with ignore=["/POINTER"]',
     ]
-
-
-def test_text_of_a_miss_has_no_request_state() -> None:
-    """Neither the raw state nor the client's is repeated in a text that ends up in logs."""
-    replay = Replay()
-    for _, asking, *_ in WRONG:
-        told = report_of_miss(replay.miss(asking(replay.states)), "talk.json").text
-        assert not any(state in told for state in (*STATES, *replay.states))
 
 
 def test_long_values_are_cut() -> None:
@@ -587,15 +440,9 @@ def test_ids_come_back_as_they_were_spelled() -> None:
     assert body.startswith(b'{"jsonrpc":"2.0","id":1.0e3,"error":')
 
 
-def test_same_request_under_another_id_and_token_is_the_same() -> None:
-    """What is the caller's own never makes a miss."""
+def test_id_and_token_do_not_count_and_the_endpoint_does() -> None:
+    """What is the caller's own never makes a miss; the same body at another path was not recorded."""
     player = player_of(*TALK)
 
     assert said(play(player, with_token(with_id(rpc("tools/list"), "x"), "y"))) == "listed"
-
-
-def test_other_endpoint_gets_nothing() -> None:
-    """The same body at another path was not recorded."""
-    player = player_of(*TALK)
-
     assert missed(player, post(DEPLOY, target="/other")).reason is Reason.UNKNOWN_METHOD
