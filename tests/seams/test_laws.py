@@ -19,7 +19,6 @@ from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
 
-import pytest
 from builders import (
     JSON_HEADERS,
     STREAM_HEADERS,
@@ -42,7 +41,7 @@ from builders import (
     with_id,
     with_token,
 )
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from messages import Json, asks, compact, text
 
@@ -64,7 +63,6 @@ from mrtr_cassette.core.report.misses import miss_body, report_of_miss
 from mrtr_cassette.core.report.runs import report_of_replay, summary_text
 from mrtr_cassette.core.report.text import inspection_text
 from mrtr_cassette.core.secrets.sealed import SHORTEST_SEARCHED
-from mrtr_cassette.core.wire import jsonbytes
 from mrtr_cassette.core.wire.http import End, Request, readable
 from mrtr_cassette.core.wire.jsonbytes import (
     MemberPath,
@@ -81,8 +79,7 @@ from mrtr_cassette.errors import CassetteError, NotJsonError
 # Made-up JSON, and made-up spellings of it
 
 
-@dataclass(frozen=True)
-class Num:
+class Num(NamedTuple):
     """A number by its value: `mantissa` times ten to the power of `exponent`."""
 
     mantissa: int
@@ -367,19 +364,6 @@ def test_replacing_members_keeps_the_others(raw: bytes, name: str, new: bytes | 
 
 
 @given(st.data())
-def test_fast_reading_and_writing_are_exact(data: st.DataObject) -> None:
-    """Whatever is read or written by the fast library comes out as by the exact one."""
-    raw = data.draw(spelled(data.draw(values)))
-    tree = parse(raw)
-    exact = jsonbytes._decoder.decode(raw.decode())
-    assert repr(tree) == repr(exact)
-    for without_null in (False, True):
-        parts: list[str] = []
-        jsonbytes._write_canonical(exact, parts.append, without_null=without_null)
-        assert canonical(tree, without_null=without_null) == "".join(parts)
-
-
-@given(st.data())
 def test_equal_values_share_their_canonical_text(data: st.DataObject) -> None:
     """Spelling, space and order of keys don't show in the canonical text."""
     value = data.draw(values)
@@ -434,30 +418,14 @@ def test_key_does_not_depend_on_spelling_id_or_meta(data: st.DataObject) -> None
     assert lookup_key(one) == lookup_key(other)
 
 
-LOOK_ALIKES: list[Json] = [
-    1,
-    True,
-    "1",
-    0,
-    False,
-    "",
-    None,
-    2**64,
-    2**64 + 1,
-    [],
-    {},
-    [1],
-    "é",
-    "e\u0301",
-]
+LOOK_ALIKES = [1, True, "1", 0, False, "", None, 2**64, 2**64 + 1, [], {}, [1], "é", "e\u0301"]
 
 
-@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(LOOK_ALIKES, 2)))
-def test_key_tells_look_alikes_apart(one: Json, other: Json) -> None:
+def test_key_tells_look_alikes_apart() -> None:
     """Values that some languages confuse make different calls."""
-    first, second = (read_call(post(tool("a", x=scalar))) for scalar in (one, other))
+    keys = {read_call(post(tool("a", x=scalar))).key() for scalar in LOOK_ALIKES}
 
-    assert first.key() != second.key()
+    assert len(keys) == len(LOOK_ALIKES)
 
 
 @given(st.data())
@@ -566,25 +534,16 @@ hostile_streams = st.one_of(
     st.lists(st.sampled_from([*HOSTILE[:10], *MESSAGES]), max_size=4).map(lambda all_: sse(*all_)),
     hostile,
 )
+HEADERS = {
+    "Content-Type": ("text/event-stream", "application/json", ";;"),
+    "content-encoding": ("gzip", "br", "gzip, gzip"),
+    "Content-Length": ("5", "-1", "٣", "9" * 5_000),
+    "Mcp-Session-Id": ("s", ""),
+    "Accept": ("\x01é",),
+}
+ENCODED = ("content-encoding", "gzip")
 hostile_headers = st.lists(
-    st.sampled_from(
-        [
-            ("Content-Type", "text/event-stream"),
-            ("Content-Type", "application/json"),
-            ("content-type", ";;"),
-            ("Content-Encoding", "gzip"),
-            ("Content-Encoding", "br"),
-            ("Content-Encoding", "gzip, gzip"),
-            ("Content-Length", "5"),
-            ("Content-Length", "-1"),
-            ("Content-Length", "٣"),
-            ("Content-Length", "9" * 5_000),
-            ("Mcp-Session-Id", "s"),
-            ("Mcp-Session-Id", ""),
-            ("Accept", "\x01é"),
-        ]
-    ),
-    max_size=4,
+    st.sampled_from([(name, value) for name, all_ in HEADERS.items() for value in all_]), max_size=4
 ).map(tuple)
 
 
@@ -607,16 +566,18 @@ def everything_about(raw: bytes) -> None:
         return
 
 
-@pytest.mark.parametrize("raw", HOSTILE, ids=range(len(HOSTILE)))
-def test_reading_is_total_on_known_traps(raw: bytes) -> None:
+def test_reading_is_total_on_known_traps() -> None:
     """Whatever the bytes are, they are read, or refused by the one documented error."""
-    everything_about(raw)
+    for raw in HOSTILE:
+        everything_about(raw)
 
 
 @given(hostile)
 def test_reading_is_total(raw: bytes) -> None:
-    """Made-up bytes are read, or refused by the one documented error."""
+    """Made-up bytes, and made-up lines of a journal, are read or refused alike."""
     everything_about(raw)
+    with suppress(ValueError):
+        decode_line(raw)
 
 
 def recorded_hostility(
@@ -637,7 +598,7 @@ def recorded_hostility(
         if draw(st.integers(0, 9)):
             headers = draw(hostile_headers)
             body = draw(hostile_streams)
-            if ("Content-Encoding", "gzip") in headers and draw(st.booleans()):
+            if ENCODED in headers and draw(st.booleans()):
                 body = gzip.compress(body)
             observation.response_started(draw(st.sampled_from([200, 202, 404, 999])), headers)
             for chunk in draw(cut(body)):
@@ -657,6 +618,7 @@ MEMORY = (Reason.ALREADY_PLAYED, Reason.OUT_OF_ORDER)
 """Why only a process that remembers misses a request."""
 
 
+@settings(max_examples=settings.default.max_examples // 4)
 @given(st.data())
 def test_recording_and_replaying_are_total(data: st.DataObject) -> None:
     """Whatever passes, it is recorded, written, read, inspected, and played to whoever asks."""
@@ -714,9 +676,8 @@ def test_cassette_gives_back_every_byte(data: st.DataObject) -> None:
             assert each.response.body == b"".join(response.chunks) == recorded.response.body
             assert each.response.end is recorded.response.end
             if recorded.response.is_event_stream:
-                assert [one.raw for one in each.response.pieces] == [
-                    one.raw for one in recorded.response.pieces
-                ]
+                raws = [[one.raw for one in its.response.pieces] for its in (each, recorded)]
+                assert raws[0] == raws[1]
 
 
 TALK = (
@@ -727,16 +688,11 @@ TALK = (
     (Request("GET", "/x", (), b""), Answer((b"\xff", b"\x00"), (), end=End.OPEN)),
 )
 CASSETTE_FILE = encode_cassette(cassette_of(*TALK))
-JOURNAL_LINES = [encode_line(one) for one in conversation(*TALK).exchanges]
-odd_values = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from(
-        [0, -1, 1, 2, 3, 10**12, 0.5, 1e300, "", "x", "é", "open", "AA==", "A", "0" * 64]
-    ),
-    st.sampled_from(
-        [[], {}, [[]], {"a": None}, [{"text": "x"}], [None], {"text": "x"}, {"base64": "A"}]
-    ),
+odd_values = st.sampled_from(
+    [
+        *(None, True, False, 0, -1, 1, 2, 3, 10**12, 0.5, 1e300, "", "x", "é", "open", "AA=="),
+        *("A", "0" * 64, [], {}, [[]], {"a": None}, [{"text": "x"}], [None], {"base64": "A"}),
+    ]
 )
 
 
@@ -788,15 +744,6 @@ def test_file_is_a_cassette_or_an_error_with_its_name(data: bytes) -> None:
     assert summary_text(report_of_replay(player))
     with suppress(CassetteError):
         Player(loaded(cassette, "the-file"), stateless=True)
-
-
-@given(st.one_of(st.sampled_from(JOURNAL_LINES).flatmap(mutated), hostile))
-def test_journal_line_is_an_exchange_or_an_error(line: bytes) -> None:
-    """Whatever stands in a line, it is read or refused by the one documented error."""
-    try:
-        decode_line(line)
-    except ValueError:
-        return
 
 
 # Record, then replay
@@ -1020,10 +967,7 @@ def test_what_was_recorded_plays_again(plan: Plan) -> None:
     """In the recorded order every request gets its own response, under other ids and tokens."""
     talk, order = recorded_plan(plan)
 
-    player = replayed(plan, talk.cassette(), order)
-
-    assert_all_was_played_once(player, plan)
-    assert len(player.misses) == 0
+    assert_all_was_played_once(replayed(plan, talk.cassette(), order), plan)
 
 
 @given(plans(), st.data())

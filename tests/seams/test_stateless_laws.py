@@ -30,6 +30,7 @@ from mrtr_cassette.errors import CassetteError
 CALLS = (tool("deploy", env="prod"), tool("deploy", env="test"), tool("sell"))
 ANSWERS = (YES, NO, {"action": "accept", "content": {"note": "é", "n": 1.5}})
 REPLICAS = 2
+FEW = settings(max_examples=settings.default.max_examples // 4)
 ROUNDS = 3
 
 
@@ -47,11 +48,7 @@ Chooses = Callable[[Place], "int | None"]
 
 
 class Server:
-    """Says what depends on the request alone; most of its states are new each time.
-
-    Attributes:
-        kinds: how it asks at each place: without a state, with one, with one alone, or not at all.
-    """
+    """Says what depends on the request alone; most of its states are new each time."""
 
     def __init__(self, draw: Any) -> None:
         self._draw = draw
@@ -113,15 +110,7 @@ def client(
 
 
 class Recorded:
-    """What made-up clients did with a made-up server, at the same time.
-
-    Attributes:
-        server: the server.
-        talk: the recording.
-        firsts: how the conversations began.
-        answers: which answers were given at each place.
-        requests: all that was sent.
-    """
+    """What made-up clients did with a made-up server, at the same time."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -173,7 +162,7 @@ class Recorded:
         return [Player(cassette, stateless=True) for _ in range(number)]
 
 
-@settings(max_examples=25)
+@FEW
 @given(st.data())
 def test_any_replica_says_what_the_server_said(data: st.DataObject) -> None:
     """However clients and replicas take turns, each gets the response to its own request.
@@ -204,7 +193,7 @@ def test_any_replica_says_what_the_server_said(data: st.DataObject) -> None:
     assert reasons <= {"state-unknown"}
 
 
-@settings(max_examples=25)
+@FEW
 @given(st.data())
 def test_what_was_recorded_once_is_never_refused(data: st.DataObject) -> None:
     """Every recorded conversation plays on replicas in turns, in the order of the recording."""
@@ -218,7 +207,7 @@ def test_what_was_recorded_once_is_never_refused(data: st.DataObject) -> None:
     assert not one & other
 
 
-@settings(max_examples=25)
+@FEW
 @given(st.data())
 def test_second_answer_to_any_request_is_refused_by_name(data: st.DataObject) -> None:
     """Wherever a server changes its mind, the request is named, and both of its interactions."""
