@@ -24,7 +24,7 @@ LONGEST_FUNCTION = 50
 BUDGET = {
     "lines of the package": 34_847,
     "modules of the package": 142,
-    "lines of tests": 52_915,
+    "lines of tests": 52_641,
 }
 """What there may be at most: from now on a number is only replaced by a smaller one."""
 
